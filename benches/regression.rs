@@ -106,7 +106,7 @@ const ROWS: [Row; 16] = [
     ("cached file", serve_file),
     ("reported exchange", |rounds| see(Server::new().on_exchange(look), rounds)),
     ("logged exchange", log),
-    ("measured exchange", |rounds| see(Server::new().metrics(&Metrics::new()), rounds)),
+    ("measured exchange", |rounds| see(Server::new().observe(Metrics::new()), rounds)),
 ];
 
 fn run(name: &str, rounds: u64) -> ExitCode {

@@ -60,14 +60,14 @@ fn main() {
         ("bare", Server::new()),
         ("on_exchange", Server::new().on_exchange(sees)),
         ("access log", Server::new().on_exchange(logs)),
-        ("histograms", Server::new().metrics(&metrics)),
-        ("histograms, page", Server::new().metrics(&shown)),
+        ("histograms", Server::new().observe(metrics.clone())),
+        ("histograms, page", Server::new().observe(shown.clone())),
         ("all", {
             let both = move |exchange: &ExchangeReport| {
                 sees(exchange);
                 also_logs(exchange);
             };
-            Server::new().on_exchange(both).metrics(&Metrics::new())
+            Server::new().on_exchange(both).observe(Metrics::new())
         }),
     ];
     for (name, server) in rows {

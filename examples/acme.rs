@@ -49,7 +49,11 @@ fn main() -> corehttp::Result {
                 conn.refuse();
             }
         })
-        .on_error(|report: &ErrorReport| eprintln!("{report}"))
+        .on_error(|report: &ErrorReport| {
+            if report.is_fault() {
+                eprintln!("{report}");
+            }
+        })
         .on_stop(shutdown_signal(), Duration::from_secs(10))
         .start(|ctx: &mut Context| ctx.response.set_text("hello, by a certificate of today\n"))?;
     println!("listening on {running}");

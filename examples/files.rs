@@ -22,8 +22,13 @@ fn main() -> corehttp::Result {
         ctx.response.headers.set("x-content-type-options", "nosniff")?;
         files.handle(ctx).await
     };
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.on_error(|report| eprintln!("{report}")).start(handler.into_handler())?;
+    let server =
+        Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).on_error(|report| {
+            if report.is_fault() {
+                eprintln!("{report}");
+            }
+        });
+    let running = server.start(handler.into_handler())?;
     println!("listening on {running}");
     running.wait()
 }

@@ -46,7 +46,11 @@ fn main() -> Result {
         DELETE "/notes/{id}" => with_state(&notes, Notes::remove),
     };
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let server = server.error_response(explain).on_error(|report| eprintln!("{report}"));
+    let server = server.error_response(explain).on_error(|report| {
+        if report.is_fault() {
+            eprintln!("{report}");
+        }
+    });
     let running = server.start(router)?;
     println!("listening on {running}");
     running.wait()

@@ -23,7 +23,11 @@ fn main() -> corehttp::Result {
     };
     let running = Server::bind(address)
         .tls(tls)
-        .on_error(|report: &ErrorReport| eprintln!("{report}"))
+        .on_error(|report: &ErrorReport| {
+            if report.is_fault() {
+                eprintln!("{report}");
+            }
+        })
         .on_stop(shutdown_signal(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");

@@ -386,8 +386,9 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
     let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Combined).unwrap();
     let settings = corehttp::MetricsSettings { times_polls: true, ..Default::default() };
     let metrics = corehttp::Metrics::with_settings(settings);
-    let server =
-        Server::bind("127.0.0.1:0").on_exchange(log.recorder(TrustedProxies::default())).metrics(&metrics);
+    let server = Server::bind("127.0.0.1:0")
+        .on_exchange(log.recorder(TrustedProxies::default()))
+        .observe(metrics.clone());
     let router = routes! { GET "/a/{name}" => hello };
     check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     let routes = metrics.routes();
@@ -404,7 +405,7 @@ fn distinct_requests_allocate_nothing_on_a_core() {
     let running = Server::bind("127.0.0.1:0")
         .cores(1)
         .on_exchange(log.recorder(TrustedProxies::default()))
-        .metrics(&metrics)
+        .observe(metrics.clone())
         .start(Told(routes! { any "/a/{name}" => hello }.into_handler()))
         .unwrap();
     let mut peer = TcpStream::connect(running.local_addr()).unwrap();

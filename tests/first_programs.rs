@@ -444,3 +444,37 @@ mod stopping {
         }
     }
 }
+
+/// The advice of the compiler, taken.
+mod advice {
+    use std::sync::PoisonError;
+
+    use super::*;
+
+    fn boxed() -> Result<(), Box<dyn StdError>> {
+        Ok(())
+    }
+
+    fn owned() -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(())
+    }
+
+    fn count(visits: &Mutex<u64>) -> corehttp::Result<u64> {
+        *visits.lock().map_err(|error| corehttp::Error::other(error.to_string()))? += 1;
+        Ok(*visits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn handler(ctx: &mut Context) -> corehttp::Result {
+        boxed().map_err(|error| corehttp::Error::other(error.to_string()))?;
+        owned().map_err(corehttp::Error::other)?;
+        Some(()).ok_or("no user").map_err(corehttp::Error::other)?;
+        Some(()).ok_or("no user").map_err(|error| corehttp::Error::other(error.to_string()))?;
+        ctx.response.set_text(count(&Mutex::new(0))?.to_string());
+        Ok(())
+    }
+
+    #[test]
+    fn it_compiles() {
+        check(handler, "/", 200, "1");
+    }
+}

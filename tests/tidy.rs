@@ -72,6 +72,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
             "src/jar/cookie_jar.rs",
             "src/session/",
             "src/access_log/format.rs",
+            "src/net/tls/enabled/server_tls.rs",
         ],
         "one place for each clock",
     ),
@@ -179,10 +180,10 @@ const VARIANTS: &[&str] = &[
 ];
 
 /// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
-const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
+const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request", "Server"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 398;
+const FILES_MAX: usize = 403;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

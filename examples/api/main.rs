@@ -52,8 +52,12 @@ fn main() -> corehttp::Result {
     let shown =
         routes! { GET "/" => MetricsPage::new(&metrics), GET "/metrics" => MetricsText::new(&metrics) };
     Server::bind("127.0.0.1:8081").cores(1).start(shown)?;
-    let server = server().metrics(&metrics).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let server = server.on_error(|report| eprintln!("{report}")).and_bind(address);
+    let server = server().observe(metrics.clone()).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let server = server.and_bind(address).on_error(|report| {
+        if report.is_fault() {
+            eprintln!("{report}");
+        }
+    });
     // The sessions are in memory, for all cores: several servers would keep them in the database.
     let app = App { sessions: Sessions::new(MemoryStore::new()), origin: env::var("ALLOWED_ORIGIN").ok() };
     let running = match env::var("DATABASE_URL") {

@@ -1,34 +1,48 @@
 //! [`Sqlite`]: the database inside the program.
 
-use std::sync::Arc;
+use std::thread;
 
-use corehttp::Result;
+use corehttp::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::database::{Database, Draft, Note, Page};
 
-/// A connection to an SQLite database, which all cores share. Its queries wait for the disk, so they run on a blocking
-/// thread, one after the other: more of them at once would only wait for each other there.
+/// A thread with a connection to an SQLite database, for all cores. Queries wait for the disk, so no core runs them. More
+/// of them at once would only wait for each other, so one thread does, and a core wakes nothing else for a query.
 #[derive(Clone)]
-pub struct Sqlite(Arc<Mutex<Connection>>);
+pub struct Sqlite(mpsc::Sender<Query>);
+
+type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 impl Sqlite {
+    /// Opens the database. Its thread ends with the last clone.
     pub fn open(path: &str) -> rusqlite::Result<Sqlite> {
         let connection = Connection::open(path)?;
         connection.execute_batch(SCHEMA)?;
-        Ok(Sqlite(Arc::new(Mutex::new(connection))))
+        let (queries, mut received) = mpsc::channel::<Query>(QUERIES_MAX);
+        thread::spawn(move || {
+            while let Some(query) = received.blocking_recv() {
+                query(&connection);
+            }
+        });
+        Ok(Sqlite(queries))
     }
 
     async fn run<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let connection = self.0.clone().lock_owned().await;
-        Ok(spawn_blocking(move || query(&connection)).await??)
+        let (answer, answered) = oneshot::channel();
+        // A handler that has run out of time waits for no answer.
+        let query: Query = Box::new(move |connection| drop(answer.send(query(connection))));
+        self.0.send(query).await.map_err(|_| Error::other("the thread of the database has ended"))?;
+        Ok(answered.await??)
     }
 }
+
+/// How many queries may wait. Handlers wait for room in the queue.
+const QUERIES_MAX: usize = 1024;
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;

@@ -27,7 +27,7 @@ use crate::server::{ExchangeReport, TrustedProxies};
 ///
 /// fn main() -> corehttp::Result {
 ///     let log = AccessLog::open("/var/log/app/access.log", LogFormat::Combined)?;
-///     // After the file was renamed by logrotate, which sends a signal, call `log.reopen()`.
+///     // After the file was renamed by logrotate, call `log.reopen()`.
 ///     Server::bind("127.0.0.1:8080")
 ///         .on_exchange(log.recorder(TrustedProxies::default()))
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
@@ -75,6 +75,32 @@ impl AccessLog {
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
     /// noted on standard error, the log goes on in the old one. Does nothing for a log made by [`AccessLog::from_writer`].
+    ///
+    /// # Examples
+    ///
+    /// At SIGHUP, which logrotate can send, and which ends the process unless it is handled:
+    ///
+    /// ```no_run
+    /// # #[cfg(unix)]
+    /// # fn serve(log: corehttp::AccessLog) {
+    /// use std::io;
+    /// use std::sync::Arc;
+    /// use tokio::signal::unix::{SignalKind, signal};
+    ///
+    /// let log = Arc::new(log);
+    /// let reopened = log.clone();
+    /// std::thread::spawn(move || {
+    ///     corehttp::block_on(async {
+    ///         let mut hangups = signal(SignalKind::hangup())?;
+    ///         while hangups.recv().await.is_some() {
+    ///             reopened.reopen();
+    ///         }
+    ///         io::Result::Ok(())
+    ///     })
+    /// });
+    /// # }
+    /// ```
+    #[doc(alias("logrotate", "SIGHUP"))]
     pub fn reopen(&self) {
         self.queue.reopen_requested.store(true, Ordering::Release);
     }

@@ -112,7 +112,7 @@ impl fmt::Debug for LogFormat {
 
 fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
     write_client(line, client);
-    with_time(report.ended, |time| line.extend_from_slice(time));
+    with_time(report.ended_at, |time| line.extend_from_slice(time));
     // 499 is how nginx logs a peer that has closed before it was answered.
     let status = report.status.map_or(499, Status::as_u16);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
@@ -153,7 +153,7 @@ fn write_value(line: &mut Vec<u8>, value: Option<&[u8]>) {
 
 fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{\"time\":\"");
-    with_time(report.ended, |time| line.extend_from_slice(&time[TIME]));
+    with_time(report.ended_at, |time| line.extend_from_slice(&time[TIME]));
     line.push(b'"');
     if client.is_some() {
         line.extend_from_slice(b",\"client\":\"");

@@ -55,16 +55,18 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// There were more interim responses than the client reads (RFC 9110 §15.2).
+    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
+    /// [`ClientBuilder::head_max`](super::ClientBuilder::head_max).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
-    /// or switched to another protocol.
+    /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
     Upgrade,
     /// The proxy did not answer a CONNECT with success (see
     /// [`ClientError::proxy_response`](super::ClientError::proxy_response)), a SOCKS proxy did not connect, or the
     /// environment names none that can be used (see [`Proxies::from_env`](super::Proxies::from_env)).
     Proxy(Box<dyn Error + Send + Sync>),
-    /// The TLS handshake failed, or this crate was built without the feature `tls`.
+    /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
+    /// feature `tls`.
     Tls(TlsError),
     /// The status is one of a failure, and the caller asked for an error then: see
     /// [`Response::error_for_status`](crate::Response::error_for_status).
@@ -90,6 +92,18 @@ pub enum ClientCause {
 }
 
 impl ClientCause {
+    /// The cause of an exchange that failed with `error`. An alert of TLS is why the connection failed, and no fault of
+    /// the exchange.
+    pub(super) fn from_exchange(error: ExchangeError) -> ClientCause {
+        match error {
+            ExchangeError::Io(error) => match TlsError::from_alert(error) {
+                Ok(refused) => ClientCause::Tls(refused),
+                Err(error) => ClientCause::Exchange(ExchangeError::Io(error)),
+            },
+            error => ClientCause::Exchange(error),
+        }
+    }
+
     /// Whether the source alone explains the failure.
     pub(super) fn is_transparent(&self) -> bool {
         match self {

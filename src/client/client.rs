@@ -19,20 +19,11 @@ use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
-use super::settings::{ClientTimeouts, PoolBounds, Settings};
+use super::settings::{ClientTimeouts, Settings};
 use super::stats::ClientStats;
-use super::trace::ClientTracing;
 use super::upgraded::ClientUpgraded;
-use crate::coding::ACCEPTED;
-use crate::exchange::Bounds;
-use crate::message::{
-    FieldName, FieldValue, Headers, InvalidField, InvalidRequest, Method, Request, Response,
-};
-use crate::net::{
-    Dialer, DnsCache, HostConnector, Keepalive, MemoryConnector, Network, Resolver, SystemResolver,
-    TlsConnector,
-};
-use crate::wire::{Limits, encode};
+use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
+use crate::net::{Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -97,6 +88,15 @@ impl Client {
     #[must_use]
     pub fn with_timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { sender: self.sender.with_total(total.into()) }
+    }
+
+    /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those
+    /// of [`ClientBuilder::timeouts`].
+    ///
+    /// For a single request: `client.with_timeouts(limits).open(..)`, or [`RequestBuilder::timeouts`].
+    #[must_use]
+    pub fn with_timeouts(&self, timeouts: ClientTimeouts) -> Client {
+        Client { sender: self.sender.with_timeouts(timeouts) }
     }
 
     /// Returns this client with another policy for redirects; connections are shared.
@@ -258,9 +258,9 @@ impl Client {
     /// Sends `request`, which has an `upgrade` field, and hands the connection over (RFC 9110 §7.8). The head of the
     /// response is in `response`.
     ///
-    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
-    /// both from a request for an `http` URL (RFC 9110 §7.6.1). A request for an `https` URL goes through a tunnel,
-    /// which proxies cannot read.
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Both are for the next hop
+    /// only (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an
+    /// `http` URL: some proxies open tunnels to port 443 alone unless they are told to, and then refuse with 403.
     ///
     /// # Errors
     ///
@@ -365,7 +365,7 @@ impl fmt::Debug for Client {
 ///     .build();
 /// # drop(client);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct ClientBuilder {
     total: Option<Duration>,
@@ -400,6 +400,9 @@ impl ClientBuilder {
 
     /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
     /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
+    ///
+    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
+    /// Tunnels count for the host that they lead to.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
@@ -427,7 +430,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB.
+    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
+    /// exchange may have as many together, without those that
+    /// [`CallReader::informational`](crate::CallReader::informational) or a gateway takes: of these, each may have as
+    /// many.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();
@@ -448,7 +454,8 @@ impl ClientBuilder {
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
-    /// may be resumed should not be coded.
+    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
+    /// range would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
@@ -544,52 +551,10 @@ impl ClientBuilder {
 
     /// Builds the client.
     pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, mut settings } = self;
-        if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
-            settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
-        }
-        settings.bounds.timeouts = settings.timeouts.exchange_timeouts();
-        settings.streamed_bounds = settings.bounds.clone();
-        settings.streamed_bounds.timeouts.body_rate_min = 0;
-        // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
-        // the wait for 100.
-        for name in encode::ROUTING.names().iter().chain(&[FieldName::UPGRADE, FieldName::EXPECT]) {
-            settings.fields.remove(name.as_str());
-        }
-        if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {
-            settings.proxies.set_default_authorization(authorization);
-        }
-        settings.fields.remove(PROXY_AUTHORIZATION);
-        if let Some(user_agent) = settings.fields.get("user-agent") {
-            settings.proxies.set_default_user_agent(user_agent);
-        }
-        Client { sender: RequestSender::new(settings, total, redirects) }
+        let ClientBuilder { total, redirects, settings } = self;
+        Client { sender: RequestSender::new(settings.completed(), total, redirects) }
     }
 }
-
-impl Default for ClientBuilder {
-    fn default() -> ClientBuilder {
-        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
-        let settings = Settings {
-            bounds: Bounds { limits, ..Bounds::default() },
-            streamed_bounds: Bounds::default(),
-            timeouts: ClientTimeouts::default(),
-            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
-            dial: HostConnector::default(),
-            proxies: Proxies::none(),
-            tls: TlsConnector::default(),
-            fields: Headers::new(),
-            cookies: None,
-            tracing: ClientTracing::default(),
-            decode_max: None,
-        };
-        ClientBuilder { total: None, redirects: Redirects::default(), settings }
-    }
-}
-
-const BODY_MAX: usize = 16 << 20;
-
-const PROXY_AUTHORIZATION: &str = "proxy-authorization";
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -303,7 +303,8 @@ impl ClientError {
 
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
     /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400.
-    /// A body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12).
+    /// A body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12). A body that was streamed
+    /// from a request and has failed there has the status of that failure, such as 408 or 413.
     ///
     /// A handler that passes the error on with `?` answers with 500 instead, because not every handler that sends a
     /// request is a gateway.
@@ -326,10 +327,29 @@ impl ClientError {
         match &self.0.cause {
             ClientCause::Request(InvalidRequest::Content) => Status::BAD_REQUEST,
             ClientCause::LengthRequired => Status::LENGTH_REQUIRED,
+            ClientCause::Exchange(ExchangeError::Source(source)) => {
+                status_of_source(source).unwrap_or(Status::BAD_GATEWAY)
+            }
             _ if self.is_timeout() => Status::GATEWAY_TIMEOUT,
             _ => Status::BAD_GATEWAY,
         }
     }
+}
+
+/// The status of a failure of the request that a body is streamed from, whatever has wrapped its error. The error of another
+/// client is about a response.
+fn status_of_source(source: &io::Error) -> Option<Status> {
+    let mut cause = source.get_ref().map(|cause| cause as &(dyn Error + 'static));
+    while let Some(error) = cause.filter(|error| !error.is::<ClientError>()) {
+        if let Some(exchange) = error.downcast_ref::<ExchangeError>() {
+            return exchange.status();
+        }
+        cause = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 impl fmt::Display for ClientError {
@@ -420,5 +440,51 @@ impl From<ClientError> for io::Error {
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::exchange::Phase;
+
+    /// An error of another crate around one of a body.
+    #[derive(Debug)]
+    struct Wrapped(Box<dyn Error + Send + Sync>);
+
+    impl fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("wrapped")
+        }
+    }
+
+    impl Error for Wrapped {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&*self.0)
+        }
+    }
+
+    #[test]
+    fn a_body_of_a_request_that_fails_has_the_status_of_its_failure_rfc9110_15_5() {
+        let slow = || ExchangeError::TimedOut(Phase::Body, Duration::from_secs(30).into());
+        let large = || ExchangeError::body_too_large(4, None);
+        let of_response = || ClientError::new(ClientPhase::Receive, ClientCause::Exchange(slow()));
+        for (source, expected) in [
+            (io::Error::other(slow()), Status::REQUEST_TIMEOUT),
+            (io::Error::other(large()), Status::CONTENT_TOO_LARGE),
+            (io::Error::other(Wrapped(large().into())), Status::CONTENT_TOO_LARGE),
+            (io::Error::other(Wrapped(io::Error::other(slow()).into())), Status::REQUEST_TIMEOUT),
+            (io::Error::other(Wrapped(Wrapped(slow().into()).into())), Status::REQUEST_TIMEOUT),
+            (io::Error::other(of_response()), Status::BAD_GATEWAY),
+            (io::Error::other(Wrapped(of_response().into())), Status::BAD_GATEWAY),
+            (io::Error::other(ExchangeError::PeerClosed), Status::BAD_GATEWAY),
+            (io::Error::other("other"), Status::BAD_GATEWAY),
+            (io::ErrorKind::UnexpectedEof.into(), Status::BAD_GATEWAY),
+        ] {
+            let shown = format!("{source:?}");
+            let cause = ClientCause::Exchange(ExchangeError::Source(source));
+            assert_eq!(ClientError::new(ClientPhase::Send, cause).status(), expected, "{shown}");
+        }
     }
 }

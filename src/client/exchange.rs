@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::response::ClientConnection;
+use super::settings::RequestLimits;
 use super::stats::{ExchangeEnd, PoolCounters};
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
-use crate::message::{Headers, Request, Response, Timings, Version};
+use crate::message::{FieldName, Headers, Request, Response, Timings, Version, members};
 use crate::net::IoState;
 use crate::runtime::{self, Budget, Instant};
 use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
@@ -28,7 +29,7 @@ pub(super) struct ClientExchange {
     pub(super) target: String,
     /// The connection, during an exchange.
     pub(super) connection: Option<Arc<ClientConnection>>,
-    /// The counters of the pool that the memory belongs to.
+    /// The counters of the pool that uses the memory.
     counters: Arc<PoolCounters>,
     pub(super) persistence: Persistence,
     pub(super) spec: ExchangeSpec,
@@ -55,13 +56,18 @@ impl ClientExchange {
 
     /// Prepares for the next response on a connection with several requests in flight. Only the persistence of the
     /// connection remains.
-    pub(super) fn next_response(&mut self, request_info: RequestInfo, timings: Timings) {
+    pub(super) fn next_response(
+        &mut self,
+        request_info: RequestInfo,
+        timings: Timings,
+        limits: &RequestLimits,
+    ) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
         if self.progress.has_response() {
             self.count_end(ExchangeEnd::Answered);
         }
         self.incoming.forget_message();
-        self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
+        self.spec = ExchangeSpec { request_info, upgrade: None, limits: limits.clone() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
@@ -69,6 +75,16 @@ impl ClientExchange {
     /// and the response is valid.
     pub(super) fn has_whole_response(&self) -> bool {
         self.progress.has_response() && self.incoming.has_arrived()
+    }
+
+    /// Makes this the memory of a pool with these counters.
+    pub(super) fn set_counters(&mut self, counters: &Arc<PoolCounters>) {
+        if !Arc::ptr_eq(&self.counters, counters) {
+            self.counters = counters.clone();
+            if let Some(io_state) = &mut self.io_state {
+                io_state.set_totals(counters.unreturned.clone());
+            }
+        }
     }
 
     /// Counts an exchange that is over, and after which the connection is not given back.
@@ -152,30 +168,60 @@ impl Persistence {
     }
 }
 
-/// The properties of the request that its response depends on, and the time limit of the exchange.
+/// The properties of the request that its response depends on, and the time limits of the exchange.
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
-    pub(super) has_upgrade_field: bool,
-    /// When the exchange must be complete.
-    pub(super) deadline: Option<Instant>,
-    /// The time limit of the whole exchange, for errors.
-    pub(super) total: Option<Duration>,
+    /// The `upgrade` fields of the request, if it has any.
+    upgrade: Option<Box<Headers>>,
+    /// The time limits.
+    pub(super) limits: RequestLimits,
 }
 
 impl ExchangeSpec {
-    pub(super) fn new(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
-        let has_upgrade_field = request.headers.contains("upgrade");
-        ExchangeSpec { request_info: RequestInfo::new(request), has_upgrade_field, deadline, total: None }
+    pub(super) fn new(request: &Request, limits: &RequestLimits) -> ExchangeSpec {
+        let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
+        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, limits: limits.clone() }
     }
+
+    /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110
+    /// §7.8). Otherwise the caller, who takes the connection over, would speak another one than the server.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason why it does not.
+    pub(super) fn check_switch(&self, response: &Headers) -> Result<(), &'static str> {
+        let Some(request) = &self.upgrade else { return Err("the request does not ask for it") };
+        let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
+        let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
+        if protocols.peek().is_none() {
+            return Err("its response of 101 names no protocol");
+        }
+        if !protocols.all(is_named) {
+            return Err("its response of 101 names another protocol");
+        }
+        // A response that a cache or a proxy has kept lacks the option, which is for one hop (RFC 6455 §4.1).
+        match response.contains_token("connection", "upgrade") {
+            true => Ok(()),
+            false => Err("its response of 101 has no `connection: upgrade`"),
+        }
+    }
+}
+
+/// The `upgrade` fields among `headers`.
+#[cold]
+fn upgrade_fields(headers: &Headers) -> Box<Headers> {
+    let mut upgrade = Box::new(Headers::new());
+    headers.named(FieldName::UPGRADE).for_each(|protocols| upgrade.push(FieldName::UPGRADE, protocols));
+    upgrade
 }
 
 /// How far one exchange has come.
 pub(super) struct Progress {
     pub(super) upload: Upload,
     pub(super) stage: ResponseStage,
-    /// How many interim responses have come.
-    pub(super) interim: u32,
+    /// How many bytes the heads of interim responses had that no caller takes.
+    pub(super) dropped_interim: usize,
     /// Whether the caller takes interim responses. If not, they are dropped.
     pub(super) wants_interim: bool,
     /// How much of the body one read copies at most.
@@ -198,7 +244,7 @@ impl Progress {
         Progress {
             upload: Upload::Sending,
             stage: ResponseStage::Awaited,
-            interim: 0,
+            dropped_interim: 0,
             wants_interim: false,
             read_size: AdaptiveReadSize::default(),
             decoder: None,
@@ -281,6 +327,3 @@ pub(super) enum ResponseStage {
     /// The head of the final response.
     Final,
 }
-
-/// How many interim responses are read. An endless sequence of them would be a hang.
-pub(super) const INTERIM_MAX: u32 = 16;

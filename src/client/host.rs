@@ -116,7 +116,7 @@ impl Host {
     }
 
     /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
-    /// made.
+    /// made. One to a proxy that reads requests counts for the origin that has used it last.
     pub fn idle(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.idle())
     }

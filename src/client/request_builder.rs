@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::error::ClientError;
 use super::request_sender::RequestSender;
+use super::settings::ClientTimeouts;
 use crate::message::{FieldValue, InvalidRequest, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
@@ -112,9 +113,39 @@ impl RequestBuilder {
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
-    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the
+    /// head of the response among them: see [`RequestBuilder::timeouts`].
     pub fn timeout(self, total: impl Into<Option<Duration>>) -> RequestBuilder {
         RequestBuilder { sender: self.sender.with_total(total.into()), ..self }
+    }
+
+    /// Sets the time limits of the phases, such as how long the server may take to answer. Default: those of the
+    /// client, see [`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts).
+    ///
+    /// The limit for the whole exchange is another one, and extends none of these.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use std::time::Duration;
+    /// use corehttp::{Client, ClientTimeouts};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let connector = listener.connector();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("42"))?;
+    /// # corehttp::block_on(async {
+    /// let client = Client::new();
+    /// # let client = Client::builder().memory(connector).build();
+    /// let patient = ClientTimeouts { wait: Duration::from_secs(600), ..ClientTimeouts::default() };
+    /// let answer = client.post("http://model.example/").text("6 * 7?").timeouts(patient).await?;
+    /// assert_eq!(answer.text()?, "42");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timeouts(self, timeouts: ClientTimeouts) -> RequestBuilder {
+        RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
     }
 
     /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.

@@ -10,22 +10,19 @@ use super::call::{Call, CallExchange};
 use super::cause::{ClientCause, ClientPhase};
 use super::cookies::RequestCookies;
 use super::error::ClientError;
-use super::exchange::{ExchangeSpec, Progress};
+use super::exchange::Progress;
 use super::origin::TlsHandshake;
 use super::pool::{CheckoutMiss, ClientPools, Pool, PoolPermit, PooledConn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
 use super::response_reader::ResponseReader;
-use super::settings::Settings;
+use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
 use super::stats::{ClientStats, ExchangeEnd};
 use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{
-    BodyLength, FieldName, Headers, InvalidRequest, InvalidTarget, Method, Request, Response, Status,
-    Timings, members,
-};
+use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status, Timings};
 use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
-use crate::runtime::{self, Instant, boxed, timeout_at};
+use crate::runtime::{self, boxed, timeout_at};
 use crate::wire::OutgoingFraming;
 
 /// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
@@ -34,17 +31,25 @@ pub(super) struct RequestSender {
     pub(super) pools: Arc<ClientPools>,
     /// The time limit for a whole exchange.
     total: Option<Duration>,
+    /// The limits of the phases, if they are not those of the settings.
+    phases: Option<Arc<PhaseLimits>>,
     redirects: Redirects,
 }
 
 impl RequestSender {
     pub(super) fn new(settings: Settings, total: Option<Duration>, redirects: Redirects) -> RequestSender {
-        RequestSender { pools: Arc::new(ClientPools::new(settings)), total, redirects }
+        RequestSender { pools: Arc::new(ClientPools::new(settings)), total, phases: None, redirects }
     }
 
     /// Returns this sender, with another time limit for whole exchanges.
     pub(super) fn with_total(&self, total: Option<Duration>) -> RequestSender {
         RequestSender { total, ..self.clone() }
+    }
+
+    /// Returns this sender, with other limits of the phases.
+    pub(super) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
+        let phases = Arc::new(PhaseLimits::new(timeouts, &self.settings().bounds));
+        RequestSender { phases: Some(phases), ..self.clone() }
     }
 
     /// Returns this sender, with another policy for redirects.
@@ -83,9 +88,9 @@ impl RequestSender {
         request: &Request,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
-        let deadline = self.deadline();
-        let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
-        let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
+        let limits = self.limits();
+        let answered = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await;
+        let mut pooled = answered.map_err(|error| self.describe(error, request, &limits))?;
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
             let followed = boxed(|| self.follow_redirects(pooled, request, response)).await;
@@ -124,12 +129,12 @@ impl RequestSender {
         &self,
         error: ClientError,
         request: &Request,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> ClientError {
         let error = error.with_url(request.target().as_str());
-        match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
-            true => error.with_total_limit(self.total),
-            false => error.with_phase_limit(|phase| self.pools.settings.timeouts.phase_limit(phase)),
+        match limits.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
+            true => error.with_total_limit(limits.total),
+            false => error.with_phase_limit(|phase| limits.timeouts(self.settings()).phase_limit(phase)),
         }
     }
 
@@ -157,11 +162,11 @@ impl RequestSender {
                     (request, taint) = (Cow::Owned(next), RedirectTaint::CrossOrigin)
                 }
             }
-            let deadline = pooled.exchange.spec.deadline;
+            let limits = pooled.exchange.spec.limits.clone();
             pooled.discard().await;
             let outgoing = OutgoingRequest { taint, ..OutgoingRequest::new(&request) };
-            let answered = self.send_one(None, outgoing, response, deadline).await;
-            pooled = answered.map_err(|error| self.describe(error, &request, deadline))?;
+            let answered = self.send_one(None, outgoing, response, &limits).await;
+            pooled = answered.map_err(|error| self.describe(error, &request, &limits))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
@@ -173,7 +178,7 @@ impl RequestSender {
         pool: Option<Arc<Pool>>,
         outgoing: OutgoingRequest<'_>,
         response: &mut Response,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> Result<PooledConn, ClientError> {
         response.reset();
         let OutgoingRequest { request, .. } = outgoing;
@@ -185,11 +190,11 @@ impl RequestSender {
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
-                boxed(|| wait_for_conn(miss, deadline)).await.inspect_err(|error| span.end(Err(error)))?
+                boxed(|| wait_for_conn(miss, limits)).await.inspect_err(|error| span.end(Err(error)))?
             }
         };
         let outgoing = outgoing.with_trace(span.fields());
-        let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
+        let cookies = self.begin(&mut pooled, outgoing, framing, limits);
         if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), response)).await {
             let retry = || self.retry(pooled, error, (outgoing, framing), response, cookies.cookie());
             pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
@@ -219,6 +224,12 @@ impl RequestSender {
             Some(pool) => pool,
             None => self.pools.pool_of(request.target())?,
         };
+        // The field is for the next hop, and a proxy that reads the request would be that (RFC 9110 §7.8, RFC 6455
+        // §4.1).
+        let pool = match pool.is_forwarded() && request.headers.contains("upgrade") {
+            true => self.pools.tunnels_to(&pool.origin)?,
+            false => pool,
+        };
         let framing = pool.outgoing_framing(request, length)?;
         match expect {
             ExpectField::Keep => Ok((pool, framing)),
@@ -233,11 +244,10 @@ impl RequestSender {
         pooled: &mut PooledConn,
         outgoing: OutgoingRequest<'r>,
         framing: OutgoingFraming,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> RequestCookies<'r> {
         let cookies = pooled.permit.pool.cookies(outgoing);
-        pooled.begin(outgoing, framing, cookies.cookie(), deadline);
-        pooled.exchange.spec.total = self.total;
+        pooled.begin(outgoing, framing, cookies.cookie(), limits);
         cookies
     }
 
@@ -249,9 +259,9 @@ impl RequestSender {
         outgoing: OutgoingRequest<'_>,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
-        let (pool, deadline) = (pooled.permit.pool.clone(), pooled.exchange.spec.deadline);
+        let (pool, limits) = (pooled.permit.pool.clone(), pooled.exchange.spec.limits.clone());
         pooled.discard().await;
-        let answered = self.send_one(Some(pool), outgoing, response, deadline).await;
+        let answered = self.send_one(Some(pool), outgoing, response, &limits).await;
         answered.map_err(|error| error.sent_before(true))
     }
 
@@ -270,12 +280,11 @@ impl RequestSender {
         stale.exchange.progress.end = Some(ExchangeEnd::Retried);
         // The permit is for the new connection.
         stale.close();
-        let ExchangeSpec { deadline, .. } = stale.exchange.spec;
+        let limits = stale.exchange.spec.limits.clone();
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
-            let mut pooled = open_conn(stale.permit, timings.queue, deadline).await?;
-            pooled.begin(outgoing, framing, cookie, deadline);
-            pooled.exchange.spec.total = self.total;
+            let mut pooled = open_conn(stale.permit, timings.queue, &limits).await?;
+            pooled.begin(outgoing, framing, cookie, &limits);
             pooled.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| pooled.poll_response(cx, Some(outgoing.request), response)).await?;
             Ok(pooled)
@@ -290,16 +299,16 @@ impl RequestSender {
         pool: Option<Arc<Pool>>,
         request: &Request,
     ) -> Result<Call, ClientError> {
-        let deadline = self.deadline();
-        let opened = self.attempt_call(pool, request, deadline).await;
-        opened.map_err(|error| self.describe(error, request, deadline))
+        let limits = self.limits();
+        let opened = self.attempt_call(pool, request, &limits).await;
+        opened.map_err(|error| self.describe(error, request, &limits))
     }
 
     async fn attempt_call(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> Result<Call, ClientError> {
         let length = written_length(request);
         let is_whole = matches!(length, BodyLength::NoContent | BodyLength::Known(0))
@@ -311,15 +320,17 @@ impl RequestSender {
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
-                boxed(|| wait_for_conn(miss, deadline)).await.inspect_err(|error| span.end(Err(error)))?
+                boxed(|| wait_for_conn(miss, limits)).await.inspect_err(|error| span.end(Err(error)))?
             }
         };
         let outgoing = outgoing.with_trace(span.fields());
-        let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
+        let cookies = self.begin(&mut pooled, outgoing, framing, limits);
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
         if !is_whole {
-            let flushed = poll_fn(|cx| pooled.poll_flush(cx)).await;
+            // The response that refuses the body may be here before the head has left, or why the server has closed.
+            let flushed =
+                poll_fn(|cx| pooled.poll_unless_refused(cx, &mut early, (), PooledConn::poll_flush)).await;
             flushed.inspect_err(|error| span.end(Err(error)))?;
             let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
             let cookies = cookies.into_owned();
@@ -353,12 +364,10 @@ impl RequestSender {
         request: &Request,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
-        let deadline = self.deadline();
-        let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
-        let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
-        if response.status == Status::SWITCHING_PROTOCOLS
-            && is_requested_upgrade(&response.headers, &request.headers)
-        {
+        let limits = self.limits();
+        let answered = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await;
+        let mut pooled = answered.map_err(|error| self.describe(error, request, &limits))?;
+        if response.status == Status::SWITCHING_PROTOCOLS {
             return Ok(pooled);
         }
         let refused =
@@ -376,24 +385,25 @@ impl RequestSender {
         Err(refused)
     }
 
-    /// The deadline of an exchange that begins now.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.total.map(|total| runtime::later(runtime::now(), total))
+    /// The time limits of an exchange that begins now.
+    pub(super) fn limits(&self) -> RequestLimits {
+        let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
+        RequestLimits { deadline, total: self.total, phases: self.phases.clone() }
     }
 }
 
 /// Opens a connection, or takes one that became idle during the wait for a permit.
 pub(super) async fn wait_for_conn(
     miss: CheckoutMiss,
-    deadline: Option<Instant>,
+    limits: &RequestLimits,
 ) -> Result<PooledConn, ClientError> {
     let (pool, since) = match miss {
         CheckoutMiss::NoIdle(permit) => {
-            return boxed(|| open_conn(permit, Duration::ZERO, deadline)).await;
+            return boxed(|| open_conn(permit, Duration::ZERO, limits)).await;
         }
         CheckoutMiss::NoPermit(pool, since) => (pool, since),
     };
-    let permit = pool.acquire(since, deadline).await?;
+    let permit = pool.acquire(since, limits).await?;
     let now = runtime::now();
     let queue = now.saturating_duration_since(since);
     permit.pool.counters.count_queued(Ok(queue));
@@ -404,7 +414,7 @@ pub(super) async fn wait_for_conn(
     };
     match checked_out {
         Ok(pooled) => Ok(pooled),
-        Err(permit) => boxed(|| open_conn(permit, queue, deadline)).await,
+        Err(permit) => boxed(|| open_conn(permit, queue, limits)).await,
     }
 }
 
@@ -412,12 +422,12 @@ pub(super) async fn wait_for_conn(
 async fn open_conn(
     permit: PoolPermit,
     queue: Duration,
-    deadline: Option<Instant>,
+    limits: &RequestLimits,
 ) -> Result<PooledConn, ClientError> {
     let Pool { counters, .. } = &*permit.pool;
     let was_here = permit.pool.is_of_current_runtime();
     counters.count(|counts| counts.dials += 1);
-    let dialed = connect(&permit.pool, deadline).await;
+    let dialed = connect(&permit.pool, limits).await;
     counters.count_dialed(dialed.as_ref().map(|(_, timings)| timings).map_err(ClientError::phase));
     let (conn, timings) = dialed?;
     let is_its_own = was_here && permit.pool.is_of_current_runtime();
@@ -454,13 +464,6 @@ pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRe
     }
 }
 
-/// Whether `response` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
-fn is_requested_upgrade(response: &Headers, request: &Headers) -> bool {
-    let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
-    let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
-    protocols.peek().is_some() && protocols.all(is_named)
-}
-
 /// The length of the body that will be written after the head.
 fn written_length(request: &Request) -> BodyLength {
     match request.headers.content_length() {
@@ -472,28 +475,26 @@ fn written_length(request: &Request) -> BodyLength {
     }
 }
 
-/// Opens a connection to the origin of `pool` before `deadline`, through the proxy if there is one, and returns how long
+/// Opens a connection to the origin of `pool` within `limits`, through the proxy if there is one, and returns how long
 /// its phases took.
 ///
 /// # Errors
 ///
 /// The error has the phase that failed, and names the other side.
-async fn connect(
-    pool: &Pool,
-    deadline: Option<Instant>,
-) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
+async fn connect(pool: &Pool, limits: &RequestLimits) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     let Pool { origin, proxy, .. } = pool;
     let subject = || proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
-    open(pool, deadline).await.map_err(|error| error.with_subject(subject()))
+    open(pool, limits).await.map_err(|error| error.with_subject(subject()))
 }
 
 async fn open(
     Pool { origin, proxy, settings, .. }: &Pool,
-    deadline: Option<Instant>,
+    request: &RequestLimits,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
+    let deadline = request.deadline;
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
-    let timeouts = &settings.timeouts;
+    let timeouts = request.timeouts(settings);
     let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
@@ -502,7 +503,9 @@ async fn open(
                 let opened = settings.dial.connect(origin.host(), origin.port, limits).await;
                 opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))
             }
-            Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
+            Some(proxy) => {
+                proxy.open(&settings.dial, &settings.tls, origin, limits, request.bounds(settings)).await
+            }
         }
     };
     // The time that is left limits all steps together, and each of them could use it up alone.

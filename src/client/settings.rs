@@ -1,4 +1,5 @@
-//! [`Settings`]: what is set when a client is built; [`ClientTimeouts`]: the time limits of its exchanges.
+//! [`Settings`]: what is set when a client is built; [`ClientTimeouts`]: the time limits of its exchanges;
+//! [`RequestLimits`]: those of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,12 @@ use super::cause::ClientPhase;
 use super::cookies::CookieStore;
 use super::route::Proxies;
 use super::trace::ClientTracing;
+use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
-use crate::message::Headers;
+use crate::message::{FieldName, Headers};
 use crate::net::{HostConnector, TlsConnector};
 use crate::runtime::{Instant, later};
+use crate::wire::{Limits, encode};
 
 /// The settings of a client.
 #[derive(Clone)]
@@ -28,6 +31,8 @@ pub(super) struct Settings {
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     pub(super) tracing: ClientTracing,
+    /// The codings that are asked for, if content is decoded and no default field names others.
+    pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
 }
@@ -41,11 +46,103 @@ pub(super) struct PoolBounds {
 }
 
 impl Settings {
-    /// The end of a request's wait for a connection, if the wait began at `since`, and the whole exchange must be over
-    /// by `deadline`.
-    pub(super) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
-        let until = later(since, self.timeouts.queue);
-        deadline.map_or(until, |deadline| deadline.min(until))
+    /// Completes the settings of a new client: what one of them says to another.
+    pub(super) fn completed(mut self) -> Settings {
+        let decodes = self.decode_max.is_some() && !self.fields.contains("accept-encoding");
+        self.accept_encoding = decodes.then_some(ACCEPTED);
+        let PhaseLimits { timeouts, bounds, streamed_bounds } = PhaseLimits::new(self.timeouts, &self.bounds);
+        (self.timeouts, self.bounds, self.streamed_bounds) = (timeouts, bounds, streamed_bounds);
+        // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
+        // the wait for 100.
+        for name in encode::ROUTING.names().iter().chain(&[FieldName::UPGRADE, FieldName::EXPECT]) {
+            self.fields.remove(name.as_str());
+        }
+        if let Some(authorization) = self.fields.text(PROXY_AUTHORIZATION) {
+            self.proxies.set_default_authorization(authorization);
+        }
+        self.fields.remove(PROXY_AUTHORIZATION);
+        if let Some(user_agent) = self.fields.get("user-agent") {
+            self.proxies.set_default_user_agent(user_agent);
+        }
+        self
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
+        Settings {
+            bounds: Bounds { limits, ..Bounds::default() },
+            streamed_bounds: Bounds::default(),
+            timeouts: ClientTimeouts::default(),
+            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
+            dial: HostConnector::default(),
+            proxies: Proxies::none(),
+            tls: TlsConnector::default(),
+            fields: Headers::new(),
+            cookies: None,
+            tracing: ClientTracing::default(),
+            accept_encoding: None,
+            decode_max: None,
+        }
+    }
+}
+
+const BODY_MAX: usize = 16 << 20;
+
+const PROXY_AUTHORIZATION: &str = "proxy-authorization";
+
+/// The time limits of one request.
+#[derive(Clone, Default)]
+pub(super) struct RequestLimits {
+    /// When the whole exchange must be complete.
+    pub(super) deadline: Option<Instant>,
+    /// The time limit of the whole exchange, for errors.
+    pub(super) total: Option<Duration>,
+    /// The limits of the phases, if they are not those of the client.
+    pub(super) phases: Option<Arc<PhaseLimits>>,
+}
+
+/// The limits of the phases of an exchange, and the bounds that follow from them.
+pub(super) struct PhaseLimits {
+    timeouts: ClientTimeouts,
+    bounds: Bounds,
+    streamed_bounds: Bounds,
+}
+
+impl PhaseLimits {
+    /// The limits of a client with `bounds`, and with these timeouts in place of its own.
+    pub(super) fn new(timeouts: ClientTimeouts, bounds: &Bounds) -> PhaseLimits {
+        let bounds = Bounds { timeouts: timeouts.exchange_timeouts(), ..bounds.clone() };
+        let mut streamed_bounds = bounds.clone();
+        streamed_bounds.timeouts.body_rate_min = 0;
+        PhaseLimits { timeouts, bounds, streamed_bounds }
+    }
+}
+
+impl RequestLimits {
+    /// The limits of the phases, for a client with these settings.
+    #[inline]
+    pub(super) fn timeouts<'a>(&'a self, settings: &'a Settings) -> &'a ClientTimeouts {
+        self.phases.as_deref().map_or(&settings.timeouts, |phases| &phases.timeouts)
+    }
+
+    /// The bounds of the exchange, for a client with these settings.
+    #[inline]
+    pub(super) fn bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
+        self.phases.as_deref().map_or(&settings.bounds, |phases| &phases.bounds)
+    }
+
+    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    #[inline]
+    pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
+        self.phases.as_deref().map_or(&settings.streamed_bounds, |phases| &phases.streamed_bounds)
+    }
+
+    /// The end of a request's wait for a connection, if the wait began at `since`.
+    pub(super) fn queue_until(&self, since: Instant, settings: &Settings) -> Instant {
+        let until = later(since, self.timeouts(settings).queue);
+        self.deadline.map_or(until, |deadline| deadline.min(until))
     }
 }
 
@@ -53,6 +150,11 @@ impl Settings {
 ///
 /// A phase counts the time that the resolver, the proxy or the server takes; only
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
+///
+/// They hold for a client ([`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts)), and others may hold for a
+/// single request ([`RequestBuilder::timeouts`](crate::RequestBuilder::timeouts),
+/// [`Client::with_timeouts`](crate::Client::with_timeouts)), such as one whose server thinks for minutes, or a stream
+/// of events that is quiet for hours.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
 /// `..ClientTimeouts::default()`, and a pattern that ends in `..`, work with both.
@@ -99,7 +201,8 @@ pub struct ClientTimeouts {
     /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
     pub receive: Duration,
     /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
-    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows.
+    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows. Bytes that came
+    /// faster are credited for the next ten seconds, and no longer.
     ///
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.

@@ -43,6 +43,14 @@ impl Coding {
         names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| coding)
     }
 
+    /// Whether a peer may determine that a decoder takes megabytes. The others have windows of 32 KiB at most.
+    pub(super) const fn has_large_window(self) -> bool {
+        match self {
+            Coding::Br | Coding::Zstd => true,
+            Coding::Gzip | Coding::Deflate => false,
+        }
+    }
+
     /// Returns its name in fields.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,6 +89,10 @@ pub(super) trait Decode: Send {
     /// Makes the next step. There is room for [`DECODER_ROOM_MIN`] bytes. Without input, output that was held back is written.
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError>;
 
+    /// Sets how many bytes the content may become, before its first step. A decoder may take no more memory than that
+    /// needs, and may fail with [`CodingError::TooLarge`] beyond it.
+    fn set_content_max(&mut self, _content_max: usize) {}
+
     /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);
 
@@ -97,11 +109,14 @@ pub(super) const DECODER_ROOM_MIN: usize = 4 << 10;
 pub enum CodingError {
     /// The content does not follow its coding, or its checksum is wrong.
     Corrupt,
+    /// The content refers back further than a sender may rely on: its window of zstd is larger than 8 MiB (RFC 9659
+    /// §3). A sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`.
+    Window,
     /// The content was cut short.
     Incomplete,
     /// The content has a coding that this build does not support.
     Unknown,
-    /// The content has more codings than are ever used.
+    /// The content has more codings than are ever used: more than four, or more than one of `br` and `zstd`.
     TooMany,
     /// The decoded content is larger than this many bytes, the most that the application allows.
     TooLarge(usize),
@@ -113,7 +128,7 @@ impl CodingError {
     /// Returns the status with which a peer that sent such content is answered.
     pub fn status(self) -> Status {
         match self {
-            CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
+            CodingError::Corrupt | CodingError::Window | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,
             CodingError::TooLarge(_) => Status::CONTENT_TOO_LARGE,
             CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
@@ -126,9 +141,11 @@ impl CodingError {
         match self {
             CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
             CodingError::Encoder => io::ErrorKind::OutOfMemory,
-            CodingError::Corrupt | CodingError::Unknown | CodingError::TooMany | CodingError::TooLarge(_) => {
-                io::ErrorKind::InvalidData
-            }
+            CodingError::Corrupt
+            | CodingError::Window
+            | CodingError::Unknown
+            | CodingError::TooMany
+            | CodingError::TooLarge(_) => io::ErrorKind::InvalidData,
         }
     }
 }
@@ -137,6 +154,10 @@ impl fmt::Display for CodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             CodingError::Corrupt => "the coded content is corrupt",
+            CodingError::Window => {
+                "the coded content needs a larger window than zstd may have over HTTP, which is 8 MiB: its sender has to \
+                 set a window log of 23 at most (RFC 9659)"
+            }
             CodingError::Incomplete => "the coded content was cut short",
             CodingError::Unknown => "the content has an unknown coding",
             CodingError::TooMany => "the content has too many codings",

@@ -43,12 +43,18 @@ impl DecoderChain {
     ///
     /// Fails for a coding that this build does not support, and for more codings than are ever used.
     pub(crate) fn from_headers(headers: &Headers, limit: usize) -> Result<Option<DecoderChain>, CodingError> {
-        let mut decoders = Vec::new();
+        let mut decoders = Vec::<BufferedDecoder>::new();
         for name in headers.codings() {
             if decoders.len() == CODINGS_MAX {
                 return Err(CodingError::TooMany);
             }
             let coding = Coding::parse(name).ok_or(CodingError::Unknown)?;
+            // A window in another window has no use, and a few octets could claim the memory of both.
+            let is_second =
+                coding.has_large_window() && decoders.iter().any(|decoder| decoder.coding.has_large_window());
+            if is_second {
+                return Err(CodingError::TooMany);
+            }
             // Coded content may be a little larger than decoded content.
             let left = if decoders.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
             decoders.push(BufferedDecoder::new(coding, left)?);
@@ -145,10 +151,11 @@ impl BufferedDecoder {
             return Err(CodingError::Unknown);
         }
         let kept = CACHE.with(|cache| cache.take(|(of, ..)| *of == coding));
-        let (_, state, input) = match kept {
+        let (_, mut state, input) = match kept {
             Some(kept) => kept,
             None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
         };
+        state.set_content_max(left);
         Ok(BufferedDecoder { coding, state, input, read: 0, left, idle: 0, is_whole: true })
     }
 
@@ -157,7 +164,11 @@ impl BufferedDecoder {
         if self.is_whole && unread.is_empty() {
             return Ok(Step::default());
         }
-        let step = self.state.step(unread, &mut out.spare(DECODED_PER_STEP)[..DECODED_PER_STEP])?;
+        let step = self.state.step(unread, &mut out.spare(DECODED_PER_STEP)[..DECODED_PER_STEP]);
+        let step = step.map_err(|error| match error {
+            CodingError::TooLarge(_) => CodingError::TooLarge(limit),
+            error => error,
+        })?;
         if step.read == 0 && step.written == 0 && !unread.is_empty() {
             return Err(CodingError::Corrupt);
         }

@@ -48,11 +48,15 @@ pub struct Timeouts {
     /// Only the time counts in which the server waits for the body, and none in which a handler does something else,
     /// even after a read that the handler gave up.
     pub body: Duration,
-    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
+    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies, and for how long a body
+    /// that came faster may then pause. Default: 10 s.
     pub body_grace: Duration,
     /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
     /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
     /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
+    ///
+    /// The last seconds decide: bytes that came faster than that are credited for the next [`Timeouts::body_grace`], and
+    /// no longer. Megabytes that come at once do not let the rest come octet by octet.
     ///
     /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
     /// late body that comes whole is good, in one packet or in several that follow each other.
@@ -75,7 +79,14 @@ pub struct Timeouts {
     pub write: Duration,
     /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.
-    /// Middleware around the handler gets an error, and has as long again to finish. For a single route, there is
+    /// Middleware around the handler gets an error, and has as long again to finish.
+    ///
+    /// It ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`),
+    /// which last as long as both sides like: as in nginx, HAProxy and Go, only silence ends them. All other responses
+    /// count until they are sent, streamed ones as well. For a WebSocket or a stream that is to end, use
+    /// `tokio::time::timeout`.
+    ///
+    /// For a part of the application, such as a single route, there is
     /// [`middleware::timeouts`](crate::middleware::timeouts).
     pub handler: Option<Duration>,
     /// How long a peer that may still be sending is given to read the last response of its connection and close. Then:

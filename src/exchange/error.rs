@@ -21,6 +21,9 @@ pub enum ExchangeError {
     /// The peer closed the connection, or its sending half, before it was answered in full. A handler that returns this
     /// error ends the exchange without a response.
     PeerClosed,
+    /// The peer of a WebSocket closed the connection without a close frame, which is code 1006 (RFC 6455 §7.1.5). A
+    /// handler that returns this error ends the exchange as with [`ExchangeError::PeerClosed`].
+    NoCloseFrame,
     /// The socket failed.
     Io(io::Error),
     /// A [`Phase`] took longer than its time limit.
@@ -65,6 +68,34 @@ impl ExchangeError {
         }
     }
 
+    /// Whether the handler is at fault.
+    pub(crate) fn is_of_handler(&self) -> bool {
+        match self {
+            ExchangeError::TimedOut(phase, _) => *phase == Phase::Handler,
+            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the application or the machine is at fault, and not the peer, which may break the protocol, be slow, or go
+    /// away.
+    pub(crate) fn is_fault(&self) -> bool {
+        use io::ErrorKind as Kind;
+        match self {
+            ExchangeError::Io(error) => !matches!(
+                error.kind(),
+                Kind::BrokenPipe
+                    | Kind::ConnectionAborted
+                    | Kind::ConnectionReset
+                    | Kind::InvalidData
+                    | Kind::NotConnected
+                    | Kind::TimedOut
+                    | Kind::UnexpectedEof
+            ),
+            error => error.is_of_handler(),
+        }
+    }
+
     /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had
     /// the time `write` to read.
     pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {
@@ -95,7 +126,7 @@ impl ExchangeError {
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
-            ExchangeError::PeerClosed => io::ErrorKind::ConnectionAborted,
+            ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
             ExchangeError::Length | ExchangeError::Unfinished => io::ErrorKind::InvalidInput,
             ExchangeError::TimedOut(..) => io::ErrorKind::TimedOut,
@@ -107,7 +138,7 @@ impl ExchangeError {
     pub fn status(&self) -> Option<Status> {
         match self {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
-            ExchangeError::PeerClosed | ExchangeError::Io(_) => None,
+            ExchangeError::PeerClosed | ExchangeError::NoCloseFrame | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler, _) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write | Phase::Silence | Phase::Close, _) => {
@@ -126,6 +157,9 @@ impl fmt::Display for ExchangeError {
         write_error(f, self, |f| match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
             ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered in full"),
+            ExchangeError::NoCloseFrame => {
+                f.write_str("the peer closed the connection without a close frame")
+            }
             ExchangeError::Io(_) => f.write_str("the connection failed"),
             ExchangeError::TimedOut(phase, limit) => write!(f, "{phase} {}", limit.exceeded()),
             ExchangeError::Wire(error, None) => error.fmt(f),
@@ -158,6 +192,7 @@ impl Error for ExchangeError {
         match self {
             ExchangeError::Incomplete
             | ExchangeError::PeerClosed
+            | ExchangeError::NoCloseFrame
             | ExchangeError::TimedOut(..)
             | ExchangeError::Wire(..)
             | ExchangeError::Length

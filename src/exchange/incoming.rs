@@ -12,7 +12,8 @@ use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
-use crate::wire::Limits;
+use crate::wire::parse::ForbiddenTrailers;
+use crate::wire::{Framing, Limits};
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
 #[derive(Default)]
@@ -67,7 +68,11 @@ impl Incoming {
         bounds: &Bounds,
         on_read: &impl Fn(),
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
-        ready!(poll_flush(cx, conn, bounds))?;
+        match ready!(poll_flush(cx, conn, bounds)) {
+            // A proxy that reads no more may have answered before.
+            Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
+            flushed => flushed?,
+        }
         Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
             Ok(None) => {
                 on_read();
@@ -101,14 +106,20 @@ impl Incoming {
         message: &mut impl MessageHead,
         bounds: &Bounds,
     ) -> ExchangeError {
-        match error {
-            ExchangeError::Incomplete | ExchangeError::TimedOut(..) => {
-                let (text, limits) = (self.input.unread(), &bounds.limits);
-                let wire_error = message.parse(text, limits).err();
-                wire_error.map_or(error, |wire_error| ExchangeError::with_detail(wire_error, text, limits))
+        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
+        let (text, limits) = (self.input.unread(), &bounds.limits);
+        match message.parse(text, limits) {
+            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Ok(_) => {
+                message.parse_front(text, limits);
+                error
             }
-            error => error,
         }
+    }
+
+    /// Whether a part of a head has arrived, but no whole one.
+    pub(crate) fn has_partial_head(&self) -> bool {
+        self.parsed_len > 0
     }
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
@@ -128,20 +139,18 @@ impl Incoming {
         }
         debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
         let (text, limits) = (self.input.unread(), &bounds.limits);
-        let Some(len) =
-            message.parse(text, limits).map_err(|error| ExchangeError::with_detail(error, text, limits))?
-        else {
-            self.parsed_len = text.len();
+        let parsed = message.parse(text, limits);
+        self.parsed_len = if let Ok(Some(_)) = parsed { 0 } else { text.len() };
+        let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
             return Ok(false);
         };
-        self.parsed_len = 0;
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.rate.begin(text.len() - len);
-        self.input.move_to(message.text_mut(), len);
+        self.input.consume(len);
         match message.framing() {
             Ok(framing) => self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS),
             Err(error) => {
-                return Err(ExchangeError::with_detail(error, message.text_mut().as_slice(), limits));
+                return Err(ExchangeError::with_detail(error, message.text(), limits));
             }
         }
         Ok(true)
@@ -168,6 +177,15 @@ impl Incoming {
             || input.len() > bounds.limits.head_max
             || memchr_iter(b'\n', &input[self.parsed_len..]).any(ends_badly)
             || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
+    }
+
+    /// Begins to receive a body whose head has come another way.
+    pub(crate) fn begin_body(&mut self, framing: Framing) {
+        debug_assert!(
+            self.is_end_stream() && framing != Framing::Chunked,
+            "such a body has no framing of its own"
+        );
+        self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused);
     }
 
     /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the
@@ -505,7 +523,7 @@ impl Incoming {
             };
             match received {
                 Poll::Pending => {
-                    self.rate.wait(conn.now())?;
+                    self.rate.wait(conn.now(), timeouts)?;
                     return Poll::Pending;
                 }
                 // The next round begins another wait.
@@ -565,7 +583,6 @@ fn poll_content<L: Locality>(
 
 /// Up to this length a head is parsed whenever more of it arrives, so that a malformed head is refused at once.
 const PARSED_EAGERLY_MAX: usize = 4 << 10;
-
 const READ_MIN: usize = 16 << 10;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.

@@ -69,10 +69,13 @@ impl BodyDecoder {
 /// Whether a body arrives at the required rate ([`Timeouts::body_rate_min`]). Without a rate, a peer that sends a byte now
 /// and then would never exceed a timeout, and keep a connection forever (a slow POST).
 ///
+/// The rate is an average over the whole body, of which a lead counts for no more than the grace. So the last seconds
+/// decide, and no list of arrivals is kept for that.
+///
 /// All times are in milliseconds.
 #[derive(Default)]
 pub(super) struct MinRate {
-    /// How many bytes have arrived since the head, or with it.
+    /// How many bytes have arrived since the head, or with it. Of a lead over the rate, only what is needed in the grace.
     received: u64,
     /// How long the body was waited for in all, and how much of that since its last byte.
     waited: u64,
@@ -109,7 +112,10 @@ impl MinRate {
     ///
     /// Fails if the body is too slow, and the rest of it did not follow at once. Bytes that complete a message must not be
     /// refused because they arrived in two packets.
-    pub(super) fn wait(&mut self, now: u64) -> Result<(), ConnError> {
+    pub(super) fn wait(&mut self, now: u64, timeouts: &Timeouts) -> Result<(), ConnError> {
+        if self.wait.is_none() {
+            self.cap_lead(timeouts);
+        }
         let wait = self.wait.get_or_insert(ReadWait { since: now, polled: now });
         wait.polled = now;
         let waited = self.waited + now.saturating_sub(wait.since);
@@ -178,6 +184,15 @@ impl MinRate {
         self.slow_since = self.is_slow(timeouts).then_some(since);
     }
 
+    /// Forgets most of a large lead. A body of which megabytes came at once could otherwise stop for hours.
+    fn cap_lead(&mut self, timeouts: &Timeouts) {
+        let until = u128::from(self.waited).saturating_add(timeouts.body_grace.as_millis());
+        let needed = u128::from(timeouts.body_rate_min).saturating_mul(until) / 1000;
+        if timeouts.body_rate_min > 0 {
+            self.received = self.received.min(u64::try_from(needed).unwrap_or(u64::MAX));
+        }
+    }
+
     fn is_slow(&self, timeouts: &Timeouts) -> bool {
         let waited = u128::from(self.waited);
         waited > timeouts.body_grace.as_millis()
@@ -207,10 +222,10 @@ mod tests {
         rate.begin(5);
         let is_fast = pieces.iter().chain(&[(0, PACKET_GAP_MAX, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
-            let begun = rate.wait(now);
+            let begun = rate.wait(now, &timeouts);
             now += waited;
             // To poll again meanwhile does not begin another wait.
-            let waits = begun.and_then(|()| rate.wait(now));
+            let waits = begun.and_then(|()| rate.wait(now, &timeouts));
             rate.record(*count, || now, &timeouts);
             waits.is_ok()
         });
@@ -223,11 +238,45 @@ mod tests {
         check(&[(0, 1000, 1), (0, 1000, 1)], true);
         check(&[(0, 3000, 295)], true);
         check(&[(60_000, 1000, 1), (60_000, 1000, 1)], true);
-        check(&[(0, 0, 995), (0, 9_000, 1)], true);
+        check(&[(0, 0, 195), (0, 3_900, 190)], true);
         check(&[(0, 2010, 1)], false);
         check(&[(0, 3000, 294)], false);
         check(&[(0, 1000, 1), (0, 1000, 1), (0, 1000, 1)], false);
         check(&[(0, 0, 995), (0, 20_000, 1)], false);
+    }
+
+    /// The first octets of a body are cheap for a peer that means to hold the buffer of all of them.
+    #[test]
+    fn a_lead_counts_for_no_longer_than_the_grace() {
+        let lead = (0, 0, 4 << 20);
+        check(&[lead, (0, 2000, 1)], true);
+        check(&[lead, (0, 2010, 1)], true);
+        check(&[lead, (0, 2030, 1)], false);
+        check(&[lead, (0, 20_000, 1)], false);
+        check(&[(0, 1000, 4 << 20), (0, 2000, 1)], true);
+        check(&[(0, 1000, 4 << 20), (0, 2030, 1)], false);
+        check(&[lead, (0, 1000, 1), (0, 1000, 1), (0, 1000, 1)], false);
+        // A peer that pauses for longer goes on as fast as the pause was long.
+        check(&[lead, (0, 20_000, 1800)], true);
+        check(&[lead, (0, 20_000, 1799)], false);
+        // The last seconds decide, with no regard to the time before them.
+        let steady = [(0, 1000, 100)].repeat(60);
+        check(&steady, true);
+        check(&[&steady[..], &[lead, (60_000, 2000, 1)]].concat(), true);
+        check(&[&steady[..], &[lead, (60_000, 2030, 1)]].concat(), false);
+    }
+
+    #[test]
+    fn without_a_rate_nothing_is_forgotten() {
+        let mut timeouts = Timeouts { body_rate_min: 0, ..Timeouts::default() };
+        let mut rate = MinRate::default();
+        rate.begin(10_000);
+        assert!(rate.wait(0, &timeouts).is_ok());
+        timeouts.body_rate_min = u64::MAX;
+        timeouts.body_grace = Duration::MAX;
+        rate.record(0, || 60_000, &timeouts);
+        assert!(rate.wait(60_000, &timeouts).is_ok());
+        assert_eq!((rate.received, rate.slow_since), (10_000, None));
     }
 
     #[test]
@@ -244,7 +293,7 @@ mod tests {
         let (timeouts, mut rate) = (Timeouts::default(), MinRate::default());
         let body = millis(timeouts.body);
         for polled in [0, 1000] {
-            assert!(rate.wait(polled).is_ok());
+            assert!(rate.wait(polled, &timeouts).is_ok());
         }
         assert!(!rate.end_abandoned(body + LATE_MAX, &timeouts), "it may have been polled late");
         assert!(rate.end_abandoned(body + LATE_MAX + 1, &timeouts));

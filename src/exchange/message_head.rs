@@ -1,7 +1,6 @@
 //! [`MessageHead`]: what the bytes of a head become: a request, or a response to some request. [`Expectation`]: whether
 //! its sender waits for `100 Continue`.
 
-use crate::memory::Arena;
 use crate::message::{FieldName, Headers, Request, Response, Version, members};
 use crate::wire::parse::{self, ForbiddenTrailers};
 use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
@@ -22,13 +21,16 @@ pub(crate) trait MessageHead {
     /// The treatment of forbidden fields behind the body.
     const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
-    /// Parses the head at the front of `input`, and returns its length, if it is complete.
+    /// Makes the head at the front of `input` that of the message, and returns its length, if it is complete.
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
 
-    /// The text that the spans of the fields point into, where the bytes of the head must be put.
-    fn text_mut(&mut self) -> &mut Arena;
+    /// Takes as much of a head that does not end as a report may show.
+    fn parse_front(&mut self, input: &[u8], limits: &Limits);
 
-    /// Checks the fields, which have their text now, and returns where the body ends.
+    /// The head as it was received.
+    fn text(&self) -> &[u8];
+
+    /// Checks the fields, and returns where the body ends.
     fn framing(&mut self) -> Result<Framing, WireError>;
 }
 
@@ -40,9 +42,12 @@ impl MessageHead for Request {
         parse::request(input, limits, self)
     }
 
-    #[inline]
-    fn text_mut(&mut self) -> &mut Arena {
-        self.headers.text_mut()
+    fn parse_front(&mut self, input: &[u8], limits: &Limits) {
+        parse::request_front(input, limits, self);
+    }
+
+    fn text(&self) -> &[u8] {
+        self.headers.text_received()
     }
 
     #[inline]
@@ -58,12 +63,11 @@ pub(crate) struct IncomingResponse<'a> {
     /// The facts of its request.
     request: RequestInfo,
     version: Version,
-    is_folded: bool,
 }
 
 impl<'a> IncomingResponse<'a> {
     pub(crate) fn new(response: &'a mut Response, request: RequestInfo) -> IncomingResponse<'a> {
-        IncomingResponse { response, request, version: Version::default(), is_folded: false }
+        IncomingResponse { response, request, version: Version::default() }
     }
 
     /// The version that the peer speaks.
@@ -76,25 +80,20 @@ impl MessageHead for IncomingResponse<'_> {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
-        let parsed = parse::response(input, limits, self.response);
-        let Ok(Some(head)) = parsed else {
-            // The caller keeps the response even if no head follows, and the spans of its fields have no text yet.
-            self.response.headers.clear();
-            return parsed.map(|_| None);
-        };
-        (self.version, self.is_folded) = (head.version, head.is_folded);
+        let Some(head) = parse::response(input, limits, self.response)? else { return Ok(None) };
+        self.version = head.version;
         Ok(Some(head.len))
     }
 
-    fn text_mut(&mut self) -> &mut Arena {
-        self.response.headers.text_mut()
+    /// A call that fails has no response.
+    fn parse_front(&mut self, _: &[u8], _: &Limits) {}
+
+    fn text(&self) -> &[u8] {
+        self.response.headers.text_received()
     }
 
     fn framing(&mut self) -> Result<Framing, WireError> {
-        if self.is_folded {
-            self.response.headers.unfold();
-        }
-        let IncomingResponse { response, request, version, .. } = self;
+        let IncomingResponse { response, request, version } = self;
         let framing = Framing::from_response(*request, response.status, *version, &response.headers)?;
         if framing == Framing::Empty {
             framing::drop_ambiguous(*version, &mut response.headers);

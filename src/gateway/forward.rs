@@ -270,7 +270,8 @@ impl Pump<'_> {
             // A peer that pauses may wait for a response to the part that it has sent.
             let flush = self.poll_call(CallExchange::poll_sent);
             let Some(chunk) = join_first(chunk, flush).await? else {
-                let trailers = body.trailers().forwarded_trailers(&body.request.headers);
+                let mut trailers = body.trailers().forwarded_trailers(&body.request.headers);
+                trailers.remove_ambiguous();
                 return join_first(self.finish(&trailers), gone(body)).await;
             };
             self.chunk.clear();

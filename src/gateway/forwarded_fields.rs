@@ -1,5 +1,6 @@
 //! [`Context::set_forwarded`]: what a gateway passes on about its client (RFC 7239).
 
+use std::iter::zip;
 use std::net::IpAddr;
 
 use crate::message::{Authority, FieldName, Headers, Request, Scheme};
@@ -12,10 +13,13 @@ impl Context {
     /// the client has used: those that [`TrustedProxies::fields`] names.
     ///
     /// If the peer is one of the `proxies` in front of this server, what they have written is passed on: `forwarded` and
-    /// `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and `x-forwarded-host` keep the last member,
-    /// or are left out if that is malformed. Any other peer is the client, and is not believed. Of such fields, all that
-    /// are not passed on are removed: `forwarded`, those that begin with `x-forwarded-`, and `x-real-ip`, because the
-    /// server behind may read one that this gateway does not write.
+    /// `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and `x-forwarded-host` keep the member that
+    /// [`Context::forwarded`] finds, or are left out if that is malformed. Any other peer is the client, and is not believed.
+    ///
+    /// Of such fields, all that are not passed on are removed, because the server behind may read one that this gateway does
+    /// not write: `forwarded`, those that begin with `x-forwarded`, `x-real-ip`, `x-client-ip`, `cf-connecting-ip`,
+    /// `true-client-ip` and others that frameworks read, however they are spelled: `X_Real_IP` is one of them. A gateway
+    /// behind a network that writes such a field sets it again.
     ///
     /// # Examples
     ///
@@ -93,13 +97,38 @@ const FIELDS: [(ForwardedField, FieldName<'static>); 4] = [
     (ForwardedField::XForwardedHost, X_FORWARDED_HOST),
 ];
 
-/// Whether a field of this name is one in which proxies describe their client.
+/// Whether a server may take a field of this name for one in which proxies describe their client. Servers that make
+/// variables of names read `_` as `-` (RFC 3875 §4.1.18).
 fn describes_client(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"x-forwarded-";
-    FORWARDED.is(name)
-        || name.eq_ignore_ascii_case(b"x-real-ip")
-        || name.get(..PREFIX.len()).is_some_and(|front| front.eq_ignore_ascii_case(PREFIX))
+    const PREFIX: &[u8] = b"x-forwarded";
+    let begins_with = |known: &[u8]| {
+        name.len() >= known.len()
+            && zip(name, known).all(|(octet, known)| match known {
+                b'-' => !octet.is_ascii_alphanumeric(),
+                known => octet.eq_ignore_ascii_case(known),
+            })
+    };
+    begins_with(PREFIX) || CLIENT_FIELDS.iter().any(|known| known.len() == name.len() && begins_with(known))
 }
+
+/// The other fields from which frameworks and their libraries take the address or the scheme of a client.
+const CLIENT_FIELDS: [&[u8]; 15] = [
+    b"forwarded",
+    b"forwarded-for",
+    b"x-real-ip",
+    b"x-client-ip",
+    b"client-ip",
+    b"x-cluster-client-ip",
+    b"x-original-forwarded-for",
+    b"x-scheme",
+    b"front-end-https",
+    b"true-client-ip",
+    b"cf-connecting-ip",
+    b"cf-connecting-ipv6",
+    b"cf-pseudo-ipv4",
+    b"fastly-client-ip",
+    b"x-appengine-user-ip",
+];
 
 /// Whether an authority can be written without being misread.
 fn is_plain(authority: &str) -> bool {

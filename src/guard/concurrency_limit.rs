@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::load_shed::unavailable;
-use crate::runtime::{boxed, timeout};
+use crate::runtime::{boxed, join_first, timeout};
 use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
@@ -54,6 +54,10 @@ impl ConcurrencyLimit {
 
     /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
     ///
+    /// A request whose peer resets the connection waits no longer, and its handler is not called. A peer that closes looks
+    /// like one that closes its sending half alone, and waits for its response. It leaves, too, with
+    /// [`Server::half_close(false)`](crate::Server::half_close).
+    ///
     /// A request that waits keeps its connection and, unless the handler streams it, its body, so
     /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
     /// [`Timeouts::handler`](crate::Timeouts::handler) includes the wait.
@@ -63,13 +67,22 @@ impl ConcurrencyLimit {
     }
 
     /// Waits for a permit, unless that takes too long.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if the peer is gone meanwhile: it must not take the place of another one.
     #[inline]
-    async fn admit(&self) -> Option<SemaphorePermit<'_>> {
-        match self.permits.try_acquire() {
+    async fn admit(&self, ctx: &mut Context) -> Result<SemaphorePermit<'_>> {
+        let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_) if self.wait.is_zero() => None,
-            Err(_) => boxed(|| timeout(self.wait, self.permits.acquire())).await.ok()?.ok(),
-        }
+            Err(_) => boxed(|| join_first(self.acquire(), ctx.peer_gone())).await?,
+        };
+        permit.ok_or_else(|| unavailable(ctx))
+    }
+
+    async fn acquire(&self) -> Result<Option<SemaphorePermit<'_>>> {
+        Ok(timeout(self.wait, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 }
 
@@ -82,7 +95,7 @@ impl Middleware for ConcurrencyLimit {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let Some(_permit) = self.admit().await else { return Err(unavailable(ctx)) };
+        let _permit = self.admit(ctx).await?;
         next.handle(ctx).await
     }
 }

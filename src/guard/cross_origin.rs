@@ -1,7 +1,7 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
-use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
+use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status, is_origin_of};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
 /// request forgery, CSRF).
@@ -15,7 +15,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 ///    [trusted](CrossOriginProtection::trust).
 /// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or
 ///    from no browser at all. It passes if it has no `origin`, if its origin has the host and port that the request is
-///    for ([`Request::authority`]), or if its origin is trusted.
+///    for ([`Request::authority`]; behind [proxies](CrossOriginProtection::trust_proxies), that the client has used), or
+///    if its origin is trusted. The default port may be left out or not.
 ///
 /// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules
 /// of `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`. A field that occurs twice, or is spelled
@@ -55,6 +56,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 pub struct CrossOriginProtection {
     /// Normalized, as browsers write them.
     trusted: Vec<Box<str>>,
+    proxies: TrustedProxies,
 }
 
 impl CrossOriginProtection {
@@ -78,8 +80,25 @@ impl CrossOriginProtection {
         Ok(self)
     }
 
+    /// Sets the proxies in front of the server, so that the host that the client has used is the one that counts, as
+    /// [`Context::forwarded`] finds it: behind a proxy that replaces `host`, no page has the origin of the request.
+    /// Default: none.
+    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> CrossOriginProtection {
+        self.proxies = proxies;
+        self
+    }
+
     /// Decides whether a page of the request's origin may send it.
-    fn check(&self, request: &Request) -> Result<(), Forgery> {
+    fn check(&self, ctx: &Context) -> Result<(), Forgery> {
+        self.check_request(&ctx.request, || ctx.forwarded(&self.proxies).authority)
+    }
+
+    /// Decides as [`CrossOriginProtection::check`] does. `authority` is the host that the client has used.
+    fn check_request<'r>(
+        &self,
+        request: &'r Request,
+        authority: impl Fn() -> Option<&'r str>,
+    ) -> Result<(), Forgery> {
         let headers = &request.headers;
         if request.method().is_safe() && headers.first(FieldName::UPGRADE).is_none() {
             return Ok(());
@@ -87,10 +106,11 @@ impl CrossOriginProtection {
         let fetch_site = headers.single(FieldName::new("sec-fetch-site"));
         let origin = headers.single(FieldName::new("origin"));
         let is_trusted = |origin: &[u8]| self.trusted.iter().any(|trusted| trusted.as_bytes() == origin);
+        let is_own = |origin: &[u8]| authority().is_some_and(|authority| is_origin_of(origin, authority));
         match (fetch_site, origin) {
             (Ok(Some(b"same-origin" | b"none")), _) | (Ok(None), Ok(None)) => Ok(()),
             (_, Ok(Some(origin))) if is_trusted(origin) => Ok(()),
-            (Ok(None), Ok(Some(origin))) if is_of_host(origin, request.authority()) => Ok(()),
+            (Ok(None), Ok(Some(origin))) if is_own(origin) => Ok(()),
             (Ok(None), _) => Err(Forgery::Origin),
             _ => Err(Forgery::FetchSite),
         }
@@ -99,11 +119,11 @@ impl CrossOriginProtection {
 
 impl Middleware for CrossOriginProtection {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| Ok(self.check(&ctx.request)?))
+        plan_guarded(ctx, next, |ctx| Ok(self.check(ctx)?))
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        self.check(&ctx.request)?;
+        self.check(ctx)?;
         next.handle(ctx).await
     }
 }
@@ -131,15 +151,6 @@ impl Forgery {
     }
 }
 
-/// Whether `origin` is `http` or `https` to this host and port. Browsers write both alike, without a default port.
-fn is_of_host(origin: &[u8], authority: Option<&str>) -> bool {
-    let of_origin = origin.strip_prefix(b"https://").or_else(|| origin.strip_prefix(b"http://"));
-    match (of_origin, authority) {
-        (Some(of_origin), Some(authority)) => of_origin.eq_ignore_ascii_case(authority.as_bytes()),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +162,11 @@ mod tests {
         let mut request = Request::new(method, "/").unwrap();
         request.headers.set("host", "www.example.com").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
-        assert_eq!(protection.check(&request), expected, "{method} {fields:?}");
+        assert_eq!(
+            protection.check_request(&request, || request.authority()),
+            expected,
+            "{method} {fields:?}"
+        );
     }
 
     #[test]
@@ -244,11 +259,13 @@ mod tests {
             [("http://www.example.com", Ok(())), ("http://evil.example", Err(Forgery::Origin))]
         {
             request.headers.set("origin", origin).unwrap();
-            assert_eq!(CrossOriginProtection::new().check(&request), expected);
+            let checked = CrossOriginProtection::new().check_request(&request, || request.authority());
+            assert_eq!(checked, expected);
         }
         let mut request = Request::post("/").unwrap();
         request.headers.set("origin", "https://").unwrap();
-        assert_eq!(CrossOriginProtection::new().check(&request), Err(Forgery::Origin), "no host");
+        let checked = CrossOriginProtection::new().check_request(&request, || request.authority());
+        assert_eq!(checked, Err(Forgery::Origin), "no host");
     }
 
     #[test]

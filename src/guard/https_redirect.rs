@@ -1,6 +1,6 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::message::{FieldName, Request, Scheme, Status, split_port};
+use crate::message::{Request, Scheme, Status, split_port};
 use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
@@ -72,8 +72,10 @@ impl HttpsRedirect {
     #[cold]
     fn redirect(&self, ctx: &mut Context) -> Error {
         let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
-        ctx.response.headers.put(FieldName::new("location"), there.target().as_str().as_bytes());
-        Status::PERMANENT_REDIRECT.into()
+        match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str()) {
+            Ok(()) => Status::PERMANENT_REDIRECT.into(),
+            Err(_) => Status::BAD_REQUEST.into(),
+        }
     }
 
     /// Whether the client has sent the request over TLS.

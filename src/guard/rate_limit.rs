@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::client_table::{ClientTable, Rate};
 use crate::message::{FieldName, Status};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
+use crate::server::{
+    BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded, subscriber,
+};
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
@@ -22,8 +24,10 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 /// # Clients
 ///
 /// A client is an IPv4 address or, because providers give each customer at least that many addresses, an IPv6 network of
-/// 64 bits. Behind a proxy, all requests come from the address of the proxy, unless [`RateLimit::trust_proxies`] is set.
-/// Clients without a known address, such as those of a Unix socket, share one bound.
+/// 64 bits. An IPv6 address that stands for an IPv4 address counts as that: one that is mapped, one from a translator
+/// (NAT64, `64:ff9b::/96`), and those of 6to4 and Teredo. Behind a proxy, all requests come from the address of the proxy,
+/// unless [`RateLimit::trust_proxies`] is set. Clients without a known address, such as those of a Unix socket, share one
+/// bound.
 ///
 /// # Memory
 ///
@@ -129,7 +133,7 @@ impl fmt::Debug for RateLimit {
 /// The number of a client in the table: an IPv6 network of 64 bits, or an IPv4 address, which is the number of a network
 /// that is reserved (`::/8`, RFC 4291 §2.4). A client without an address has the number of a multicast network.
 fn client(ip: Option<IpAddr>) -> u64 {
-    match ip.map(|ip| ip.to_canonical()) {
+    match ip.map(subscriber) {
         Some(IpAddr::V4(ip)) => u32::from(ip).into(),
         Some(IpAddr::V6(ip)) => (u128::from(ip) >> 64) as u64,
         None => u64::MAX,
@@ -146,6 +150,10 @@ mod tests {
             ["192.0.2.1", "::ffff:192.0.2.1"],
             ["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"],
             ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"],
+            ["192.0.2.1", "64:ff9b::192.0.2.1"],
+            ["192.0.2.1", "2002:c000:201::1"],
+            ["192.0.2.1", "2002:c000:201:ffff::"],
+            ["192.0.2.1", "2001:0:4136:e378:8000:63bf:3fff:fdfe"],
         ];
         let number = |ip: &str| client(Some(ip.parse().unwrap()));
         for [one, other] in same {
@@ -154,7 +162,8 @@ mod tests {
         let mut different = vec![client(None)];
         different.extend(["192.0.2.1", "192.0.2.2", "0.0.0.0", "255.255.255.255"].map(number));
         different
-            .extend(["2001:db8::1", "2001:db8:0:1::1", "64:ff9b::c000:201", "2002:c000:201::"].map(number));
+            .extend(["2001:db8::1", "2001:db8:0:1::1", "64:ff9b::c000:203", "2002:c000:204::"].map(number));
+        different.extend(["64:ff9b:1::c000:201", "2001:1::1", "2003:c000:201::"].map(number));
         let count = different.len();
         different.sort_unstable();
         different.dedup();

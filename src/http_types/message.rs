@@ -67,7 +67,7 @@ where
         let (head, body) = request.into_parts();
         let target = Target::try_from(&head.uri)?;
         let mut request = Request::with_target(Method::try_from(&head.method)?, target);
-        *request.line_mut().2 = Version::try_from(head.version).unwrap_or_default();
+        request.set_version(Version::try_from(head.version).unwrap_or_default());
         append_header_map(&mut request.headers, &head.headers).map_err(InvalidRequest::from)?;
         (request.body, request.trailers) = own_body(body)?;
         Ok(request)

@@ -194,6 +194,9 @@ impl Body {
     /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received.
     #[doc(alias = "serde")]
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        if self.is_stream() {
+            return Err(JsonError { path: None, error: serde_core::de::Error::custom(UNREAD) });
+        }
         read(self.bytes())
     }
 }
@@ -282,7 +285,7 @@ impl fmt::Display for InvalidJson {
             InvalidJson::ContentCoding => {
                 f.write_str("the content has a content coding, and was not decoded")
             }
-            InvalidJson::Unread => f.write_str("the content was not read yet"),
+            InvalidJson::Unread => f.write_str(UNREAD),
             InvalidJson::Syntax(error) | InvalidJson::Value(error) => error.fmt(f),
         }
     }
@@ -341,11 +344,16 @@ impl JsonError {
     }
 }
 
+const UNREAD: &str = "the content was not read yet";
+
 /// How serde_path_to_error writes the path of the whole.
 const ROOT: &str = ".";
 
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.error.line() == 0 {
+            return write!(f, "{}", self.error);
+        }
         match &self.path {
             Some(path) => write!(f, "the JSON at {path} is wrong: ")?,
             None => f.write_str("the JSON is wrong: ")?,

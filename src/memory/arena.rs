@@ -1,6 +1,6 @@
 //! [`Arena`]: one growable byte store; [`Span`]: a start and a length in one.
 
-use std::ops::{Index, Range};
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -161,6 +161,13 @@ impl Arena {
         &self.bytes[self.start..self.end]
     }
 
+    /// Returns the bytes of `span`, if all of them are content.
+    #[inline]
+    pub(crate) fn get(&self, span: Span) -> Option<&[u8]> {
+        // The spare capacity is out of bounds, since it still has bytes of an earlier message.
+        self.bytes[..self.end].get(span.range())
+    }
+
     /// Returns the content in the memory in which it is.
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from(self.bytes).slice(self.start..self.end)
@@ -174,16 +181,6 @@ impl Arena {
         let doubled = (2 * self.bytes.len()).max(64).min(self.end.saturating_add(most));
         self.bytes.reserve_exact(needed.max(doubled) - self.bytes.len());
         self.bytes.resize(self.bytes.capacity(), 0);
-    }
-}
-
-impl Index<Span> for Arena {
-    type Output = [u8];
-
-    #[inline]
-    fn index(&self, span: Span) -> &[u8] {
-        // The spare capacity is out of bounds, since it still has bytes of an earlier message.
-        &self.bytes[..self.end][span.range()]
     }
 }
 
@@ -271,7 +268,10 @@ mod tests {
     fn spans_find_what_was_pushed() {
         let mut arena = Arena::default();
         let (first, second) = (arena.push(b"host"), arena.push(b"example.com"));
-        assert_eq!((&arena[first], &arena[second]), (&b"host"[..], &b"example.com"[..]));
+        assert_eq!((arena.get(first), arena.get(second)), (Some(&b"host"[..]), Some(&b"example.com"[..])));
+        arena.clear();
+        arena.extend(b"hos");
+        assert_eq!((arena.get(first), arena.get(second)), (None, None), "spare bytes are no content");
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
-use std::str::Utf8Error;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
+use super::InvalidText;
 use crate::memory::{Arena, Reset, clear_cold, lock};
 
 /// The content of a message: nothing, bytes, or a stream.
@@ -121,7 +121,7 @@ impl Body {
         self.unbuffered = Some(content);
     }
 
-    /// Returns the content as bytes; empty for a stream.
+    /// Returns the content as bytes; empty for a stream, which [`Body::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.unbuffered {
@@ -135,11 +135,14 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because the body may be another
-    /// server's, which is not the peer's fault. For the content of a request, use
+    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because the body may be
+    /// another server's, which is not the peer's fault. For the content of a request, use
     /// [`Request::text`](crate::Request::text), whose error becomes 400.
-    pub fn text(&self) -> Result<&str, Utf8Error> {
-        std::str::from_utf8(self.bytes())
+    pub fn text(&self) -> Result<&str, InvalidText> {
+        match self.is_stream() {
+            true => Err(InvalidText::Unread),
+            false => std::str::from_utf8(self.bytes()).map_err(|_| InvalidText::Body),
+        }
     }
 
     /// Returns the content without copying it, or this body if it is a stream.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::charset::decode;
+use super::charset::{CharsetError, decode};
 use super::{FieldName, Headers, InvalidCharset, InvalidForm, trim};
 
 /// Why the content of a request cannot be read as the type that the handler requires.
@@ -32,10 +32,15 @@ pub(super) fn essence(content_type: &[u8]) -> &[u8] {
 }
 
 /// Decodes `content` from the charset that its type names, or from UTF-8 if it names none.
-pub(super) fn decode_text<'a>(headers: &Headers, content: &'a [u8]) -> Result<Cow<'a, str>, InvalidCharset> {
+/// `content` is `None` if it has not been received.
+pub(super) fn decode_text<'a>(
+    headers: &Headers,
+    content: Option<&'a [u8]>,
+) -> Result<Cow<'a, str>, InvalidCharset> {
     let content_type = headers.single(FieldName::CONTENT_TYPE).ok().flatten().unwrap_or_default();
     let label = charset_parameter(content_type).unwrap_or(b"utf-8");
-    decode(label, content).map_err(|error| InvalidCharset::new(label, error))
+    let decoded = content.ok_or(CharsetError::Unread).and_then(|content| decode(label, content));
+    decoded.map_err(|error| InvalidCharset::new(label, error))
 }
 
 /// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). No name of a charset has a `;`, a

@@ -1,7 +1,9 @@
 //! [`Request::forwarded_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
 
 use super::percent;
-use super::{FieldName, Headers, InvalidTarget, Method, Request, TargetBase, Version, saturating_decimal};
+use super::{
+    FieldName, Headers, InvalidTarget, Method, OctetSet, Request, TargetBase, Version, saturating_decimal,
+};
 
 impl Request {
     /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
@@ -22,6 +24,10 @@ impl Request {
     ///
     /// A request that asks for WebSocket and nothing else still does so (`upgrade: websocket`), because `forward` passes
     /// that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
+    ///
+    /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs, such
+    /// as WSGI and PHP, read `X_User` as `x-user`: a client could add to what this gateway sets. If the server behind needs
+    /// such a field, copy it.
     ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
     /// such as `via`, are yours to set in the returned request.
@@ -133,6 +139,7 @@ impl Request {
         let target = base.target(resource)?;
         let mut forwarded = Request::with_target(self.method(), target);
         forwarded.headers = self.headers.forwarded();
+        forwarded.headers.remove_ambiguous();
         // Without a length, the request would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112
         // §6.1).
         if self.method().suggests_content() && !self.may_have_content() {
@@ -174,6 +181,17 @@ impl Request {
         !self.body.is_empty()
             || self.headers.contains("transfer-encoding")
             || !matches!(self.headers.single(FieldName::CONTENT_LENGTH), Ok(None | Some(b"0")))
+    }
+}
+
+impl Headers {
+    /// Removes the fields whose names some server reads as others: CGI makes a variable of a name, in which `-`, `_` and
+    /// whatever else is no letter are one (RFC 3875 §4.1.18).
+    pub(crate) fn remove_ambiguous(&mut self) {
+        static PLAIN: OctetSet = OctetSet::ALPHANUMERIC.with(b"-");
+        if !self.lines().all(|(name, _)| PLAIN.contains_all(name)) {
+            self.retain(|name| PLAIN.contains_all(name));
+        }
     }
 }
 
@@ -235,6 +253,20 @@ mod tests {
         check(&[("te", "gzip"), ("expect", "100-continue"), ("host", "b")], &[]);
     }
 
+    /// A server behind a gateway may read each of them as `x-user`.
+    #[test]
+    fn a_request_is_forwarded_without_names_that_pass_for_others_rfc3875_4_1_18() {
+        let mut request = Request::get("/").unwrap();
+        for name in ["X_User", "x-user", "x.user", "X_Forwarded_For", "x~real|ip", "connection", "X-1"] {
+            request.headers.append(name, "x-1").unwrap();
+        }
+        let forwarded = request.forwarded_to("http://a").unwrap();
+        assert_eq!(forwarded.headers.iter().collect::<Vec<_>>(), [("x-user", &b"x-1"[..])]);
+        // A response is read by no CGI.
+        let response = Response { headers: request.headers.clone(), ..Response::new() };
+        assert_eq!(response.forwarded().headers.len(), 5);
+    }
+
     #[test]
     fn all_other_fields_are_forwarded_in_order_as_they_are_spelled() {
         check(&[], &[]);
@@ -263,7 +295,7 @@ mod tests {
             (Version::Http10, &["trailers"], None),
         ] {
             let mut request = Request::get("/").unwrap();
-            *request.line_mut().2 = version;
+            request.set_version(version);
             request.headers.set("connection", "te, close").unwrap();
             lines.iter().for_each(|line| request.headers.append("TE", *line).unwrap());
             let forwarded = request.forwarded_to("http://b").unwrap();

@@ -38,6 +38,11 @@ impl fmt::Display for InvalidRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
             InvalidRequest::Method(_) => f.write_str("the method is invalid"),
+            InvalidRequest::Target(InvalidTarget::Form | InvalidTarget::Scheme, Some(url))
+                if !url.contains("://") && !url.starts_with("`/") =>
+            {
+                write!(f, "the url {url} does not begin with http:// or https://")
+            }
             InvalidRequest::Target(_, Some(url)) => write!(f, "the url {url} is invalid"),
             InvalidRequest::Target(_, None) => f.write_str("the url is invalid"),
             InvalidRequest::Content => f.write_str("the method must not have content"),

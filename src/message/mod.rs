@@ -59,8 +59,8 @@ pub use escape::{escape_html, escape_json, escape_log};
 #[cfg(feature = "access-log")]
 pub(crate) use escape::{write_json_string, write_log_text};
 pub(crate) use fields::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, Repeated, is_field_value, is_tchar,
-    is_token, members, token_len, trim,
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameHash, NameSet, Repeated, is_field_value,
+    is_tchar, is_token, members, token_len, trim,
 };
 pub use fields::{FieldValue, Headers, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
@@ -79,8 +79,9 @@ pub use problem::Problem;
 #[cfg(feature = "fs")]
 pub(crate) use range::{RangeSelection, may_send_range};
 pub use request::Request;
+pub(crate) use request::{RequestDraft, RequestLineDraft};
 pub use response::{ClientInfo, Response, Timings};
 pub use status::{InvalidStatus, Status};
-pub(crate) use uri::{Authority, Scheme, TargetBase, port_number, split_port, uri_host};
+pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
 pub use uri::{Target, TargetForm};
 pub use version::Version;

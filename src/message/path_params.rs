@@ -55,7 +55,7 @@ impl Request {
     /// Replaces the target. A router is still mounted where it was, if the new path lies there.
     pub(crate) fn replace_target<T>(&mut self, replace: impl FnOnce(&mut Target) -> T) -> T {
         let mounted_at = self.path().get(..self.matched_route.rest_at()).unwrap_or_default().to_owned();
-        let replaced = replace(self.line_mut().1);
+        let replaced = replace(self.target_mut());
         match self.path().strip_prefix(&*mounted_at) {
             Some("") => self.matched_route.clear_below_mount(),
             Some(below) if below.starts_with('/') => self.matched_route.clear_below_mount(),

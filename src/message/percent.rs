@@ -1,4 +1,5 @@
-//! [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1).
+//! [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1); and [`encode_reference`]: a URI reference,
+//! as a field has it (RFC 3986 §4.1, RFC 9110 §10.2.2).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
@@ -93,6 +94,57 @@ pub(super) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     }
 }
 
+/// A reference in which all is escaped that no URI has: octets beyond ASCII, spaces, quotation marks, and a `%` without
+/// its digits. Escapes stay as they are, and so do `[` and `]`, which browsers do not escape either.
+///
+/// # Errors
+///
+/// Fails if browsers would read another reference. They drop tabs and ends of lines, and take a `\` for a `/`: in `/\a`,
+/// and in `/a` with a tab after the slash, `a` is a host.
+pub(crate) fn encode_reference(text: &str) -> Result<String, InvalidReference> {
+    if text.chars().any(char::is_control) {
+        return Err(InvalidReference::Control);
+    }
+    let text = text.trim_matches(' ');
+    let (scheme, rest) = text.split_at(scheme_len(text));
+    let (hierarchy, fragment) = match rest.split_once('#') {
+        Some((hierarchy, fragment)) => (hierarchy, Some(fragment)),
+        None => (rest, None),
+    };
+    let is_separated = hierarchy.starts_with('\\') || hierarchy.starts_with("/\\");
+    let authority = hierarchy.strip_prefix("//").and_then(|rest| rest.split(['/', '?']).next());
+    if is_separated || authority.is_some_and(|authority| authority.contains('\\')) {
+        return Err(InvalidReference::Backslash);
+    }
+    let mut encoded = String::with_capacity(text.len());
+    encoded.push_str(scheme);
+    encode_once(hierarchy.as_bytes(), &PLAIN, &mut encoded);
+    if let Some(fragment) = fragment {
+        encoded.push('#');
+        encode_once(fragment.as_bytes(), &PLAIN, &mut encoded);
+    }
+    Ok(encoded)
+}
+
+/// Why a text is no reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidReference {
+    Control,
+    Backslash,
+}
+
+/// The octets that need not be escaped in any part of a reference.
+static PLAIN: OctetSet = OctetSet::PATH_AND_QUERY.without(b"%");
+
+/// The length of a scheme with its colon; 0, if there is none (RFC 3986 §3.1).
+fn scheme_len(text: &str) -> usize {
+    static OCTET: OctetSet = OctetSet::ALPHANUMERIC.with(b"+-.");
+    let is_scheme = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic()) && OCTET.contains_all(name.as_bytes())
+    };
+    text.find(':').filter(|colon| is_scheme(&text[..*colon])).map_or(0, |colon| colon + ":".len())
+}
+
 /// The meaning of a bare `+`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plus {
@@ -182,5 +234,57 @@ mod tests {
     fn nothing_is_allocated_where_nothing_is_escaped() {
         assert!(matches!(decode("a+b", Plus::Literal), Ok(Cow::Borrowed("a+b"))));
         assert!(matches!(decode("ab", Plus::Space), Ok(Cow::Borrowed("ab"))));
+    }
+    #[test]
+    fn octets_of_no_uri_are_escaped_rfc3986_2() {
+        for (text, expected) in [
+            ("", ""),
+            ("/a/b?c=d&e[]=f#g", "/a/b?c=d&e[]=f#g"),
+            ("/caf\u{e9}?q=\u{20ac}#\u{fc}", "/caf%C3%A9?q=%E2%82%AC#%C3%BC"),
+            ("/a b\"<>^`{|}", "/a%20b%22%3C%3E%5E%60%7B%7C%7D"),
+            (" /a ", "/a"),
+            ("/a%20b%2fc", "/a%20b%2fc"),
+            ("/100%", "/100%25"),
+            ("/%4g", "/%254g"),
+            ("/a#b#c", "/a#b%23c"),
+            ("/a\\b", "/a%5Cb"),
+            ("a\\b", "a%5Cb"),
+            ("/?a\\b", "/?a%5Cb"),
+            ("../\u{e9}", "../%C3%A9"),
+            ("?page=2", "?page=2"),
+            ("//a.example/b", "//a.example/b"),
+            ("https://[::1]:8443/\u{e9}", "https://[::1]:8443/%C3%A9"),
+            ("https://b\u{fc}cher.example", "https://b%C3%BCcher.example"),
+            ("https://a/\\b", "https://a/%5Cb"),
+            ("mailto:a@b.example", "mailto:a@b.example"),
+        ] {
+            assert_eq!(encode_reference(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(encode_reference(expected).as_deref(), Ok(expected), "nothing is left to be escaped");
+        }
+    }
+
+    #[test]
+    fn a_reference_that_browsers_read_otherwise_is_refused() {
+        use InvalidReference::{Backslash, Control};
+        for (text, expected) in [
+            ("/\t/evil.example", Control),
+            ("\t//evil.example", Control),
+            ("/a\r\nset-cookie: a=b", Control),
+            ("/\n/evil.example", Control),
+            ("/\0", Control),
+            ("/\x7f", Control),
+            ("/\u{9b}", Control),
+            ("/\\evil.example", Backslash),
+            (" /\\evil.example", Backslash),
+            ("\\/evil.example", Backslash),
+            ("\\\\evil.example", Backslash),
+            ("\\evil", Backslash),
+            ("https:\\\\evil.example", Backslash),
+            ("https:/\\evil.example", Backslash),
+            ("//a.example\\@evil.example", Backslash),
+            ("https://a.example\\.evil.example/", Backslash),
+        ] {
+            assert_eq!(encode_reference(text), Err(expected), "{text:?}");
+        }
     }
 }

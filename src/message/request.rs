@@ -1,13 +1,15 @@
-//! [`Request`]: a method and a target, with headers, a body and trailers (RFC 9110 §6, §9).
+//! [`Request`]: a method and a target, with headers, a body and trailers (RFC 9110 §6, §9); [`RequestDraft`], one whose
+//! head is being parsed (RFC 9112 §3, §5).
 
 use std::borrow::Cow;
+use std::mem;
 
 use bytes::Bytes;
 
 use super::content::{decode_text, essence};
 use super::form::FORM_TYPE;
 use super::{
-    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, InvalidCharset,
+    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCharset,
     InvalidCookie, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, MatchedRoute,
     Method, Target, Version, cookie, is_token, split_port, uri,
 };
@@ -230,7 +232,7 @@ impl Request {
         self.target.query()
     }
 
-    /// Returns the content as bytes; empty for a body that was not received.
+    /// Returns the content as bytes; empty for a body that was not received, which [`Request::text`] and its like refuse.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -238,12 +240,12 @@ impl Request {
 
     /// Returns the content as text.
     ///
-    /// The body must have been received, as for [`Request::form`]; a body that was not read is empty here.
+    /// The body must have been received, as for [`Request::form`].
     ///
     /// # Errors
     ///
     /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
-    /// because a body may be that of another server.
+    /// because a body may be that of another server. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -257,7 +259,8 @@ impl Request {
     /// }
     /// ```
     pub fn text(&self) -> Result<&str, InvalidText> {
-        self.body.text().map_err(|_| InvalidText::Content)
+        let content = self.received().ok_or(InvalidText::Unread)?;
+        std::str::from_utf8(content).map_err(|_| InvalidText::Content)
     }
 
     /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
@@ -269,7 +272,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content is not text in that charset, which is then 400 in a handler with `?`, or if the charset is
-    /// not known, which is 415.
+    /// not known, which is 415. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -283,7 +286,7 @@ impl Request {
     /// }
     /// ```
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.body.bytes()).map_err(InvalidCharset::of_request)
+        decode_text(&self.headers, self.received()).map_err(InvalidCharset::of_request)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
@@ -440,10 +443,12 @@ impl Request {
         if self.headers.codings().next().is_some() {
             return Err(ContentError::Coding);
         }
-        if self.is_unread() {
-            return Err(ContentError::NotReceived);
-        }
-        Ok(self.body.bytes())
+        self.received().ok_or(ContentError::NotReceived)
+    }
+
+    /// The content, unless it has not been received.
+    fn received(&self) -> Option<&[u8]> {
+        (!self.is_unread()).then(|| self.body.bytes())
     }
 
     /// Whether there is content that is not in memory: a stream, or content that was declared but not received.
@@ -455,9 +460,26 @@ impl Request {
         self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
-    /// The request line, for the parser to fill in.
-    pub(crate) fn line_mut(&mut self) -> (&mut Method, &mut Target, &mut Version) {
-        (&mut self.method, &mut self.target, &mut self.version)
+    /// Whether the request has a line that was received, or a target that was set.
+    pub(crate) fn has_line(&self) -> bool {
+        !self.target.is_unset()
+    }
+
+    #[allow(dead_code, reason = "unused without the feature `http`")]
+    pub(crate) fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    #[inline]
+    pub(super) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
+    /// Begins a draft of another head for this request.
+    #[inline]
+    pub(crate) fn draft(&mut self) -> RequestDraft<'_> {
+        let Request { method, target, version, headers, .. } = self;
+        RequestDraft { line: RequestLineDraft { method, target, version }, fields: headers.draft() }
     }
 }
 
@@ -474,6 +496,40 @@ impl Reset for Request {
 
     fn shrink(&mut self) -> usize {
         self.target.shrink() + self.headers.shrink() + self.body.shrink() + self.trailers.shrink()
+    }
+}
+
+/// A request whose head is being parsed, in the memory of the request.
+///
+/// The request has a head once the draft is committed, and that head is a whole one. A request whose draft is dropped has
+/// the method, the target and the fields of a new one.
+pub(crate) struct RequestDraft<'r> {
+    pub(crate) line: RequestLineDraft<'r>,
+    pub(crate) fields: HeadersDraft<'r>,
+}
+
+/// The request line of a [`RequestDraft`].
+pub(crate) struct RequestLineDraft<'r> {
+    pub(crate) method: &'r mut Method,
+    pub(crate) target: &'r mut Target,
+    pub(crate) version: &'r mut Version,
+}
+
+impl RequestDraft<'_> {
+    /// Makes this the head of the request. `text` is that head.
+    #[inline]
+    pub(crate) fn commit(self, text: &[u8]) {
+        let RequestDraft { line, fields } = self;
+        mem::forget(line);
+        fields.commit(text);
+    }
+}
+
+impl Drop for RequestLineDraft<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        (*self.method, *self.version) = Default::default();
+        self.target.reset();
     }
 }
 

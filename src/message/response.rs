@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +10,12 @@ use bytes::Bytes;
 
 use super::content::decode_text;
 use super::escape::attachment;
+use super::percent::{InvalidReference, encode_reference};
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::range::{RangeSelection, may_send_range};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Method, Problem,
-    Request, SetCookie, Status, Version,
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, InvalidText,
+    Method, Problem, Request, SetCookie, Status, Version,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -125,7 +125,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the content as bytes; empty for a stream.
+    /// Returns the content as bytes; empty for a stream, which [`Response::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -135,8 +135,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because it is not the peer's fault.
-    /// For text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because it is not the
+    /// peer's fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///
@@ -146,9 +146,9 @@ impl Response {
     /// let mut response = Response::new(); // or one that a client received
     /// response.set_text("Hello, World!");
     /// assert_eq!(response.text()?, "Hello, World!");
-    /// # Ok::<(), std::str::Utf8Error>(())
+    /// # Ok::<(), corehttp::InvalidText>(())
     /// ```
-    pub fn text(&self) -> Result<&str, Utf8Error> {
+    pub fn text(&self) -> Result<&str, InvalidText> {
         self.body.text()
     }
 
@@ -159,8 +159,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not text in that charset, or if the charset is not known. In a handler, `?` turns that
-    /// into 500, because it is not the peer's fault.
+    /// Fails if the content is not text in that charset, if the charset is not known, or if the content is a stream. In a
+    /// handler, `?` turns that into 500, because it is not the peer's fault.
     ///
     /// # Examples
     ///
@@ -177,18 +177,40 @@ impl Response {
     /// ```
     #[doc(alias = "text_with_charset")]
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.body.bytes())
+        decode_text(&self.headers, (!self.body.is_stream()).then(|| self.body.bytes()))
     }
 
     /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
     /// describe it, and trailers.
     ///
+    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). Octets that no URI has are escaped; escapes stay
+    /// as they are. If users choose it, make sure that it begins with a single `/`, since `//a.example` leads to another
+    /// host.
+    ///
     /// # Errors
     ///
-    /// Fails if the location is not a valid field value, for instance because it would inject another field. The
-    /// response is then unchanged.
+    /// Fails if the location has a control character, which could inject another field or, as a tab, be dropped by
+    /// browsers; or a `\` at its front or in its host, which browsers take for a `/`. The response is then unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Response, Status};
+    ///
+    /// let mut response = Response::new();
+    /// response.set_redirect(Status::SEE_OTHER, "/café?page=2")?;
+    /// assert_eq!(response.headers.text("location"), Some("/caf%C3%A9?page=2"));
+    /// for elsewhere in ["/\t/evil.example", "/\\evil.example", "/\r\nset-cookie: a=b"] {
+    ///     assert!(response.set_redirect(Status::SEE_OTHER, elsewhere).is_err());
+    /// }
+    /// # Ok::<(), corehttp::InvalidField>(())
+    /// ```
     pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
-        self.headers.set("location", location)?;
+        let location = encode_reference(location).map_err(|invalid| match invalid {
+            InvalidReference::Control => InvalidField::Value("location".into()),
+            InvalidReference::Backslash => InvalidField::Reference("location".into()),
+        })?;
+        self.headers.put(FieldName::new("location"), location.as_bytes());
         self.status = status;
         self.remove_content();
         Ok(())

@@ -1,8 +1,9 @@
-//! [`CoreMetrics`]: the counts of one core; and [`CoreObserver`], which writes them.
+//! [`CoreMetrics`]: the counts of one core; and [`CoreRecorder`], which writes them.
 
 use std::cell::Cell;
 use std::iter::zip;
 use std::ops::AddAssign;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::latest_errors::LatestErrors;
 use super::route_metrics::RouteTable;
 use super::timeline::slot_number;
 use crate::memory::{Counter, lock};
-use crate::server::{CoreStats, CutBy, ErrorReport, ExchangeReport, Observer, ServerCounts};
+use crate::server::{CoreCounters, CoreEvents, CutBy, ErrorReport, ExchangeReport, PollReport, ServerCounts};
 
 /// The counts of one core. They outlive its server, and go on with the next one that has a core of this index.
 pub(super) struct CoreMetrics {
@@ -87,7 +88,7 @@ impl PollMetrics {
 struct StatsOfCore {
     /// The counts of servers that have ended.
     before: ServerCounts,
-    now: Option<Arc<CoreStats>>,
+    now: Option<CoreCounters>,
 }
 
 impl CoreMetrics {
@@ -139,17 +140,17 @@ impl CoreMetrics {
     }
 
     /// Makes the caller the only one who writes, if there is no other.
-    pub(super) fn take(self: &Arc<CoreMetrics>, stats: &Arc<CoreStats>) -> Option<CoreObserver> {
+    pub(super) fn take(self: &Arc<CoreMetrics>, counters: CoreCounters) -> Option<CoreRecorder> {
         if self.is_taken.swap(true, AcqRel) {
             return None;
         }
-        lock(&self.stats).now = Some(stats.clone());
-        Some(CoreObserver { core: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
+        lock(&self.stats).now = Some(counters);
+        Some(CoreRecorder { core: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
     }
 }
 
 /// Writes the counts of one core, on its thread.
-pub(super) struct CoreObserver {
+pub(super) struct CoreRecorder {
     core: Arc<CoreMetrics>,
     /// The longest exchange that has ended in this poll, and the place of its route.
     ended: Cell<Option<(Duration, usize)>>,
@@ -157,7 +158,19 @@ pub(super) struct CoreObserver {
     blocking: Cell<Option<u64>>,
 }
 
-impl CoreObserver {
+impl CoreRecorder {
+    /// Attaches this recorder to the events of its core. The last function that is dropped ends it.
+    pub(super) fn attach(self, events: &mut CoreEvents) {
+        let recorder = Rc::new(self);
+        let [exchanges, errors, accepts, polls] = [(); 4].map(|()| recorder.clone());
+        events.on_exchange(move |report| exchanges.record_exchange(report));
+        events.on_error(move |report| errors.record_error(report));
+        events.on_accept(move |waited| accepts.core.accept_waits.record_single_writer(nanos(waited)));
+        if recorder.core.times_polls {
+            events.on_poll(move |report| polls.record_poll(report));
+        }
+    }
+
     /// Notes the route of an exchange that is over, in case that its core was blocked.
     fn note_route(&self, report: &ExchangeReport<'_>, place: usize) {
         if self.ended.get().is_none_or(|(longest, _)| longest < report.duration) {
@@ -168,40 +181,32 @@ impl CoreObserver {
             self.core.polls.set_longest_route(Some(place));
         }
     }
-}
 
-impl Observer for CoreObserver {
-    fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant) {
+    fn record_exchange(&self, report: &ExchangeReport<'_>) {
         let core = &*self.core;
         let route = core.routes.get(report.matched_pattern());
         route.record(report);
-        if let Some(slot) = core.recording.slot_at(|| now) {
-            route.record_recent(slot, report, now);
+        if let Some(slot) = core.recording.slot_at(|| report.ended_at) {
+            route.record_recent(slot, report);
         }
         if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
             core.cuts[at].add(1);
         }
-        core.ended.add(u64::from(report.method.is_some()));
+        core.ended.add(u64::from(report.has_request()));
         if core.times_polls {
             self.note_route(report, route.place);
         }
     }
 
-    fn on_error(&self, report: &ErrorReport<'_>, now: Instant) {
+    fn record_error(&self, report: &ErrorReport<'_>) {
+        let now = crate::runtime::now().into_std();
         if self.core.recording.slot_at(|| now).is_some() {
             self.core.errors.note(report, now);
         }
     }
 
-    fn on_accept(&self, waited: Duration) {
-        self.core.accept_waits.record_single_writer(nanos(waited));
-    }
-
-    fn times_polls(&self) -> bool {
-        self.core.times_polls
-    }
-
-    fn on_poll(&self, took: Duration, waiting: Option<u64>) {
+    fn record_poll(&self, report: &PollReport) {
+        let PollReport { took, waiting, .. } = *report;
         let (polls, ended) = (&self.core.polls, self.ended.take());
         polls.busy_nanos.add(nanos(took));
         polls.slow.add(u64::from(took > SLOW_POLL));
@@ -215,7 +220,7 @@ impl Observer for CoreObserver {
     }
 }
 
-impl Drop for CoreObserver {
+impl Drop for CoreRecorder {
     fn drop(&mut self) {
         let mut stats = lock(&self.core.stats);
         if let Some(now) = stats.now.take() {

@@ -19,7 +19,7 @@ use crate::server::{Context, Handler, Result};
 ///     let metrics = Metrics::new();
 ///     // Prometheus reads http://127.0.0.1:9090/metrics.
 ///     Server::bind("127.0.0.1:9090").cores(1).start(MetricsText::new(&metrics))?;
-///     Server::bind("[::]:8080").metrics(&metrics).run(|ctx: &mut Context| ctx.response.set_text("hi"))
+///     Server::bind("[::]:8080").observe(metrics.clone()).run(|ctx: &mut Context| ctx.response.set_text("hi"))
 /// }
 /// ```
 #[doc(alias("prometheus", "exporter", "scrape"))]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::slow_exchanges::{SlowExchange, SlowExchanges};
@@ -74,13 +73,13 @@ impl RouteMetrics {
     }
 
     /// Records an exchange in the slot of this number, too.
-    pub(super) fn record_recent(&self, slot: u64, report: &ExchangeReport<'_>, now: Instant) {
+    pub(super) fn record_recent(&self, slot: u64, report: &ExchangeReport<'_>) {
         let recent = self.recent.get_or_init(Box::default);
         // A stream takes as long as it likes, so the time until its response counts.
         let time = report.until_response.unwrap_or(report.duration);
         let is_failed = report.cut.is_some() || report.status.is_none_or(Status::is_server_error);
         recent.timeline.record_single_writer(slot, nanos(time), is_failed);
-        recent.slow.offer(slot, report, now);
+        recent.slow.offer(slot, report);
     }
 
     fn add_to(&self, counts: &mut RouteCounts) {

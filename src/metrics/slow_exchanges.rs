@@ -48,16 +48,16 @@ pub(super) struct SlowExchange {
 impl SlowExchanges {
     /// Keeps an exchange that was over in the slot of this number, if it is one of the slowest of the slot's period.
     #[inline]
-    pub(super) fn offer(&self, slot: u64, report: &ExchangeReport<'_>, now: Instant) {
+    pub(super) fn offer(&self, slot: u64, report: &ExchangeReport<'_>) {
         let period = slot / PERIOD_SLOTS;
         let is_new = self.period.load(Relaxed) != period;
         if is_new || nanos(report.duration) > self.threshold.load(Relaxed) {
-            self.keep(period, report, now);
+            self.keep(period, report);
         }
     }
 
     #[cold]
-    fn keep(&self, number: u64, report: &ExchangeReport<'_>, now: Instant) {
+    fn keep(&self, number: u64, report: &ExchangeReport<'_>) {
         if is_meant_to_last(report) {
             return;
         }
@@ -74,7 +74,7 @@ impl SlowExchanges {
         let at = exchanges.partition_point(|kept| kept.duration >= report.duration);
         if at < KEPT_MAX {
             exchanges.truncate(KEPT_MAX - 1);
-            exchanges.insert(at, SlowExchange::new(report, now));
+            exchanges.insert(at, SlowExchange::new(report));
         }
         let least = exchanges.get(KEPT_MAX - 1).map_or(0, |kept| nanos(kept.duration));
         self.period.store(number, Relaxed);
@@ -90,12 +90,12 @@ impl SlowExchanges {
 }
 
 impl SlowExchange {
-    fn new(report: &ExchangeReport<'_>, now: Instant) -> SlowExchange {
+    fn new(report: &ExchangeReport<'_>) -> SlowExchange {
         let path = report.target.split('?').next().unwrap_or_default();
         let path: String = path.chars().take(PATH_LEN_MAX).collect();
         let request = report.method.map(|method| format!("{method} {path}"));
         SlowExchange {
-            ended: now,
+            ended: report.ended_at,
             request: request.unwrap_or_else(|| "a refused head".to_owned()),
             pattern: report.matched_pattern().unwrap_or_default().to_owned(),
             peer: report.peer.to_string(),

@@ -213,14 +213,28 @@ impl PeerAddr {
         }
     }
 
-    /// The key by which the connections of one peer are counted: its IPv4 address, or its IPv6 network.
-    ///
-    /// A single subscriber has a whole /64, so counting single IPv6 addresses would limit nothing.
+    /// The key by which the connections of one peer are counted: see [`subscriber`].
     pub(crate) fn bucket(&self) -> Option<IpAddr> {
-        self.ip().map(|ip| match ip {
-            IpAddr::V4(_) => ip,
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        })
+        self.ip().map(subscriber)
+    }
+}
+
+/// The address by which all addresses of one subscriber are counted: an IPv4 address, or an IPv6 network.
+///
+/// A single subscriber has a whole /64, so counting single IPv6 addresses would limit nothing. Where an IPv6 address
+/// stands for an IPv4 address, it counts as that: mapped (RFC 4291 §2.5.5.2), behind a translator with the well-known
+/// prefix, of which all clients would be one (RFC 6052 §2.1), by 6to4 (RFC 3056 §2) and by Teredo (RFC 4380 §4).
+pub(crate) fn subscriber(ip: IpAddr) -> IpAddr {
+    let ip = match ip.to_canonical() {
+        IpAddr::V4(ip) => return ip.into(),
+        IpAddr::V6(ip) => ip,
+    };
+    let embedded = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into();
+    match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0x2002, high, low, ..] => embedded(high, low),
+        [0x2001, 0, .., high, low] => embedded(!high, !low),
+        _ => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
     }
 }
 

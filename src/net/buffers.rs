@@ -119,15 +119,6 @@ impl ReadBuffer {
         if self.is_empty() { ReadBuffer::default() } else { std::mem::take(self) }
     }
 
-    /// Copies the first `count` unread bytes to `text`, which is cleared first, and consumes them. If the two swapped
-    /// their memory instead, a new text would keep all of it, and the next read would have to allocate.
-    #[inline]
-    pub(crate) fn move_to(&mut self, text: &mut Arena, count: usize) {
-        text.clear();
-        text.extend(&self.unread()[..count]);
-        self.consume(count);
-    }
-
     /// Moves all unread bytes to `content`, which is empty. If there are many, the two swap their memory instead of
     /// copying, unless most of the buffer's would be unused, or the content's is more than twice as large.
     pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
@@ -245,24 +236,6 @@ mod tests {
         buffer.room()[..bytes.len()].copy_from_slice(bytes);
         buffer.filled(bytes.len());
         buffer
-    }
-
-    #[test]
-    fn a_head_moves_out_and_what_follows_it_stays() {
-        for (input, skip, head, rest) in [
-            ("head", 0, "head", ""),
-            ("head+b", 0, "head", "+b"),
-            ("head+a longer body", 0, "head", "+a longer body"),
-            ("usedhead", 4, "head", ""),
-            ("usedhead+b", 4, "head", "+b"),
-        ] {
-            let (mut buffer, mut text) = (filled(input.as_bytes()), Arena::default());
-            text.extend(b"what an earlier message left");
-            buffer.consume(skip);
-            buffer.move_to(&mut text, head.len());
-            assert_eq!((text.as_slice(), buffer.unread()), (head.as_bytes(), rest.as_bytes()), "{input}");
-            assert!(text.spare(0).len() < READ_SIZE / 2, "a small text has the memory of many");
-        }
     }
 
     /// After reads of these sizes, each of a message of its own, the next read has room for `offered` bytes.

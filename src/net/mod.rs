@@ -31,8 +31,8 @@ mod dial;
 mod file_io;
 mod page_cache;
 
-pub(crate) use address::Peer;
 pub use address::{Address, PeerAddr, PeerCredentials};
+pub(crate) use address::{Peer, subscriber};
 pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 #[cfg(feature = "websocket")]
 pub(crate) use conn::Local;

@@ -48,7 +48,7 @@ impl Edges {
             "each search ends at a free slot"
         );
         let mask = self.slots.len() - 1;
-        let mut at = hash(edge.from, edge.ends) & mask;
+        let mut at = hash(edge.from, edge.ends, &edge.text) & mask;
         while self.slots[at].is_some() {
             at = (at + 1) & mask;
         }
@@ -60,7 +60,7 @@ impl Edges {
     pub(super) fn get(&self, from: NodeIndex, segment: Segment<'_>) -> Option<NodeIndex> {
         let mask = self.slots.len().checked_sub(1)?;
         let ends = segment.ends();
-        let mut at = hash(from, ends) & mask;
+        let mut at = hash(from, ends, segment.text) & mask;
         while let Some(edge) = &self.slots[at] {
             if edge.from == from && edge.ends == ends && edge.has_text(segment.text) {
                 return Some(edge.to);
@@ -79,11 +79,28 @@ impl Edge {
     }
 }
 
+/// The hash of an edge. All octets of a segment count, since those of one program may have both ends in common.
 #[inline]
-fn hash(from: NodeIndex, [first, last]: [u64; 2]) -> usize {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    ((first ^ last.rotate_left(32) ^ u64::from(from).wrapping_mul(ODD)).wrapping_mul(ODD) >> 40) as usize
+fn hash(from: NodeIndex, [first, last]: [u64; 2], text: &[u8]) -> usize {
+    let ends = mix(mix(u64::from(from).wrapping_mul(ODD), first), last);
+    let all = if text.len() > 16 { mix_middle(ends, text) } else { ends };
+    // A product has little of the high bits of its factors, where the last digits of a text are.
+    ((all ^ all >> 32).wrapping_mul(ODD) >> 40) as usize
 }
+
+/// Mixes in the octets between the first eight of a text and the last.
+#[inline(never)]
+fn mix_middle(hash: u64, text: &[u8]) -> u64 {
+    let (words, _) = text[8..].as_chunks();
+    words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)))
+}
+
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(32) ^ word).wrapping_mul(ODD)
+}
+
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A segment of a path.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +182,44 @@ mod tests {
                 assert_eq!(segment.ends(), Segment::first_of(text.as_bytes()).ends(), "{path}");
             }
         }
+    }
+
+    /// How many slots the longest search for an edge looks at.
+    fn longest_search(edges: &Edges) -> usize {
+        let mut longest = 0;
+        let mut taken = 0;
+        for slot in edges.slots.iter().chain(&edges.slots) {
+            taken = if slot.is_some() { taken + 1 } else { 0 };
+            longest = longest.max(taken);
+        }
+        longest
+    }
+
+    /// However the paths of a program differ, a search is short.
+    #[test]
+    fn similar_segments_are_spread() {
+        for text in [
+            |n: u32| format!("{n}"),
+            |n| format!("item{n:05}"),
+            |n| format!("us-{n:05}-west"),
+            |n| format!("item{n:04}item"),
+            |n| format!("{n:08}{n:08}"),
+            |n| format!("api/v1/tenants/{n}/settings/profile"),
+            |n| format!("tenants/{n:05}/settings/profile"),
+            |n| format!("{n:05}.customers.example.com"),
+        ] {
+            let mut edges = Edges::default();
+            for n in 0..10_000 {
+                edges.insert(0, Segment::whole(text(n).as_bytes()), n);
+            }
+            let longest = longest_search(&edges);
+            assert!(longest < 40, "{}: {longest}", text(7));
+        }
+        let mut edges = Edges::default();
+        for from in 0..10_000 {
+            edges.insert(from, Segment::whole(b"settings"), from);
+        }
+        assert!(longest_search(&edges) < 40);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Floor 5: routes. Which handler answers which path and method.
 //!
-//! In reading order: how a pattern is written; how a path is spelled; the tree that finds a path, and its edges; handlers
-//! of different types under one index; the router, and the macro that makes one.
+//! In reading order: how a pattern is written; how a path is spelled; the edges of a tree, and the trees that find a host
+//! and a path; handlers of different types under one index; the router, and the macro that makes one.
 
 mod pattern;
 mod spelling;

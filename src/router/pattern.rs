@@ -161,6 +161,32 @@ pub(super) const fn have_one_shape(one: &str, other: &str) -> bool {
     at == one.len() && other_at == other.len()
 }
 
+/// A hash of a method and a pattern without faults: equal for two patterns that [`have_one_shape`].
+pub(super) const fn shape_hash(method: &str, pattern: &str) -> u64 {
+    let (method, text) = (method.as_bytes(), pattern.as_bytes());
+    let mut hash = 0;
+    let mut at = 0;
+    while at < method.len() {
+        hash = hash_with(hash, method[at]);
+        at += 1;
+    }
+    at = 0;
+    while at < text.len() {
+        hash = hash_with(hash, text[at]);
+        if text[at] == b'{' {
+            hash = hash_with(hash, if text[at + 1] == b'*' { b'*' } else { b'}' });
+            at = closing_brace(text, at);
+        }
+        at += 1;
+    }
+    // The high bits depend on all octets.
+    hash >> 32
+}
+
+const fn hash_with(hash: u64, octet: u8) -> u64 {
+    (hash.rotate_left(5) ^ octet as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 const fn closing_brace(text: &[u8], mut at: usize) -> usize {
     while text[at] != b'}' {
         at += 1;
@@ -213,7 +239,7 @@ impl Fault {
 }
 
 /// A route that cannot be added to a [`Router`](crate::Router). `Display` names the pattern, and what it conflicts with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidRoute(Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,6 +268,13 @@ impl fmt::Display for InvalidRoute {
                 write!(f, "the route `{route}` conflicts with `{other}`: they match the same requests")
             }
         }
+    }
+}
+
+impl fmt::Debug for InvalidRoute {
+    /// The same as `{}`, since `unwrap` and a `main` function print an error by `{:?}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -59,8 +59,9 @@ use crate::server::{
 /// dot at its end: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for one label.
 /// [`Request::params`] reads the parameters.
 ///
-/// Where several patterns match, each segment from the left prefers an equal text to a parameter, and both to the rest of
-/// a path; routes with a host are tried before those without. The path decides before the method.
+/// Where several patterns match, each label of the host and then each segment from the left prefers an equal text to a
+/// parameter, and both to the rest of a path; routes with a host are tried before those without. The path decides before
+/// the method. Thousands of hosts and routes take no longer than a few.
 ///
 /// The pattern `*` takes all requests whose path matches no other pattern; without it they are answered with 404. A path
 /// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for
@@ -541,7 +542,8 @@ fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
         }
         Outcome::ServerOptions => response.status = Status::NO_CONTENT,
         Outcome::OtherSpelling => redirect(response, normal_form(request.path()), request)?,
-        Outcome::OtherEnd => redirect(response, with_other_end(request.path()), request)?,
+        // In normal form, since browsers take the `\` of `/\a/` for a slash, and `a` for a host.
+        Outcome::OtherEnd => redirect(response, normal_form(&with_other_end(request.path())), request)?,
         Outcome::NotFound | Outcome::Route(_) => return Err(Status::NOT_FOUND.into()),
     }
     Ok(())

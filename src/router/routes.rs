@@ -1,6 +1,6 @@
 //! [`routes!`](crate::routes): a router whose routes are known while the program is compiled.
 
-use super::pattern::{Fault, fault, have_one_shape};
+use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 
 /// Makes a [`Router`](crate::Router) of routes that are known while the program is compiled.
 ///
@@ -69,21 +69,21 @@ use super::pattern::{Fault, fault, have_one_shape};
 /// ```
 #[macro_export]
 macro_rules! routes {
-    // Eight handlers make a tuple, and the tuples a tree.
-    (@set [$($done:expr),*] $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $g:expr, $h:expr, $($rest:expr),+) => {
-        $crate::routes!(@set [$($done,)* $crate::routes!(@tuple $a, $b, $c, $d, $e, $f, $g, $h)] $($rest),+)
+    // Eight handlers make a tuple; those that are left over make the first one. A handler passes through as one token in
+    // parentheses, which is parsed once, however many steps there are.
+    (@tuples [] $($a:tt $b:tt $c:tt $d:tt $e:tt $f:tt $g:tt $h:tt)+) => {
+        $crate::routes!(@pairs $([$a $b $c $d $e $f $g $h])+)
     };
-    (@set [$($done:expr),*] $($rest:expr),*) => { $crate::routes!(@tree [] $($done,)* $crate::routes!(@tuple $($rest),*)) };
-    (@tuple $($handler:expr),*) => { ($($crate::IntoHandler::into_handler($handler),)*) };
-    (@tree [] $one:expr) => { $one };
-    (@tree [$($done:expr),*] $a:expr, $b:expr, $c:expr, $d:expr $(, $rest:expr)*) => {
-        $crate::routes!(@tree
-            [$($done,)* $crate::Chain($crate::Chain($a, $b), $crate::Chain($c, $d))] $($rest),*)
+    (@tuples $first:tt $($a:tt $b:tt $c:tt $d:tt $e:tt $f:tt $g:tt $h:tt)*) => {
+        $crate::routes!(@pairs $first $([$a $b $c $d $e $f $g $h])*)
     };
-    (@tree [$($done:expr),*] $a:expr, $b:expr $(, $rest:expr)?) => {
-        $crate::routes!(@tree [] $($done,)* $crate::Chain($a, $b) $(, $rest)?)
-    };
-    (@tree [$($done:expr),*] $($rest:expr)?) => { $crate::routes!(@tree [] $($done),* $(, $rest)?) };
+    (@tuples [$($first:tt)*] $next:tt $($rest:tt)*) => { $crate::routes!(@tuples [$($first)* $next] $($rest)*) };
+    // Two and two make a pair, until one is left: a tree as deep as the logarithm of its length.
+    (@pairs $one:tt) => { $crate::routes!(@set $one) };
+    (@pairs $($one:tt $other:tt)+) => { $crate::routes!(@pairs $({$one $other})+) };
+    (@pairs $first:tt $($one:tt $other:tt)+) => { $crate::routes!(@pairs $first $({$one $other})+) };
+    (@set [$(($handler:expr))*]) => { ($($crate::IntoHandler::into_handler($handler),)*) };
+    (@set {$one:tt $other:tt}) => { $crate::Chain($crate::routes!(@set $one), $crate::routes!(@set $other)) };
     // Groups are flattened: each step takes routes from the input, and wraps their handlers in the middleware of the groups
     // around them, a list with a name for each that is in use.
     (@flat [$(($method:ident $pattern:literal $handler:expr))*] [$($let:tt)*] [[]]) => {{
@@ -132,15 +132,30 @@ macro_rules! routes {
             $let [[$($group)*] $($around)*] $($($rest)*)?
         )
     };
+    // Routes as other crates write them.
+    (@flat $done:tt $let:tt $groups:tt $pattern:literal => $($rest:tt)*) => {
+        ::core::compile_error!(
+            "a route begins with its method, and its handler stands alone: `GET \"/users\" => show`, and not \
+             `\"/users\" => get(show)`; a path with several methods has a line for each"
+        )
+    };
+    (@flat $done:tt $let:tt $groups:tt wrap $($rest:tt)*) => {
+        ::core::compile_error!(
+            "a group is `wrap middleware => { GET \"/users\" => show, .. }`, with a tuple for several: `wrap (log, auth) => \
+             { .. }`; a comma separates it from the next route"
+        )
+    };
     (@flat $done:tt $let:tt $groups:tt $($rest:tt)+) => {
         ::core::compile_error!(
-            "a route is `GET \"/path\" => handler`, and a group `wrap middleware => { .. }`, each followed by a comma"
+            "a route is a method in upper case (or `any`, or `mount`), a pattern in quotes, `=>` and a handler, and a \
+             comma separates it from the next: `GET \"/users/{id}\" => show, POST \"/users\" => add`; a group is `wrap \
+             middleware => { .. }`; a pattern that is no literal is for `Router::new().get(pattern, show)?`"
         )
     };
     ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
         const LIST: $crate::RouteList =
             $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
-        $crate::Router::from_list(LIST, $crate::routes!(@set [] $($handler),*))
+        $crate::Router::from_list(LIST, $crate::routes!(@tuples [] $(($handler))*))
     }};
     ($($routes:tt)*) => { $crate::routes!(@flat [] [] [[]] $($routes)*) };
 }
@@ -157,15 +172,12 @@ impl RouteList {
     ///
     /// Panics, which is an error of the compiler in a constant, if a pattern is malformed, or if two routes match the
     /// same requests.
-    pub const fn new(routes: &'static [(&'static str, &'static str)]) -> RouteList {
+    pub const fn new<const N: usize>(routes: &'static [(&'static str, &'static str); N]) -> RouteList {
+        let mut known = KnownRoutes::<N>::new();
         let mut at = 0;
-        while at < routes.len() {
+        while at < N {
             check_pattern(routes[at]);
-            let mut before = 0;
-            while before < at {
-                check_conflict(routes[at], routes[before]);
-                before += 1;
-            }
+            known.add(at, routes);
             at += 1;
         }
         RouteList(routes)
@@ -173,6 +185,38 @@ impl RouteList {
 
     pub(super) fn routes(self) -> &'static [(&'static str, &'static str)] {
         self.0
+    }
+}
+
+/// The routes that have been checked, in a hash table: the compiler evaluates constants slowly and refuses long ones, so
+/// a route is compared only with those of the same hash.
+struct KnownRoutes<const N: usize> {
+    /// The last route in each bucket, counted from 1.
+    last: [usize; N],
+    /// The route before each one in its bucket, counted from 1.
+    before: [usize; N],
+    hashes: [u64; N],
+}
+
+impl<const N: usize> KnownRoutes<N> {
+    const fn new() -> KnownRoutes<N> {
+        KnownRoutes { last: [0; N], before: [0; N], hashes: [0; N] }
+    }
+
+    const fn add(&mut self, at: usize, routes: &[(&str, &str); N]) {
+        let (method, pattern) = routes[at];
+        let hash = shape_hash(kind(method), pattern);
+        let bucket = (hash % N as u64) as usize;
+        let mut other = self.last[bucket];
+        while other > 0 {
+            if self.hashes[other - 1] == hash {
+                check_conflict(routes[at], routes[other - 1]);
+            }
+            other = self.before[other - 1];
+        }
+        self.hashes[at] = hash;
+        self.before[at] = self.last[bucket];
+        self.last[bucket] = at + 1;
     }
 }
 
@@ -197,10 +241,9 @@ const fn check_pattern((method, pattern): (&str, &str)) {
         let text = Text::new().with("the route `").with(method).with(" ").with(pattern);
         text.with("`: a method is written in upper case, `any` and `mount` in lower case").panic();
     }
-    let below = Text::new().with(pattern).with("/{*rest}");
     let fault = match (is_equal(method, "mount"), pattern.as_bytes()) {
         (true, [.., b'/']) => Some(Fault::Prefix),
-        (true, _) => fault(below.as_str()),
+        (true, _) => fault(Text::new().with(pattern).with("/{*rest}").as_str()),
         (false, [b'*']) if is_equal(method, "any") => None,
         (false, [b'*']) => Some(Fault::Fallback),
         (false, _) => fault(pattern),

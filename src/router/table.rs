@@ -1,9 +1,10 @@
 //! [`RouteTable`]: the routes of a router, as a tree of path segments.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::edges::{Edges, NodeIndex, Segment};
-use super::pattern::{FALLBACK, Fault, InvalidRoute, fault, have_one_shape};
+use super::pattern::{FALLBACK, Fault, InvalidRoute, fault};
 use crate::memory::Span;
 use crate::message::{Method, RoutePattern};
 
@@ -18,8 +19,8 @@ pub(super) struct RouteTable {
     nodes: Vec<Node>,
     /// The segments that stand for themselves, and from a root also the paths that do.
     edges: Edges,
-    /// The hosts and their trees. A host without parameters comes before those with some.
-    hosts: Vec<(Box<str>, NodeIndex)>,
+    /// The hosts, each with a tree of its own.
+    hosts: Hosts,
     /// The tree for all hosts, which is tried last.
     any_host: Option<NodeIndex>,
     /// The route of requests whose path matches no other pattern.
@@ -166,22 +167,14 @@ impl RouteTable {
     /// The tree of a host, which is made if there is none yet.
     fn root(&mut self, host: &str) -> NodeIndex {
         let next = self.nodes.len() as NodeIndex;
-        let known = match host {
-            "" => self.any_host,
-            host => self.hosts.iter().find(|(known, _)| have_one_shape(known, host)).map(|(_, root)| *root),
+        let root = match host {
+            "" => *self.any_host.get_or_insert(next),
+            host => self.hosts.insert(host, next),
         };
-        if let Some(root) = known {
-            return root;
+        if root == next {
+            self.nodes.push(Node::default());
         }
-        self.nodes.push(Node::default());
-        match host {
-            "" => self.any_host = Some(next),
-            host => {
-                self.hosts.push((host.into(), next));
-                self.hosts.sort_by_key(|(host, _)| host.contains('{'));
-            }
-        }
-        next
+        root
     }
 
     /// Finds the routes of a path, and appends the values of its parameters to `values`.
@@ -200,8 +193,7 @@ impl RouteTable {
 
     #[inline(never)]
     fn find_by_host(&self, host: &str, path: &[u8], values: &mut Vec<Span>) -> Option<Found<'_>> {
-        let mut trees = self.hosts.iter().filter(|(pattern, _)| host_matches(pattern, host));
-        trees.find_map(|(_, root)| self.find_below(*root, path, values))
+        self.hosts.find(host, |root| self.find_below(root, path, values))
     }
 
     /// Finds the routes of a path without its `/`, which lies below a root.
@@ -225,6 +217,79 @@ impl RouteTable {
     #[inline]
     pub(super) fn pattern(&self, route: RouteIndex) -> Option<&RoutePattern> {
         (self.fallback != Some(route)).then(|| &self.routes[route].pattern)
+    }
+}
+
+/// The hosts that routes name, as a tree of labels from the left. Each leads to the root of a tree of paths.
+#[derive(Debug, Default)]
+struct Hosts {
+    /// The first one is before all labels.
+    nodes: Vec<HostNode>,
+    edges: Edges,
+}
+
+/// A place in the tree, after the labels that lead to it.
+#[derive(Debug, Default)]
+struct HostNode {
+    /// The node after a parameter.
+    param: Option<NodeIndex>,
+    /// The root of the paths of the host that ends here.
+    root: Option<NodeIndex>,
+}
+
+impl Hosts {
+    /// Adds a host whose paths begin at `root`, if there is none yet with the same labels. Returns the root of its paths.
+    fn insert(&mut self, pattern: &str, root: NodeIndex) -> NodeIndex {
+        if self.nodes.is_empty() {
+            self.nodes.push(HostNode::default());
+        }
+        let mut at = 0;
+        for label in pattern.split('.') {
+            let next = self.nodes.len() as NodeIndex;
+            let known = match label.starts_with('{') {
+                true => *self.nodes[at as usize].param.get_or_insert(next),
+                false => self.edges.insert(at, Segment::whole(label.as_bytes()), next),
+            };
+            if known == next {
+                self.nodes.push(HostNode::default());
+            }
+            at = known;
+        }
+        *self.nodes[at as usize].root.get_or_insert(root)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Calls `look_up` with the root of each host that matches, until it finds something. A host matches in any case, and
+    /// may end with a dot (RFC 3986 §3.2.2). An equal label comes before a parameter.
+    fn find<T>(&self, host: &str, mut look_up: impl FnMut(NodeIndex) -> Option<T>) -> Option<T> {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let host = match host.bytes().any(|octet| octet.is_ascii_uppercase()) {
+            true => Cow::Owned(host.to_ascii_lowercase()),
+            false => Cow::Borrowed(host),
+        };
+        self.find_below(0, &host, &mut look_up)
+    }
+
+    /// Looks up the hosts whose other labels match `labels`. The depth of the tree bounds that of the calls.
+    fn find_below<T>(
+        &self,
+        at: NodeIndex,
+        labels: &str,
+        look_up: &mut impl FnMut(NodeIndex) -> Option<T>,
+    ) -> Option<T> {
+        let (label, rest) = match labels.split_once('.') {
+            Some((label, rest)) => (label, Some(rest)),
+            None => (labels, None),
+        };
+        let text = self.edges.get(at, Segment::whole(label.as_bytes()));
+        let param = self.nodes.get(at as usize)?.param.filter(|_| !label.is_empty());
+        [text, param].into_iter().flatten().find_map(|next| match rest {
+            Some(rest) => self.find_below(next, rest, look_up),
+            None => self.nodes[next as usize].root.and_then(&mut *look_up),
+        })
     }
 }
 
@@ -264,11 +329,13 @@ impl<'t> Search<'t, '_> {
             let text = if node.has_edges { self.edges.get(index, segment) } else { None };
             let param = node.param.filter(|_| !segment.text.is_empty());
             // The equal text first; the parameter only if nothing below the text matches.
+            if let (Some(text), Some(_)) = (text, param)
+                && let Some(endpoint) = self.behind(text, end)
+            {
+                return Some(endpoint);
+            }
             index = match (text, param) {
                 (Some(text), None) => text,
-                (Some(text), Some(_)) if let Some(endpoint) = self.behind(text, end) => {
-                    return Some(endpoint);
-                }
                 (_, Some(param)) => {
                     self.is_exact &= !segment.text.starts_with(b".");
                     self.push(at, segment.text.len());
@@ -339,20 +406,6 @@ impl Endpoint {
     }
 }
 
-/// Whether a host has the labels of a pattern, in any case. It may end with a dot (RFC 3986 §3.2.2).
-fn host_matches(pattern: &str, host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let (mut labels, mut parts) = (host.split('.'), pattern.split('.'));
-    loop {
-        match (parts.next(), labels.next()) {
-            (None, None) => return true,
-            (Some(part), Some(label)) if part.starts_with('{') && !label.is_empty() => {}
-            (Some(part), Some(label)) if part.eq_ignore_ascii_case(label) => {}
-            _ => return false,
-        }
-    }
-}
-
 fn check_prefix(prefix: &str) -> Result<(), InvalidRoute> {
     if prefix.ends_with('/') { Err(InvalidRoute::from_fault(prefix, Fault::Prefix)) } else { Ok(()) }
 }
@@ -387,5 +440,66 @@ impl fmt::Display for Route {
 impl fmt::Display for RouteTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.routes.iter().try_for_each(|route| writeln!(f, "{route}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: [&str; 9] = [
+        "{a}.{b}.com",
+        "{a}.example.com",
+        "api.{b}.com",
+        "api.example.com",
+        "{a}",
+        "localhost",
+        "[::1]",
+        "{a}.{b}.{c}.example.com",
+        "{tenant}.eu.example.com",
+    ];
+
+    /// A host matches these patterns, in this order.
+    #[track_caller]
+    fn check(host: &str, expected: &[&str]) {
+        let mut hosts = Hosts::default();
+        for (root, pattern) in (0..).zip(HOSTS) {
+            assert_eq!(hosts.insert(pattern, root), root);
+            assert_eq!(hosts.insert(&pattern.replace("{b}", "{x}"), 99), root, "{pattern}");
+        }
+        let mut found = Vec::new();
+        let none = hosts.find(host, |root| {
+            found.push(HOSTS[root as usize]);
+            None::<()>
+        });
+        assert_eq!((none, &*found), (None, expected), "{host}");
+        assert_eq!(hosts.find(host, |root| Some(HOSTS[root as usize])), expected.first().copied(), "{host}");
+    }
+
+    #[test]
+    fn each_label_prefers_an_equal_text_to_a_parameter() {
+        check("api.example.com", &["api.example.com", "api.{b}.com", "{a}.example.com", "{a}.{b}.com"]);
+        check("www.example.com", &["{a}.example.com", "{a}.{b}.com"]);
+        check("api.example.org", &[]);
+        check("api.other.com", &["api.{b}.com", "{a}.{b}.com"]);
+        check("localhost", &["localhost", "{a}"]);
+        check("x", &["{a}"]);
+        check("[::1]", &["[::1]", "{a}"]);
+        check("t.eu.example.com", &["{tenant}.eu.example.com"]);
+        check("t.us.x.example.com", &["{a}.{b}.{c}.example.com"]);
+    }
+
+    #[test]
+    fn a_host_matches_in_any_case_and_with_a_dot_at_its_end() {
+        check("API.Other.COM.", &["api.{b}.com", "{a}.{b}.com"]);
+        check("LocalHost.", &["localhost", "{a}"]);
+    }
+
+    #[test]
+    fn no_label_is_empty() {
+        for host in ["", ".", "..", ".com", "a..com", "api.example.com..", ".example.com", "a.b.c.d.e.f"] {
+            check(host, &[]);
+        }
+        assert_eq!(Hosts::default().find("a", Some), None);
     }
 }

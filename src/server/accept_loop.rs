@@ -145,9 +145,10 @@ impl AcceptLoop {
                 }
             }
             NewConnection::Accepted(accepted, acceptor, dispatch) => {
-                let CoreState { clock, observer, stats, .. } = &*per_core.core;
+                let CoreState { clock, events, stats, .. } = &*per_core.core;
                 clock.mark_stale();
-                let info = AcceptInfo { acceptor, accepted_at: observer.as_ref().map(|_| clock.now()) };
+                let info =
+                    AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
                 if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, stats.open()) {
                     self.admit(per_core, kept, info, OpenGuard::new(stats));
                 }

@@ -1,9 +1,7 @@
 //! [`ConnectionReport`]: a connection that is over, as [`Server::on_disconnect`](super::Server::on_disconnect) sees it.
 
-use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::opening::RareConnectionState;
@@ -71,8 +69,7 @@ impl ConnectionReport {
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
     /// this type.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
-        let state: Rc<dyn Any> = self.rare_state.as_ref()?.state.clone()?;
-        state.downcast().ok()
+        self.rare_state.as_ref()?.state()
     }
 }
 
@@ -153,6 +150,3 @@ impl fmt::Display for ConnectionEnd {
         f.write_str(self.as_str())
     }
 }
-
-/// The function of [`Server::on_disconnect`](super::Server::on_disconnect).
-pub(super) type OnDisconnect = Arc<dyn Fn(&ConnectionReport) + Send + Sync>;

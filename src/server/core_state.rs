@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::connection_report::{ConnectionEnd, ConnectionReport, OnDisconnect};
+use super::connection_report::{ConnectionEnd, ConnectionReport};
+use super::error::ErrorStatuses;
 use super::error_report::{ErrorCause, ErrorReport};
 use super::error_response::ErrorResponseFn;
-use super::exchange_report::{ExchangeReport, Observation};
-use super::opening::OnConnect;
+use super::exchange_report::Observation;
+use super::observer::{CoreEvents, Observer};
 use super::proxy_protocol::ProxyProtocol;
 use super::report_limiter::ReportLimiter;
 use super::stats::CoreStats;
@@ -24,18 +25,13 @@ use crate::runtime;
 /// The state that the connections of one core share.
 pub(super) struct CoreState {
     pub(super) bounds: Bounds,
-    on_error: Option<OnError>,
+    pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
-    pub(super) on_exchange: Option<OnExchange>,
-    pub(super) observer: Option<Box<dyn Observer>>,
-    /// Whether the observer times the polls of connections.
-    pub(super) times_polls: bool,
     /// The connection whose handler has waited last, if polls are timed.
     pub(super) waiting: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
+    pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
-    pub(super) on_connect: Option<OnConnect>,
-    pub(super) on_disconnect: Option<OnDisconnect>,
     /// Ages of connections count from here.
     started: runtime::Instant,
     pub(super) clock: Clock,
@@ -55,30 +51,22 @@ impl CoreState {
         let ServerSettings {
             bounds,
             name,
-            on_error,
-            on_exchange,
-            make_observer,
+            observers,
             error_response,
+            error_statuses,
             acceptor: _,
             proxy_protocol,
-            on_connect,
-            on_disconnect,
         } = settings.clone();
-        let observer = make_observer.map(|make| make(index, &stats));
-        let times_polls = observer.as_ref().is_some_and(|observer| observer.times_polls());
+        let events = CoreEvents::new(index, stats.clone(), &observers);
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
             bounds,
-            on_error,
+            events,
             report_limiter: ReportLimiter::default(),
-            on_exchange,
-            observer,
-            times_polls,
             waiting: Cell::new(None),
             error_response,
+            error_statuses,
             proxy_protocol,
-            on_connect,
-            on_disconnect,
             started: runtime::now(),
             clock,
             deadlines,
@@ -97,22 +85,15 @@ impl CoreState {
         })
     }
 
-    /// Counts a refusal, and passes it to the application's `on_error`, unless there are too many of its kind.
+    /// Counts a refusal, and reports it, unless there are too many of its kind.
     #[cold]
     pub(super) fn report_error(&self, mut report: ErrorReport<'_>) {
         self.stats.count_error(&report.cause);
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            self.observer.iter().for_each(|observer| observer.on_error(&report, self.clock.now()));
-        }));
-        // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
-        // the core.
-        let _ = catch_unwind(AssertUnwindSafe(move || {
-            if let Some(on_error) = &self.on_error
-                && self.report_limiter.admit(&mut report)
-            {
-                on_error(&report);
-            }
-        }));
+        if self.events.observes_errors() && self.report_limiter.admit(&mut report) {
+            self.events.report_error(&report);
+        }
+        // A panic of the application's cause must end neither the exchange nor the core.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(report)));
     }
 
     /// Passes the report of an exchange, which is over, to all who want it, and forgets the exchange.
@@ -127,18 +108,14 @@ impl CoreState {
         let now = self.clock.refresh();
         let mut report = observation.report(now, conn, (peer, traffic, exchange_number), request);
         observation.add_socket(&mut report);
-        self.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
-        // A panic of the application's function must end neither the connection nor the core.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            self.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
-        }));
+        self.events.report_exchange(&report);
         observation.call_watchers(&report);
         observation.close(traffic);
     }
 
     /// Notes that a connection opens or was accepted, if its life is of interest.
     pub(super) fn note_opening(&self, conn: &Conn) {
-        if self.on_disconnect.is_some() || self.bounds.timeouts.connection_age.is_some() {
+        if self.events.observes_disconnects() || self.bounds.timeouts.connection_age.is_some() {
             conn.set_life(Life::new(self.ticks()));
         }
     }
@@ -167,18 +144,16 @@ impl CoreState {
         age_max.saturating_sub(less).saturating_sub(age)
     }
 
-    /// Passes the report of a connection, which is over, to the application's `on_disconnect`.
+    /// Reports a connection that is over.
     #[cold]
     pub(super) fn report_connection(&self, mut report: Box<ConnectionReport>, end: ConnectionEnd) {
         (report.end, report.age) = (end, self.age(report.opened_at));
-        // A panic of the application's function, or of the state when it is dropped, must not end the core.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            self.on_disconnect.iter().for_each(|on_disconnect| on_disconnect(&report));
-        }));
+        self.events.report_disconnect(&report);
+        // A panic of the application's state must not end the core.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));
     }
 
-    /// Passes the report of a connection that has carried no exchange to the application's `on_disconnect`.
+    /// Reports a connection that is over and has carried no exchange.
     #[cold]
     pub(super) fn report_connection_end(&self, conn: &Conn, end: ConnectionEnd) {
         let report = ConnectionReport::new(conn, 0);
@@ -193,11 +168,6 @@ impl CoreState {
     /// The time since the core has started, in the unit of [`Life`].
     fn ticks(&self) -> u64 {
         runtime::now().saturating_duration_since(self.started).as_micros() as u64 / TICK_MICROS
-    }
-
-    /// Whether exchanges are reported.
-    pub(super) fn observes_exchanges(&self) -> bool {
-        self.on_exchange.is_some() || self.observer.is_some()
     }
 
     /// Counts the bytes that a connection has carried since the last call.
@@ -219,41 +189,11 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
-    pub(super) on_error: Option<OnError>,
-    pub(super) on_exchange: Option<OnExchange>,
-    pub(super) make_observer: Option<MakeObserver>,
+    /// In the order in which they are called.
+    pub(super) observers: Vec<Arc<dyn Observer>>,
     pub(super) error_response: Option<ErrorResponseFn>,
+    pub(super) error_statuses: ErrorStatuses,
     /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
-    pub(super) on_connect: Option<OnConnect>,
-    pub(super) on_disconnect: Option<OnDisconnect>,
 }
-
-/// Gets what happens on one core. Each core makes its own, which no other thread calls, so it counts without locks.
-pub(crate) trait Observer {
-    /// Notes an exchange that was over at `now`.
-    fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant);
-
-    /// Notes a refusal or a failure at about `now`, which the core has counted.
-    fn on_error(&self, report: &ErrorReport<'_>, now: Instant);
-
-    /// Notes the time from the acceptance of a connection to the first poll of its task.
-    fn on_accept(&self, waited: Duration);
-
-    /// Whether [`Observer::on_poll`] is to be called.
-    fn times_polls(&self) -> bool;
-
-    /// Notes how long the core was busy with one connection before it turned to another. `waiting` is the number of the
-    /// connection, if its handler waits now.
-    fn on_poll(&self, took: Duration, waiting: Option<u64>);
-}
-
-/// Makes the observer of the core with this index, whose counters are these.
-pub(crate) type MakeObserver = Arc<dyn Fn(usize, &Arc<CoreStats>) -> Box<dyn Observer> + Send + Sync>;
-
-/// The function of [`Server::on_error`](super::Server::on_error).
-pub(super) type OnError = Arc<dyn Fn(&ErrorReport<'_>) + Send + Sync>;
-
-/// The function of [`Server::on_exchange`](super::Server::on_exchange).
-pub(super) type OnExchange = Arc<dyn Fn(&ExchangeReport<'_>) + Send + Sync>;

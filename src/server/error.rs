@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::iter;
+use std::sync::Arc;
 
 use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
@@ -27,18 +29,76 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
-/// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
-/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`; or a [`Problem`], which
-/// explains it to the peer. Other causes, such as a
-/// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`]. A
-/// failed request to another server is answered with 500 like any other error; a gateway answers with what
-/// [`ClientError::status`](crate::ClientError::status) returns.
+/// A [`Status`] converts too, and so does a [`Problem`], which explains the status to the peer. Other causes, such as a
+/// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`].
+///
+/// # Errors of your own
+///
+/// An error of your own is a [`std::error::Error`] like any other, by hand or by the crate thiserror. `?` converts it, and
+/// [`Server::error_status`](crate::Server::error_status) chooses the status, in one place for all handlers. Without that
+/// it is 500, unless the error returns a [`Status`] or a [`Problem`] as its [`source`](StdError::source).
+///
+/// ```
+/// use std::fmt;
+/// use corehttp::{Context, Server, Status, routes};
+///
+/// #[derive(Debug)] // `#[derive(thiserror::Error)]` writes the two impls
+/// enum ShopError {
+///     SoldOut,
+///     Stock(std::num::ParseIntError),
+/// }
+///
+/// impl fmt::Display for ShopError {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str(match self {
+///             ShopError::SoldOut => "nothing is left",
+///             ShopError::Stock(_) => "the stock is unknown",
+///         })
+///     }
+/// }
+///
+/// impl std::error::Error for ShopError {}
+///
+/// impl ShopError {
+///     fn status(&self) -> Status {
+///         match self {
+///             ShopError::SoldOut => Status::CONFLICT,
+///             ShopError::Stock(_) => Status::SERVICE_UNAVAILABLE,
+///         }
+///     }
+/// }
+///
+/// fn take_one(stock: &str) -> Result<u32, ShopError> {
+///     let left: u32 = stock.parse().map_err(ShopError::Stock)?;
+///     left.checked_sub(1).ok_or(ShopError::SoldOut)
+/// }
+///
+/// fn order(ctx: &mut Context) -> corehttp::Result {
+///     let left = take_one(ctx.request.text()?)?; // each error has its status: 400, 409 or 503
+///     ctx.response.set_text(left.to_string());
+///     Ok(())
+/// }
+///
+/// let server = Server::new().error_status(ShopError::status);
+/// let service = server.service(routes! { POST "/orders" => order }); // or `Server::run`
+/// # for (stock, status) in [("2", Status::OK), ("0", Status::CONFLICT), ("x", Status::SERVICE_UNAVAILABLE)] {
+/// #     let mut request = corehttp::Request::post("/orders")?;
+/// #     request.set_text(stock);
+/// #     assert_eq!(corehttp::block_on(service.respond(request))?.status, status);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// All handlers fail with this type, and not with one of their own, so that the compiler knows the error type of a closure
+/// that ends with `Ok(())`. A failed request to another server is answered with 500 like any other error; a gateway
+/// answers with what [`ClientError::status`](crate::ClientError::status) returns, which
+/// `error_status(ClientError::status)` does for all of its handlers.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
 /// errors. An `Error` converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an
 /// anyhow error: `anyhow::Error::from_boxed(error.into())`.
 ///
-/// # Examples
+/// # A status for one place
 ///
 /// ```
 /// use corehttp::{Error, Result, Status};
@@ -54,7 +114,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// assert_eq!(page("x").unwrap_err().status(), Status::BAD_REQUEST);
 /// ```
 ///
-/// An error type of your own that is not a [`std::error::Error`] can implement the conversion:
+/// An error type of your own that is not a [`std::error::Error`] can implement the conversion. (For one that is, the
+/// compiler refuses it, with E0119 or E0117.)
 ///
 /// ```
 /// use corehttp::{Error, Status};
@@ -93,6 +154,8 @@ enum Kind {
 
 struct Caused {
     status: Status,
+    /// Whether the status was given, in place of one that was derived from the type of the cause.
+    is_given: bool,
     cause: Box<dyn StdError + Send + Sync>,
 }
 
@@ -102,7 +165,7 @@ const _: () =
 impl Error {
     /// Creates an error with the `status` to answer with, and its `cause`.
     pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        Error(Kind::Caused(Box::new(Caused { status, cause: cause.into() })))
+        Error(Kind::Caused(Box::new(Caused { status, is_given: true, cause: cause.into() })))
     }
 
     /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
@@ -138,8 +201,27 @@ impl Error {
         let cause = cause.into();
         match cause.downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
-            None => Error::new(status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause),
+            None => {
+                let status = status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+                Error(Kind::Caused(Box::new(Caused { status, is_given: false, cause })))
+            }
         }
+    }
+
+    /// Has `choose` choose the status, unless that was given with the cause. It is called with the cause and then with
+    /// each cause of that, until it chooses one.
+    pub(super) fn with_chosen_status(
+        mut self,
+        choose: impl Fn(&(dyn StdError + 'static)) -> Option<Status>,
+    ) -> Error {
+        if let Kind::Caused(caused) = &mut self.0
+            && !caused.is_given
+            && let Some(status) = causes(&*caused.cause).find_map(choose)
+        {
+            caused.status = status;
+            caused.is_given = true;
+        }
+        self
     }
 
     /// Returns the status that the peer is answered with.
@@ -170,6 +252,16 @@ impl Error {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
+    /// Whether the handler has failed with a bare status that is not the server's fault, such as 404: an answer.
+    pub(super) fn is_answer(&self) -> bool {
+        self.cause().is_none() && !self.status().is_server_error()
+    }
+
+    /// Whether the application or the machine is at fault, and neither the request nor its peer.
+    pub(super) fn is_fault(&self) -> bool {
+        self.downcast_cause().map_or(!self.is_peer_fault(), ExchangeError::is_fault)
+    }
+
     /// The details that the handler has failed with: the cause itself, or its immediate source.
     pub(super) fn problem(&self) -> Option<&Problem> {
         let source = || self.cause()?.source()?.downcast_ref();
@@ -187,8 +279,11 @@ impl Error {
     /// The cause, if it is an `E`, or else the error as it is.
     pub(super) fn into_cause<E: StdError + 'static>(self) -> Result<E, Error> {
         let Kind::Caused(caused) = self.0 else { return Err(self) };
-        let Caused { status, cause } = *caused;
-        cause.downcast().map_or_else(|cause| Err(Error::new(status, cause)), |cause| Ok(*cause))
+        let Caused { status, is_given, cause } = *caused;
+        match cause.downcast() {
+            Ok(cause) => Ok(*cause),
+            Err(cause) => Err(Error(Kind::Caused(Box::new(Caused { status, is_given, cause })))),
+        }
     }
 
     /// Returns the cause; `None` if the error is a bare [`Status`].
@@ -215,11 +310,16 @@ impl<E: IntoError> From<E> for Error {
 /// The trait exists for its diagnostic: for any other type, the compiler prints which conversion to write.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
-    label = "not a `std::error::Error + Send + Sync + 'static`: write `.map_err(corehttp::Error::other)?`",
-    note = "`corehttp::Error::other(cause)` takes a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>`, and \
-            answers with 500; `corehttp::Error::new(status, cause)` answers with `status`",
-    note = "what is not `Send`, such as a `Box<dyn Error>`, can be passed on as text: \
-            `.map_err(|error| corehttp::Error::other(error.to_string()))?`"
+    label = "not a `std::error::Error + Send + Sync + 'static`: write \
+             `.map_err(|error| corehttp::Error::other(error.to_string()))?`",
+    note = "a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>` stays the cause as it is: \
+            `.map_err(corehttp::Error::other)?`",
+    note = "`corehttp::Error::other(cause)` answers with 500, `corehttp::Error::new(status, cause)` with `status`; a \
+            status alone is an error, too: `Status::NOT_FOUND.into()`",
+    note = "an error type of your own implements `std::error::Error`, and `Server::error_status` chooses its status; or it \
+            implements `From<..> for corehttp::Error`",
+    note = "the error of `Mutex::lock` borrows the mutex: after a panic under the lock, \
+            `.unwrap_or_else(PoisonError::into_inner)` goes on with the value as it is"
 )]
 pub trait IntoError: StdError + Send + Sync + 'static {}
 
@@ -228,11 +328,44 @@ pub trait IntoError: StdError + Send + Sync + 'static {}
 #[diagnostic::do_not_recommend]
 impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 
+/// The statuses that the application has chosen for types of errors: the functions of
+/// [`Server::error_status`](crate::Server::error_status), in the order in which they were set.
+#[derive(Clone, Default)]
+pub(super) struct ErrorStatuses(Vec<ChooseStatus>);
+
+/// Chooses the status of an error, if that is of the function's type.
+type ChooseStatus = Arc<dyn Fn(&(dyn StdError + 'static)) -> Option<Status> + Send + Sync>;
+
+impl ErrorStatuses {
+    pub(super) fn add<E: StdError + 'static>(
+        &mut self,
+        choose: impl Fn(&E) -> Status + Send + Sync + 'static,
+    ) {
+        self.0.push(Arc::new(move |cause| cause.downcast_ref().map(&choose)));
+    }
+
+    /// Chooses the status of a handler's error, unless the handler has given it one.
+    #[cold]
+    pub(super) fn choose_for(&self, error: Error) -> Error {
+        error.with_chosen_status(|cause| self.0.iter().find_map(|choose| choose(cause)))
+    }
+}
+
+/// An error and the chain of its causes. An [`io::Error`] returns the causes of the error inside of it as its own, so that
+/// error is a link as well.
+fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source())
+    })
+}
+
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 12] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
+        |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
         |error| error.downcast_ref::<InvalidTarget>()?.status(),
         |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),

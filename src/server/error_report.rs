@@ -99,6 +99,41 @@ impl ErrorReport<'_> {
         }
     }
 
+    /// Returns whether the server is at fault: the application, this machine, or a limit of the server as a whole. Such a
+    /// report belongs in a log. All others are of peers, which sent what is refused with a 4xx, were too slow, or went away;
+    /// a server on the open internet has many of them.
+    ///
+    /// A fault is a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished; a refusal with
+    /// 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501; a socket that fails while its peer is there;
+    /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`]; and
+    /// [`ErrorCause::Connections`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Server};
+    ///
+    /// let server = Server::new().on_error(|report| {
+    ///     if report.is_fault() {
+    ///         eprintln!("{report}");
+    ///     }
+    /// });
+    /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+    /// ```
+    #[doc(alias("severity", "level"))]
+    pub fn is_fault(&self) -> bool {
+        match &self.cause {
+            ErrorCause::Exchange(error) => error.is_fault(),
+            ErrorCause::Handler(error) => error.is_fault(),
+            ErrorCause::Plan => self
+                .status
+                .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),
+            ErrorCause::Tls(error) => matches!(error, TlsError::Panic | TlsError::Resolver(_)),
+            ErrorCause::Panic | ErrorCause::Accept(_) | ErrorCause::Connections(_) => true,
+            ErrorCause::ProxyHeader(_) | ErrorCause::ConnectionsOfPeer(_) => false,
+        }
+    }
+
     /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status. The
     /// cause is not part of them.
     ///
@@ -169,6 +204,10 @@ impl fmt::Display for ErrorReport<'_> {
         f.write_str(": ")?;
         match (&self.cause, self.exchange_number) {
             (ErrorCause::Panic, 0) => f.write_str("a function of the application panicked")?,
+            // Such a status answers nobody, since another response has begun.
+            (ErrorCause::Handler(error), _) if error.is_answer() => {
+                write!(f, "the handler failed: {error}")?;
+            }
             (cause, _) => write_escaped(f, &cause.to_string())?,
         }
         match self.suppressed {
@@ -207,7 +246,9 @@ impl fmt::Display for ErrorCause {
             ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(error) => error.fmt(f),
-            ErrorCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),
+            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_answer() => {
+                write!(f, "{error:#}")
+            }
             ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
             ErrorCause::Panic => f.write_str("the handler panicked"),
             ErrorCause::Plan => f.write_str("the handler refused the request by its head"),

@@ -12,14 +12,14 @@ use super::connection_report::{ConnectionEnd, ConnectionReport};
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
-use super::exchange_report::{CutBy, ExchangeWatcher, Observation};
+use super::exchange_report::{CutBy, ExchangeWatcher, HeadState, Observation};
 use super::invalid_response::InvalidResponse;
 use super::opening::RareConnectionState;
 use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
-use crate::message::{BodyLength, Method, Request, Response, Status, Version};
+use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
@@ -47,7 +47,7 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(core: Rc<CoreState>) -> Exchange {
         let info = ExchangeInfo::new(core.clock.now());
-        let observation = core.observes_exchanges().then(Box::default);
+        let observation = core.events.observes_exchanges().then(Box::default);
         Exchange {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
@@ -90,7 +90,7 @@ impl Exchange {
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
     pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
-        if self.conn.core().on_disconnect.is_some() {
+        if self.conn.core().events.observes_disconnects() {
             slot.iter().for_each(Conn::add_traffic_to_life);
         }
         if let Some(conn) = slot {
@@ -122,9 +122,7 @@ impl Exchange {
             incoming.poll_head(cx, conn, request, bounds, || _ = core.clock.refresh())
         });
         polled.map_err(|error| {
-            // A refused HEAD request is answered without content, too.
-            info.request_info.is_head = request.method() == Method::Head;
-            info.is_head_refused = true;
+            info.note_refused(request, incoming);
             error.into()
         })
     }
@@ -144,7 +142,7 @@ impl Exchange {
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.stats.requests.add(1);
-        observation.iter_mut().for_each(|observation| observation.begin(info.arrived, Some(request)));
+        observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));
     }
 
     /// Receives the whole body into the request.
@@ -373,6 +371,7 @@ impl Exchange {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
+        conn.note_over(false);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_none() {
             io_state.get_or_insert_default();
@@ -399,10 +398,10 @@ impl Exchange {
         cause: ErrorCause,
     ) -> ErrorReport<'r> {
         let Peer { addr: peer, id: connection_id } = self.peer();
-        let (exchange_number, request) = match (self.info.exchange_count, self.info.is_head_refused) {
-            (exchange_count, true) => (exchange_count + 1, None),
-            (0, false) => (0, None),
-            (exchange_count, false) => (exchange_count, Some(request)),
+        let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
+            (exchange_count, HeadState::Refused | HeadState::Partial) => (exchange_count + 1, None),
+            (0, HeadState::Accepted) => (0, None),
+            (exchange_count, HeadState::Accepted) => (exchange_count, Some(request)),
         };
         ErrorReport { status, peer, connection_id, exchange_number, request, cause, suppressed: 0 }
     }
@@ -442,7 +441,7 @@ impl Exchange {
         self.observation.is_some()
     }
 
-    /// Ends the exchange, if one has begun, and passes its report to the application's `on_exchange`. `ended` decides
+    /// Ends the exchange, if one has begun, and reports it. `ended` decides
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
@@ -453,7 +452,7 @@ impl Exchange {
 
     #[inline(never)]
     fn report_exchange(&mut self, request: &Request) {
-        let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
+        let number = self.info.exchange_count + u64::from(self.info.head != HeadState::Accepted);
         let Some(observation) = &mut self.observation else { return };
         let conn = self.conn.open();
         let upgraded = || self.upgraded.as_ref().map(|upgraded| upgraded.peer()).unwrap_or_default();
@@ -462,7 +461,7 @@ impl Exchange {
             None => (upgraded(), observation.upgraded_traffic()),
         };
         self.conn.core().report_exchange(observation, conn.as_ref(), (&peer, traffic, number), request);
-        if !self.conn.core().observes_exchanges() {
+        if !self.conn.core().events.observes_exchanges() {
             clear_cold(&mut self.observation);
         }
     }

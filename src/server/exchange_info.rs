@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use super::connection_report::ConnectionEnd;
 use super::core_state::CoreState;
+use super::exchange_report::HeadState;
 use crate::exchange::{Bounds, Expectation, Incoming};
-use crate::message::Response;
+use crate::message::{Method, Request, Response};
 use crate::net::Conn;
+use crate::wire::parse::begins_with;
 use crate::wire::{ConnectionOption, RequestInfo};
 
 /// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
@@ -23,8 +25,8 @@ pub(super) struct ExchangeInfo {
     pub(super) exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
     pub(super) connection_end: ConnectionEnd,
-    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
-    pub(super) is_head_refused: bool,
+    /// The head of the current request. If it was refused, the previous request must not be reported in its place.
+    pub(super) head: HeadState,
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
     pub(super) arrived: Instant,
@@ -42,12 +44,23 @@ impl ExchangeInfo {
             persists: false,
             exchange_count: 0,
             connection_end: ConnectionEnd::Cut,
-            is_head_refused: false,
+            head: HeadState::Accepted,
             reported: None,
             arrived,
             detached: false,
             has_own_bounds: false,
         }
+    }
+
+    /// Notes that the head of `request` was refused, or did not come to its end.
+    #[cold]
+    pub(super) fn note_refused(&mut self, request: &Request, incoming: &Incoming) {
+        self.head = if incoming.has_partial_head() { HeadState::Partial } else { HeadState::Refused };
+        // A refused HEAD request is answered without content, too, even if no more of it was understood.
+        self.request_info.is_head = match request.has_line() {
+            true => request.method() == Method::Head,
+            false => begins_with(Method::Head, incoming.input.unread()),
+        };
     }
 
     /// Why a connection is closed behind its last exchange, which went well or not.

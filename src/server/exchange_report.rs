@@ -40,14 +40,16 @@ use crate::net::{Conn, Peer, PeerAddr, TlsSession, Traffic};
 /// ```
 #[non_exhaustive]
 pub struct ExchangeReport<'a> {
-    /// The method, as it was received. `None` if the head was refused.
+    /// The method, as it was received. `None` if there was no request line: it was refused, or did not come. A head that
+    /// was refused after its request line has a method, a target and a version.
     pub method: Option<Method>,
-    /// The target, as it was received; empty if the head was refused. It may have a query, and any characters that a
-    /// target may have.
+    /// The target, as it was received; empty without a request line. It may have a query, and any characters that a target
+    /// may have.
     pub target: &'a str,
-    /// The version that the peer speaks; HTTP/1.1 if the head was refused.
+    /// The version that the peer speaks; HTTP/1.1 without a request line.
     pub version: Version,
-    /// The request, as the handler left it: its body may be gone. If the head was refused, only what was parsed of it.
+    /// The request, as the handler left it: its body may be gone. If the head was refused, or did not come to its end: the
+    /// lines that had come before the fault. Fields after them are missing, which may be those that matter.
     pub request: &'a Request,
     /// The status of the response; `None` if its head was not even written.
     pub status: Option<Status>,
@@ -80,12 +82,11 @@ pub struct ExchangeReport<'a> {
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
-    /// The end of the exchange.
-    #[allow(dead_code, reason = "unused without the feature `access-log`")]
-    pub(crate) ended: Instant,
+    /// The moment at which the exchange was over.
+    pub ended_at: Instant,
     /// Whether the response was a stream of events, which lasts as long as its peer likes.
-    #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(crate) is_event_stream: bool,
+    pub is_event_stream: bool,
+    head: HeadState,
     /// The connection, unless it was upgraded.
     conn: Option<&'a Conn>,
     observation: &'a Observation,
@@ -144,9 +145,19 @@ impl ExchangeReport<'_> {
         self.request.matched_pattern()
     }
 
-    /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does.
+    /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. If the head was
+    /// refused before its end, that is the address of the peer: a proxy may have named its client after the fault.
     pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
-        client_ip(self.peer, &self.request.headers, proxies)
+        match self.head {
+            HeadState::Accepted | HeadState::Refused => client_ip(self.peer, &self.request.headers, proxies),
+            HeadState::Partial => self.peer.ip(),
+        }
+    }
+
+    /// Whether there was a request, and not a head that was refused or did not come to its end.
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
+    pub(crate) fn has_request(&self) -> bool {
+        self.head == HeadState::Accepted
     }
 
     /// The session of the connection, if that is secure.
@@ -207,6 +218,7 @@ pub(super) struct Observation {
     handler_called: Option<Instant>,
     status: Option<Status>,
     is_event_stream: bool,
+    head: HeadState,
     /// When the head of the response was written. `None` as long as it waits in the write buffer, and nothing else was
     /// waited for.
     responded: Option<Instant>,
@@ -219,6 +231,18 @@ pub(super) struct Observation {
     // In a cell, since the report that watchers get borrows the observation.
     watchers: RefCell<Vec<Box<ExchangeWatcher>>>,
     upgrade: Option<Box<UpgradeInfo>>,
+}
+
+/// How the head of a request has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum HeadState {
+    /// There is a request.
+    #[default]
+    Accepted,
+    /// Its fields were refused, all of which are known.
+    Refused,
+    /// It was refused before its end, or did not come to one. More fields may have followed.
+    Partial,
 }
 
 /// The facts of a connection that was upgraded, for the report.
@@ -256,15 +280,23 @@ impl SocketCounts {
 }
 
 impl Observation {
-    /// Notes a request, whose head has arrived, or was refused. A separate function, so that its code is not in the way
-    /// of exchanges that are not reported.
+    /// Notes a request, whose head has arrived. A separate function, so that its code is not in the way of exchanges that
+    /// are not reported.
     #[inline(never)]
-    pub(super) fn begin(&mut self, now: Instant, request: Option<&Request>) {
+    pub(super) fn begin(&mut self, now: Instant, request: &Request) {
         self.arrived = Some(now);
-        if let Some(request) = request {
-            (self.method, self.version) = (Some(request.method()), request.version());
-            self.target.push_str(request.target().as_str());
+        (self.method, self.version) = (Some(request.method()), request.version());
+        self.target.push_str(request.target().as_str());
+    }
+
+    /// Notes a head that was refused or did not come to its end, of which `request` has as much as was read.
+    #[cold]
+    pub(super) fn begin_refused(&mut self, now: Instant, request: &Request, head: HeadState) {
+        match request.has_line() {
+            true => self.begin(now, request),
+            false => self.arrived = Some(now),
         }
+        self.head = head;
     }
 
     /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
@@ -276,7 +308,7 @@ impl Observation {
     ) {
         // The first watcher of a context makes its notes, too late for what was noted before.
         if !self.is_open() {
-            self.begin(arrived, Some(request));
+            self.begin(arrived, request);
             self.note_handler(called);
         }
         self.watchers.get_mut().push(watcher);
@@ -361,8 +393,9 @@ impl Observation {
             until_handler,
             until_response,
             duration,
-            ended: now,
+            ended_at: now,
             is_event_stream: self.is_event_stream,
+            head: self.head,
             conn,
             observation: self,
         }
@@ -395,6 +428,7 @@ impl Observation {
             handler_called,
             status,
             is_event_stream,
+            head,
             responded,
             method,
             version,
@@ -405,7 +439,8 @@ impl Observation {
             upgrade,
         } = self;
         (*arrived, *handler_called, *status, *responded) = Default::default();
-        (*method, *version, *cut, *is_event_stream) = Default::default();
+        (*method, *version, *cut) = Default::default();
+        (*is_event_stream, *head) = Default::default();
         target.clear();
         *traffic_before = traffic;
         clear_cold(upgrade);

@@ -59,21 +59,34 @@ impl<'r> Forwarded<'r> {
         }
     }
 
-    /// Takes what proxies have written in `x-forwarded-proto` and `x-forwarded-host`. The last member counts, since
-    /// those before it may be the client's: some proxies append, and others pass on what they have received.
+    /// Takes what proxies have written in `x-forwarded-proto` and `x-forwarded-host`.
+    ///
+    /// The scheme is that of the hop at which `x-forwarded-for` names the client: in `https, http`, the client has come by
+    /// `https` to the first of two proxies. Of hosts, the last counts, since those before it may be the client's: some
+    /// proxies append, and others pass on what they have received. A wrong scheme deceives only the client that sends it,
+    /// but a wrong host ends up in links for others.
     fn with_lists(self, headers: &'r Headers, proxies: &TrustedProxies) -> Forwarded<'r> {
         let Forwarded { client, scheme, authority } = self;
-        let last = |field, name| {
-            let members = list(headers, name).filter(|_| proxies.names(field));
-            members.last()
-        };
+        let members = |field, name| list(headers, name).filter(move |_| proxies.names(field));
+        let schemes = || members(ForwardedField::XForwardedProto, X_FORWARDED_PROTO);
+        let client_at = schemes().count().saturating_sub(hops(headers, proxies));
         Forwarded {
             client,
-            scheme: last(ForwardedField::XForwardedProto, X_FORWARDED_PROTO).map_or(scheme, self::scheme),
-            authority: last(ForwardedField::XForwardedHost, X_FORWARDED_HOST)
+            scheme: schemes().nth(client_at).map_or(scheme, self::scheme),
+            authority: members(ForwardedField::XForwardedHost, X_FORWARDED_HOST)
+                .last()
                 .map_or(authority, self::authority),
         }
     }
+}
+
+/// How many hops the client is away, by `x-forwarded-for`: 1, if the peer has it for a peer of its own. As each proxy
+/// appends a member, they are counted from the end.
+fn hops(headers: &Headers, proxies: &TrustedProxies) -> usize {
+    let is_proxy = |name| address(name).is_some_and(|ip| proxies.contains(ip));
+    let members = list(headers, X_FORWARDED_FOR).filter(|_| proxies.names(ForwardedField::XForwardedFor));
+    let counted = members.fold(0, |hops, member| if hops > 0 && is_proxy(member) { hops + 1 } else { 1 });
+    counted.max(1)
 }
 
 pub(crate) const FORWARDED: FieldName<'static> = FieldName::new("forwarded");
@@ -377,11 +390,23 @@ mod tests {
         check_origin(&all, &[(proto, "WSS"), (host, "example.com:8443")], seen);
         // Only the last is certainly a proxy's.
         check_origin(&all, &[(proto, "http"), (proto, "x, https ,"), (host, "evil, example.com:8443")], seen);
-        check_origin(
-            &all,
-            &[(for_, "192.0.2.1, 10.0.0.2"), (proto, "http, https"), (host, "example.com:8443")],
-            seen,
-        );
+        // Each of two proxies has appended a scheme, or only one of them has.
+        for (addresses, schemes) in [
+            ("192.0.2.1, 10.0.0.2", "https, http"),
+            ("192.0.2.66, 192.0.2.1, 10.0.0.2", "http, https, http"),
+            ("192.0.2.1, 10.0.0.3, 10.0.0.2", "https, http, http"),
+            ("192.0.2.1, 10.0.0.3, 10.0.0.2", "https, http"),
+            ("192.0.2.1, 10.0.0.2", "https"),
+            ("192.0.2.1", "http, https"),
+            ("10.0.0.3, 10.0.0.2", "https, http"),
+            ("junk, 10.0.0.2", "https, http"),
+        ] {
+            let lines = [(for_, addresses), (proto, schemes), (host, "example.com:8443")];
+            check_origin(&all, &lines, seen);
+        }
+        // Without addresses, the hops are not known.
+        let unnamed = [(for_, "192.0.2.1, 10.0.0.2"), (proto, "https, http")];
+        check_origin(&[ForwardedField::XForwardedProto], &unnamed, own);
         for malformed in ["ftp", "https:", "\"https\"", "https http", "é"] {
             check_origin(&all, &[(proto, "https"), (proto, malformed)], [None, Some("inner")]);
         }

@@ -51,7 +51,7 @@ use super::refusal::Refusal;
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
             `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
     note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
-            `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
+            `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`"
 )]
@@ -182,11 +182,12 @@ impl<H: Handler> Handler for Rc<H> {
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
             `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
     note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
-            `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
+            `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`",
-    note = "a function of `with_state(&state, ..)` takes a reference to what `state`, an `Arc` or `Rc`, points to, and \
-            then the context; an app of axum becomes a handler by `Tower::new`"
+    note = "a function of `with_state(&state, ..)` takes a reference to the state or, if that is an `Arc` or `Rc`, to what it \
+            points to, and then the context; of an `Arc<dyn Trait>`, `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`",
+    note = "an app of axum becomes a handler by `Tower::new`"
 )]
 pub trait IntoHandler<Kind> {
     /// The handler that the value is converted to.
@@ -249,12 +250,12 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.0)(ctx).into_result()
+        outcome((self.0)(ctx), ctx)
     }
 
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        Some((self.0)(ctx).into_result())
+        Some(outcome((self.0)(ctx), ctx))
     }
 }
 
@@ -269,8 +270,15 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.0)(ctx).await.into_result()
+        outcome((self.0)(ctx).await, ctx)
     }
+}
+
+/// The outcome of a function that has handled a request. The function is the innermost handler, so the application chooses
+/// the status of an error here: middleware around the function sees it.
+#[inline]
+pub(super) fn outcome(returned: impl IntoResult, ctx: &Context) -> Result {
+    returned.into_result().map_err(|error| ctx.exchange.conn.core().error_statuses.choose_for(error))
 }
 
 /// The return type of a function that handles requests: `()` or [`Result`].

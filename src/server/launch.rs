@@ -301,6 +301,7 @@ fn bind(
     let mut addresses = Vec::new();
     for (address, own) in &*configured {
         let acceptor = own.as_ref().or(settings.acceptor.as_ref());
+        acceptor.map_or(Ok(()), TlsAcceptor::check_dates)?;
         let scheme = if acceptor.is_some() { Scheme::Https } else { Scheme::Http };
         for sockets in bind_address(address, listen, handover.as_mut())? {
             let public = sockets.first().and_then(|first| public_address(address, first));

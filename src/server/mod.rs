@@ -19,6 +19,7 @@ mod stop;
 mod systemd;
 
 mod core_state;
+mod observer;
 mod per_core;
 mod stats;
 
@@ -56,8 +57,10 @@ mod with_state;
 mod error;
 mod error_report;
 mod error_response;
+mod error_status;
 mod exchange_report;
 mod invalid_response;
+mod observe;
 mod report_limiter;
 
 pub use body_plan::BodyPlan;
@@ -66,13 +69,13 @@ pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use confine::take_panic;
 pub use connection_report::{ConnectionEnd, ConnectionReport};
+#[cfg(feature = "session")]
+pub(crate) use context::StateSaver;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
-#[cfg(feature = "metrics")]
-pub(crate) use core_state::Observer;
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
@@ -85,6 +88,7 @@ pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub(crate) use middleware::plan_guarded;
 pub use middleware::{Middleware, Next, Wrap, guard, limits, plan, timeouts, wrap};
+pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
 #[cfg(feature = "proxy-protocol")]
 pub use proxy_protocol::enabled::ProxyProtocol;
@@ -93,7 +97,7 @@ pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
 #[cfg(feature = "metrics")]
-pub(crate) use stats::{CoreStats, ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
+pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};
@@ -101,3 +105,5 @@ pub use upgraded::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use upgraded::UpgradedGuard;
 pub use with_state::{WithState, with_state};
+
+pub(crate) use crate::net::subscriber;

@@ -4,10 +4,7 @@
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use super::connection_limiter::{ConnectionLimiter, PeerPermit};
@@ -39,7 +36,7 @@ impl Opening {
 /// See [`Server::on_connect`](crate::Server::on_connect).
 pub struct OpenedConnection<'c> {
     pub(super) conn: &'c Conn,
-    state: Option<Rc<dyn Any>>,
+    states: Vec<Rc<dyn Any>>,
     is_refused: bool,
 }
 
@@ -67,9 +64,10 @@ impl OpenedConnection<'_> {
 
     /// Sets the state of the connection, which its handlers get by
     /// [`Context::connection_state`](crate::Context::connection_state). It is dropped when the connection is closed.
-    /// Replaces an earlier one.
+    /// Replaces an earlier one of the same type.
     pub fn set_state<T: 'static>(&mut self, state: T) {
-        self.state = Some(Rc::new(state));
+        self.states.retain(|known| !known.is::<T>());
+        self.states.push(Rc::new(state));
     }
 
     /// Closes the connection without a response.
@@ -77,21 +75,15 @@ impl OpenedConnection<'_> {
         self.is_refused = true;
     }
 
-    /// Whether the application lets the connection in. Fails if its function panics.
-    #[inline]
-    pub(super) fn is_admitted(on_connect: Option<&OnConnect>, conn: &Conn) -> thread::Result<bool> {
-        on_connect.map_or(Ok(true), |on_connect| OpenedConnection::is_admitted_by(on_connect, conn))
-    }
-
-    fn is_admitted_by(on_connect: &OnConnect, conn: &Conn) -> thread::Result<bool> {
-        let mut opened = OpenedConnection { conn, state: None, is_refused: false };
-        // A panic of the application's function must not end the core.
-        let called = catch_unwind(AssertUnwindSafe(|| on_connect(&mut opened)));
-        let OpenedConnection { state, is_refused, .. } = opened;
-        if state.is_some() {
-            RareConnectionState::update(conn, |rare_state| rare_state.state = state);
+    /// Whether the application lets the connection in, as `ask` decides. Keeps the states that it has set.
+    pub(super) fn is_admitted(conn: &Conn, ask: impl FnOnce(&mut OpenedConnection<'_>)) -> bool {
+        let mut opened = OpenedConnection { conn, states: Vec::new(), is_refused: false };
+        ask(&mut opened);
+        let OpenedConnection { states, is_refused, .. } = opened;
+        if !states.is_empty() {
+            RareConnectionState::update(conn, |rare_state| rare_state.states = states);
         }
-        called.map(|()| !is_refused)
+        !is_refused
     }
 }
 
@@ -104,9 +96,6 @@ impl fmt::Debug for OpenedConnection<'_> {
     }
 }
 
-/// The function of [`Server::on_connect`](super::Server::on_connect).
-pub(super) type OnConnect = Arc<dyn Fn(&mut OpenedConnection<'_>) + Send + Sync>;
-
 /// The rare values of a connection, which live as long as it does.
 ///
 /// They are in a table beside the deadlines of the core, which has no memory until a connection has some, so that others
@@ -117,8 +106,8 @@ pub(super) struct RareConnectionState {
     pub(super) proxy_header: Option<Rc<ProxyHeader>>,
     /// The count of the peer that the header named, held as long as the connection is open.
     pub(super) peer_permit: Option<Rc<PeerPermit>>,
-    /// The state that the application has set.
-    pub(super) state: Option<Rc<dyn Any>>,
+    /// The states that the application has set, one of each type.
+    states: Vec<Rc<dyn Any>>,
 }
 
 impl RareConnectionState {
@@ -126,6 +115,11 @@ impl RareConnectionState {
     pub(super) fn from_conn(conn: &Conn) -> Option<Rc<RareConnectionState>> {
         let rare_state: Rc<dyn Any> = conn.rare_state()?;
         rare_state.downcast().ok()
+    }
+
+    /// The state of this type that the application has set.
+    pub(super) fn state<T: 'static>(&self) -> Option<Rc<T>> {
+        self.states.iter().find_map(|state| state.clone().downcast().ok())
     }
 
     /// The PROXY header that this connection began with.

@@ -132,9 +132,9 @@ impl<H: Handler + 'static> Service<H> {
 
     /// Answers one request without a connection, for tests of handlers.
     ///
-    /// As on a connection, a body that exceeds the handler's [`BodyPlan`](super::BodyPlan) is refused. A body that is a
-    /// stream is received before the handler runs, whatever the plan, so [`Context::buffer_body`] has nothing left to
-    /// refuse.
+    /// As on a connection, the handler's [`BodyPlan`](super::BodyPlan) decides whether the body is received before the
+    /// handler runs, and a body that exceeds the plan is refused. The fields `content-length` and `transfer-encoding`
+    /// announce a body, unless the request has them.
     ///
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
     /// [`Service::respond_from`] has another address.
@@ -162,7 +162,6 @@ impl<H: Handler + 'static> Service<H> {
     /// assert_eq!(get("/").status, Status::BAD_REQUEST);
     /// ```
     ///
-    /// [`Context::buffer_body`]: super::Context::buffer_body
     /// [`Context::body_writer`]: super::Context::body_writer
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {

@@ -1,6 +1,6 @@
 //! [`SharedConn`]: the connection of an exchange, shared by its loop, its handler, and the reader and the writer.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::mem;
 use std::rc::Rc;
@@ -22,6 +22,8 @@ struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
     on_pause: RefCell<Option<PauseFn>>,
+    /// Whether the response is over with its head, so that nothing comes of what its handler waits for.
+    is_over: Cell<bool>,
 }
 
 /// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
@@ -38,7 +40,8 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        SharedConn(Rc::new(SharedInner { lent: RefCell::new(lent), core, on_pause: RefCell::default() }))
+        let (lent, on_pause, is_over) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        SharedConn(Rc::new(SharedInner { lent, core, on_pause, is_over }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -115,7 +118,7 @@ impl SharedConn {
     /// Notes that the handler waits, if polls are timed.
     #[inline]
     pub(super) fn note_waiting(&self) {
-        if self.core().times_polls {
+        if self.core().events.observes_polls() {
             self.core().waiting.set(self.with(|conn| conn.peer().id));
         }
     }
@@ -128,6 +131,16 @@ impl SharedConn {
     /// The function that is called when the handler of an upgraded connection waits.
     pub(super) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
         &self.0.on_pause
+    }
+
+    /// Notes whether the response is over with its head, while its handler still writes content.
+    pub(super) fn note_over(&self, is_over: bool) {
+        self.0.is_over.set(is_over);
+    }
+
+    /// Whether the response is over with its head, while its handler still writes content.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_over.get()
     }
 
     /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.

@@ -102,7 +102,8 @@ impl ServerCounts {
     ///
     /// The first two are counted once a second, when memory that was not needed is freed. The others are those of the
     /// thread, so of several services on one thread, the one that was made last counts them. Memory that the codecs take
-    /// is known to within a few KB.
+    /// is known to within a few KB. An allocator may keep memory that was freed: see [On the open
+    /// internet](crate#on-the-open-internet).
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
         zip(POOL_NAMES, self.pools)
     }
@@ -202,7 +203,9 @@ impl ErrorCounts {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
             ExchangeError::TimedOut(..) => &mut self.timed_out,
-            ExchangeError::Incomplete | ExchangeError::PeerClosed => &mut self.incomplete,
+            ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
+                &mut self.incomplete
+            }
             ExchangeError::Io(_) => &mut self.io,
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => &mut self.handler,
         }

@@ -49,9 +49,10 @@ pub enum ForwardedField {
     Forwarded,
     /// `x-forwarded-for`: addresses, one for each hop.
     XForwardedFor,
-    /// `x-forwarded-proto`: the scheme.
+    /// `x-forwarded-proto`: the scheme. Of several, as in `https, http`, that of the hop at which `x-forwarded-for` names the
+    /// client, if that field is believed, too; otherwise the last.
     XForwardedProto,
-    /// `x-forwarded-host`: the host, and perhaps the port.
+    /// `x-forwarded-host`: the host, and perhaps the port. Of several, the last.
     XForwardedHost,
 }
 

@@ -15,8 +15,13 @@ use crate::server::Result;
 /// Sessions in the memory of the process, for all cores together. They end with the process. Clones share the sessions.
 ///
 /// At most as many as [`MemoryStore::with_sessions_max`] sets are kept, by default 10,000. If there is no room for
-/// another one, those that have expired are dropped, and otherwise the one that would expire first, which is the one
-/// that was not used for the longest time.
+/// another one, those that have expired are dropped, and otherwise one that was never used since it began, as long as
+/// these are more than an eighth of all. Else it is one that was used. Of either kind, the one goes that would expire
+/// first, which is the one that was not used for the longest time.
+///
+/// So requests without a cookie, each of which begins a session, push out an eighth of the sessions of others at most. A
+/// client that sends the cookie back once for each of them is stopped by a [`RateLimit`](crate::RateLimit). A session
+/// without values is not stored at all.
 #[derive(Clone)]
 pub struct MemoryStore {
     sessions: Arc<Mutex<SessionMap>>,
@@ -53,7 +58,7 @@ impl Default for MemoryStore {
 
 impl SessionStore for MemoryStore {
     async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>> {
-        Ok(lock(&self.sessions).by_id.get(id).cloned())
+        Ok(lock(&self.sessions).get(id))
     }
 
     async fn insert(&self, id: &SessionId, session: StoredSession) -> Result {
@@ -64,10 +69,7 @@ impl SessionStore for MemoryStore {
     }
 
     async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
-        let mut sessions = lock(&self.sessions);
-        if let Some(old) = sessions.remove(id) {
-            sessions.insert(*id, StoredSession { data: data.unwrap_or(old.data), expires_at, ..old });
-        }
+        lock(&self.sessions).update(id, data, expires_at);
         Ok(())
     }
 
@@ -82,41 +84,83 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// Sessions by their id, and in the order in which they expire. Both have the same entries.
+/// Sessions by their id, and in the order in which they expire.
 #[derive(Default)]
 struct SessionMap {
-    by_id: HashMap<SessionId, StoredSession>,
-    by_expiry: BTreeSet<(SystemTime, SessionId)>,
+    by_id: HashMap<SessionId, Entry>,
+    /// The ones that were never used since they began, and the ones that were: together the same entries.
+    unused: BTreeSet<(SystemTime, SessionId)>,
+    used: BTreeSet<(SystemTime, SessionId)>,
+}
+
+struct Entry {
+    session: StoredSession,
+    is_used: bool,
 }
 
 impl SessionMap {
     /// Adds a session, in place of one with the same id.
     fn insert(&mut self, id: SessionId, session: StoredSession) {
         self.remove(&id);
-        self.by_expiry.insert((session.expires_at, id));
-        self.by_id.insert(id, session);
-        debug_assert_eq!(self.by_id.len(), self.by_expiry.len(), "both have the same entries");
+        self.put(id, Entry { session, is_used: false });
     }
 
-    fn remove(&mut self, id: &SessionId) -> Option<StoredSession> {
-        let session = self.by_id.remove(id)?;
-        self.by_expiry.remove(&(session.expires_at, *id));
-        Some(session)
+    /// Returns a session, which is used from now on.
+    fn get(&mut self, id: &SessionId) -> Option<StoredSession> {
+        let entry = self.by_id.get_mut(id)?;
+        if !entry.is_used {
+            entry.is_used = true;
+            self.unused.remove(&(entry.session.expires_at, *id));
+            self.used.insert((entry.session.expires_at, *id));
+        }
+        Some(entry.session.clone())
+    }
+
+    fn update(&mut self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) {
+        if let Some(Entry { session: old, is_used }) = self.remove(id) {
+            let session = StoredSession { data: data.unwrap_or(old.data), expires_at, ..old };
+            self.put(*id, Entry { session, is_used });
+        }
+    }
+
+    fn remove(&mut self, id: &SessionId) -> Option<Entry> {
+        let entry = self.by_id.remove(id)?;
+        self.order(entry.is_used).remove(&(entry.session.expires_at, *id));
+        Some(entry)
     }
 
     /// Drops the sessions that have expired, and as many others that there is room for one more.
     fn make_room(&mut self, sessions_max: usize, now: SystemTime) {
-        while let Some((expires_at, id)) = self.by_expiry.first().copied() {
-            if expires_at > now && self.by_id.len() < sessions_max {
-                break;
+        for is_used in [false, true] {
+            while let Some((_, id)) = self.order(is_used).first().copied().filter(|(end, _)| *end <= now) {
+                self.remove(&id);
             }
+        }
+        while self.by_id.len() >= sessions_max {
+            // New sessions keep a share, or those of new users would push each other out before they are used.
+            let is_used = self.unused.len() <= sessions_max / UNUSED_SHARE && !self.used.is_empty();
+            let Some((_, id)) = self.order(is_used).first().copied() else { break };
             self.remove(&id);
         }
     }
+
+    fn put(&mut self, id: SessionId, entry: Entry) {
+        self.order(entry.is_used).insert((entry.session.expires_at, id));
+        self.by_id.insert(id, entry);
+        debug_assert_eq!(self.by_id.len(), self.unused.len() + self.used.len(), "both have the same entries");
+    }
+
+    fn order(&mut self, is_used: bool) -> &mut BTreeSet<(SystemTime, SessionId)> {
+        if is_used { &mut self.used } else { &mut self.unused }
+    }
 }
+
+/// The part of all sessions that those may always have which were not used since they began.
+const UNUSED_SHARE: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::time::Duration;
 
     use super::*;
@@ -155,7 +199,35 @@ mod tests {
         assert_eq!(kept(&sessions), [3]);
         sessions.remove(&id(3));
         sessions.make_room(1, NOW);
-        assert!(sessions.by_expiry.is_empty());
+        assert!(sessions.unused.is_empty() && sessions.used.is_empty());
+    }
+
+    #[test]
+    fn sessions_that_were_used_outlast_a_flood_of_new_ones() {
+        const MAX: u8 = 80;
+        let mut sessions = SessionMap::default();
+        for number in 0..MAX {
+            sessions.insert(id(number), expiring(number.into()));
+            sessions.get(&id(number)).unwrap();
+        }
+        let kept = |sessions: &SessionMap, numbers: Range<u8>| {
+            numbers.filter(|number| sessions.by_id.contains_key(&id(*number))).count()
+        };
+        for number in MAX..u8::MAX {
+            sessions.make_room(MAX.into(), NOW);
+            sessions.insert(id(number), expiring(number.into()));
+        }
+        // Sessions that were not used for the longest time have made room, and one more for the last new one.
+        assert_eq!((kept(&sessions, 0..11), kept(&sessions, 11..MAX)), (0, 69));
+        assert_eq!(kept(&sessions, u8::MAX - 11..u8::MAX), 11, "the last new ones are kept");
+        // A new one that is used stays as well.
+        sessions.get(&id(u8::MAX - 11)).unwrap();
+        for number in MAX..200 {
+            sessions.make_room(MAX.into(), NOW);
+            sessions.insert(id(number), expiring(300));
+        }
+        assert!(sessions.by_id.contains_key(&id(u8::MAX - 11)));
+        assert_eq!(sessions.by_id.len(), usize::from(MAX));
     }
 
     #[test]

@@ -45,8 +45,8 @@
 //! # What a session costs
 //!
 //! A request without the cookie, whose handler uses no session, costs nothing. With the cookie it costs a look-up in
-//! the store. The store is written to when a handler changes something, and else now and then, so that the session of a
-//! user who is active does not expire.
+//! the store. The store is written to when a handler changes something, after another look-up, and else now and then, so
+//! that the session of a user who is active does not expire.
 //!
 //! # Security
 //!
@@ -55,6 +55,8 @@
 //! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has
 //!   set it and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
 //! - A session expires when it was not used for 30 minutes, and 12 hours after it began, unless other times are set.
+//! - Changes are merged by name with what the store has when they are saved, also at the end of a WebSocket that lasted
+//!   for hours. So a role that was taken away does not come back with a request that has not set it.
 //! - Changes of a request that ends after a concurrent one has deleted the session are lost, and do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
 //!   [`CrossOriginProtection`](crate::CrossOriginProtection) around the same handlers.

@@ -1,5 +1,6 @@
 //! [`Session`]: the values that an application keeps for a user agent.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -9,21 +10,26 @@ use serde_json::{Map, Value};
 
 use super::session_id::SessionId;
 use super::session_store::StoredSession;
-use crate::server::{Error, Extensions, Result};
+use crate::server::{Context, Error, Extensions, Result};
 
 /// The values that the application keeps for a user agent, from one request to the next. Each has a name.
 ///
 /// A session begins when its first value is set. Changes are written to the store after the handler has returned, also
-/// if it has failed, but not if it has panicked or run out of time. A session without values is not kept. If two
-/// requests change a session at the same time, all values are those of the one that ends later.
+/// if it has failed, but not if it has panicked or run out of time. If the handler streams its response or upgrades the
+/// connection, they are written before that, with the head, which has the cookie. A stream or a WebSocket may last for
+/// hours: [`Session::save`] writes the values that it sets then; without it, they are written when the handler has
+/// returned. From the head on, a session can neither begin nor be renewed, since there is no cookie to set, and one that
+/// is deleted keeps its cookie, which leads nowhere.
 ///
-/// A handler that streams its response, with [`Context::body_writer`](crate::Context::body_writer) for example, can change
-/// values, but neither begin nor renew nor delete a session: the head, in which the cookie would be, has been sent.
+/// A session without values is not kept. Changes are merged by their names with what the store has at that moment. So if
+/// two requests change the same value, that of the later one counts, and what a request has not changed stays as others
+/// have left it.
 pub struct Session {
     /// The id of the session in the store, and when it began.
     stored: Option<(SessionId, SystemTime)>,
     values: Map<String, Value>,
-    is_changed: bool,
+    /// The names of the values that were set or removed, and are not saved yet.
+    changed: BTreeSet<String>,
     id: IdChange,
 }
 
@@ -87,7 +93,7 @@ impl Session {
     }
 
     fn new() -> Session {
-        Session { stored: None, values: Map::new(), is_changed: false, id: IdChange::Kept }
+        Session { stored: None, values: Map::new(), changed: BTreeSet::new(), id: IdChange::Kept }
     }
 
     fn from_loaded(loaded: &LoadedSession) -> Result<Session> {
@@ -103,14 +109,16 @@ impl Session {
     /// unchanged then.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         self.values.insert(name.to_owned(), serde_json::to_value(value)?);
-        self.is_changed = true;
+        self.changed.insert(name.to_owned());
         Ok(())
     }
 
     /// Removes the value with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let is_there = self.values.remove(name).is_some();
-        self.is_changed |= is_there;
+        if is_there {
+            self.changed.insert(name.to_owned());
+        }
         is_there
     }
 
@@ -122,7 +130,6 @@ impl Session {
     /// If another request has renewed or deleted the session when the handler returns, there is nothing left to renew:
     /// neither this request's values nor its id are kept, so that no session comes back after a sign-out.
     pub fn renew(&mut self) {
-        self.is_changed = true;
         if self.id == IdChange::Kept {
             self.id = IdChange::Renewed;
         }
@@ -130,9 +137,38 @@ impl Session {
 
     /// Deletes the session, as a sign-out does. Values that are set afterwards begin another session.
     pub fn delete(&mut self) {
-        self.is_changed = true;
         self.id = IdChange::Deleted;
         self.values.clear();
+        self.changed.clear();
+    }
+
+    /// Saves the changes of the session of `ctx` now. A handler that streams or has a WebSocket calls this after later
+    /// changes, which would otherwise be lost if the handler is stopped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store does, if the session is larger than [`Sessions::data_max`](super::Sessions::data_max), or if a
+    /// session would begin or be renewed after the head of the response was sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    /// use corehttp::session::Session;
+    ///
+    /// async fn export(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut out = ctx.body_writer().await?;
+    ///     out.write_all(b"a,b\n").await?;
+    ///     out.finish().await?;
+    ///     Session::from_extensions(&mut ctx.extensions)?.set("has_exported", &true)?;
+    ///     Session::save(ctx).await
+    /// }
+    /// # use corehttp::middleware::wrap;
+    /// # use corehttp::session::{MemoryStore, Sessions};
+    /// # let _ = corehttp::Server::new().service(wrap(Sessions::new(MemoryStore::new()), export));
+    /// ```
+    pub async fn save(ctx: &mut Context) -> Result {
+        ctx.save_state().await
     }
 
     /// Returns the value with this name, if there is one. Fields of `T` that borrow, such as a `&str`, borrow from the
@@ -151,30 +187,55 @@ impl Session {
     }
 
     /// Returns the change after which the store contains this session.
+    pub(super) fn change(&self) -> Option<SessionChange> {
+        match (self.stored, self.id) {
+            (None, _) if self.is_empty() => None,
+            (None, _) => Some(SessionChange::Insert { old: None }),
+            (Some((id, _)), IdChange::Kept) => {
+                (!self.changed.is_empty()).then_some(SessionChange::Update(id))
+            }
+            (Some((old, _)), IdChange::Renewed) => Some(SessionChange::Renew(old)),
+            (Some((id, _)), IdChange::Deleted) if self.is_empty() => Some(SessionChange::Delete(id)),
+            (Some((old, _)), IdChange::Deleted) => Some(SessionChange::Insert { old: Some(old) }),
+        }
+    }
+
+    /// Merges the changes with what the store has now.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store has something other than a session.
+    pub(super) fn merge(&mut self, current: &StoredSession) -> Result {
+        let mut values: Map<String, Value> = serde_json::from_slice(&current.data)?;
+        for name in &self.changed {
+            match self.values.remove(name) {
+                Some(value) => _ = values.insert(name.clone(), value),
+                None => _ = values.remove(name),
+            }
+        }
+        self.values = values;
+        Ok(())
+    }
+
+    /// Returns the values for the store.
     ///
     /// # Errors
     ///
     /// Fails if the values, written as JSON, have more than `data_max` bytes.
-    pub(super) fn change(&self, data_max: usize) -> Result<Option<SessionChange>> {
-        if !self.is_changed {
-            return Ok(None);
-        }
-        if self.is_empty() {
-            return Ok(self.stored.map(|(id, _)| SessionChange::Delete(id)));
-        }
-        let data = Bytes::from(serde_json::to_vec(&self.values)?);
+    pub(super) fn data(&self, data_max: usize) -> Result<Bytes> {
+        let data = serde_json::to_vec(&self.values)?;
         if data.len() > data_max {
             let error = format!("the session has {} bytes, and may have {data_max} at most", data.len());
             return Err(Error::other(error));
         }
-        Ok(Some(match (self.stored, self.id) {
-            (None, _) => SessionChange::Insert { old: None, data },
-            (Some((id, begun_at)), IdChange::Kept) => {
-                SessionChange::Update { id, data: Some(data), begun_at }
-            }
-            (Some((old, _)), IdChange::Renewed) => SessionChange::Renew { old, data },
-            (Some((old, _)), IdChange::Deleted) => SessionChange::Insert { old: Some(old), data },
-        }))
+        Ok(data.into())
+    }
+
+    /// Notes that the store contains this session, if it is not over.
+    pub(super) fn note_saved(&mut self, stored: Option<(SessionId, SystemTime)>) {
+        self.stored = stored;
+        self.changed.clear();
+        self.id = IdChange::Kept;
     }
 }
 
@@ -190,19 +251,11 @@ pub(super) enum SessionChange {
     /// Add a session with a new id, and delete another one.
     Insert {
         old: Option<SessionId>,
-        data: Bytes,
     },
-    /// Add a session with a new id in place of another one, if that is still there.
-    Renew {
-        old: SessionId,
-        data: Bytes,
-    },
-    /// Set when a session expires and, unless they are `None`, its values.
-    Update {
-        id: SessionId,
-        data: Option<Bytes>,
-        begun_at: SystemTime,
-    },
+    /// Add a session with a new id in place of this one, if that is still there.
+    Renew(SessionId),
+    /// Set when a session expires, and its values.
+    Update(SessionId),
     Delete(SessionId),
 }
 
@@ -238,55 +291,67 @@ mod tests {
         extensions
     }
 
-    /// A handler that does this to the session `data` changes the store so.
+    /// A handler that does this to the session `data` changes the store so, to these values, although another request
+    /// has set `b` meanwhile.
     #[track_caller]
-    fn check(data: Option<&'static str>, handler: fn(&mut Session), expected: Option<SessionChange>) {
+    fn check(
+        data: Option<&'static str>,
+        handler: fn(&mut Session),
+        change: Option<SessionChange>,
+        left: &str,
+    ) {
         let mut extensions = extensions(data);
         handler(Session::from_extensions(&mut extensions).unwrap());
         let session = Session::from_extensions(&mut extensions).unwrap();
-        assert_eq!(session.change(64).unwrap(), expected, "{data:?}");
+        assert_eq!(session.change(), change, "{data:?}");
+        if let Some(SessionChange::Update(_) | SessionChange::Renew(_)) = change {
+            let data = Bytes::from_static(br#"{"a":0,"b":5}"#);
+            session.merge(&StoredSession { data, begun_at: BEGUN, expires_at: BEGUN }).unwrap();
+        }
+        assert_eq!(session.data(64).unwrap(), left, "{data:?}");
+        session.note_saved(Some((id(), BEGUN)));
+        assert_eq!(session.change(), None, "{data:?}");
     }
 
     #[test]
     fn the_store_is_changed_as_the_session_is() {
-        let update = |data: &'static str| {
-            Some(SessionChange::Update { id: id(), data: Some(data.into()), begun_at: BEGUN })
-        };
-        let insert = |old, data: &'static str| Some(SessionChange::Insert { old, data: data.into() });
+        let update = || Some(SessionChange::Update(id()));
+        let insert = |old| Some(SessionChange::Insert { old });
         let delete = || Some(SessionChange::Delete(id()));
+        let renew = || Some(SessionChange::Renew(id()));
         let set: fn(&mut Session) = |session| session.set("a", &1).unwrap();
         let reads: fn(&mut Session) = |session| assert_eq!(session.get("b").unwrap(), None::<u8>);
         let stored = Some(r#"{"a":0}"#);
-        check(None, reads, None);
-        check(stored, reads, None);
-        check(None, set, insert(None, r#"{"a":1}"#));
-        check(stored, set, update(r#"{"a":1}"#));
-        check(stored, |session| session.set("b", "c").unwrap(), update(r#"{"a":0,"b":"c"}"#));
-        check(stored, |session| assert!(!session.remove("b")), None);
-        check(stored, |session| assert!(session.remove("a")), delete());
-        let renew = |data: &'static str| Some(SessionChange::Renew { old: id(), data: data.into() });
-        check(stored, Session::renew, renew(r#"{"a":0}"#));
-        check(stored, Session::delete, delete());
-        check(None, Session::renew, None);
-        check(None, Session::delete, None);
+        check(None, reads, None, "{}");
+        check(stored, reads, None, r#"{"a":0}"#);
+        check(None, set, insert(None), r#"{"a":1}"#);
+        check(stored, set, update(), r#"{"a":1,"b":5}"#);
+        check(stored, |session| session.set("b", "c").unwrap(), update(), r#"{"a":0,"b":"c"}"#);
+        check(stored, |session| session.set("c", &2).unwrap(), update(), r#"{"a":0,"b":5,"c":2}"#);
+        check(stored, |session| assert!(!session.remove("b")), None, r#"{"a":0}"#);
+        check(stored, |session| assert!(session.remove("a")), update(), r#"{"b":5}"#);
+        check(stored, Session::renew, renew(), r#"{"a":0,"b":5}"#);
+        check(stored, Session::delete, delete(), "{}");
+        check(None, Session::renew, None, "{}");
+        check(None, Session::delete, None, "{}");
         let begins_another: fn(&mut Session) = |session| {
             session.delete();
             session.set("b", &1).unwrap();
         };
-        check(stored, begins_another, insert(Some(id()), r#"{"b":1}"#));
+        check(stored, begins_another, insert(Some(id())), r#"{"b":1}"#);
         let renews_another: fn(&mut Session) = |session| {
             session.delete();
             session.renew();
             session.set("b", &1).unwrap();
         };
-        check(stored, renews_another, insert(Some(id()), r#"{"b":1}"#));
-        check(None, begins_another, insert(None, r#"{"b":1}"#));
+        check(stored, renews_another, insert(Some(id())), r#"{"b":1}"#);
+        check(None, begins_another, insert(None), r#"{"b":1}"#);
         let changes_nothing_in_the_end: fn(&mut Session) = |session| {
             session.set("a", &1).unwrap();
             session.delete();
         };
-        check(None, changes_nothing_in_the_end, None);
-        check(stored, changes_nothing_in_the_end, delete());
+        check(None, changes_nothing_in_the_end, None, "{}");
+        check(stored, changes_nothing_in_the_end, delete(), "{}");
     }
 
     #[test]
@@ -315,11 +380,8 @@ mod tests {
         }
         let mut session = Session::new();
         session.set("a", &"x".repeat(56)).unwrap();
-        session.change(64).unwrap();
+        session.data(64).unwrap();
         session.set("a", &"x".repeat(57)).unwrap();
-        assert_eq!(
-            text(session.change(64).unwrap_err()),
-            "the session has 65 bytes, and may have 64 at most"
-        );
+        assert_eq!(text(session.data(64).unwrap_err()), "the session has 65 bytes, and may have 64 at most");
     }
 }

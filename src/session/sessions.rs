@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,9 +11,9 @@ use bytes::Bytes;
 use super::session::{LoadedSession, Session, SessionChange, WithinSessions};
 use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
-use crate::message::{InvalidCookie, Request, SetCookie};
+use crate::message::{InvalidCookie, Request, Response, SetCookie};
 use crate::runtime::boxed;
-use crate::server::{Context, Error, Handler, Middleware, Result};
+use crate::server::{Context, Error, Extensions, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
 /// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.
@@ -41,16 +42,7 @@ use crate::server::{Context, Error, Handler, Middleware, Result};
 /// ```
 #[must_use]
 pub struct Sessions<S> {
-    store: Arc<S>,
-    settings: Settings,
-}
-
-#[derive(Clone, Copy)]
-struct Settings {
-    cookie: SetCookie<'static>,
-    idle_timeout: Duration,
-    lifetime: Duration,
-    data_max: usize,
+    keeper: Arc<Keeper<S>>,
 }
 
 impl<S: SessionStore> Sessions<S> {
@@ -62,11 +54,14 @@ impl<S: SessionStore> Sessions<S> {
             lifetime: Duration::from_secs(12 * 60 * 60),
             data_max: 16 << 10,
         };
-        Sessions { store: Arc::new(store), settings }
+        Sessions { keeper: Arc::new(Keeper { store: Arc::new(store), settings }) }
     }
 
     /// Sets the name and the attributes of the cookie. The value is replaced by the id. Default:
     /// [`SetCookie::new_session`] with the name `__Host-session`, which ends with the session of the browser.
+    ///
+    /// Of a request with several cookies of this name, as other hosts of a domain and other paths may set them, the first
+    /// counts whose session is in the store. Only the first 8 are looked at.
     ///
     /// A cookie with a `max_age` is set again now and then, so that it lasts as long as the session is used.
     ///
@@ -75,52 +70,135 @@ impl<S: SessionStore> Sessions<S> {
     /// Fails if [`SetCookie::check`] does.
     pub fn cookie(mut self, cookie: SetCookie<'static>) -> Result<Sessions<S>, InvalidCookie> {
         SetCookie { value: "", ..cookie }.check()?;
-        self.settings.cookie = cookie;
+        self.settings_mut().cookie = cookie;
         Ok(self)
     }
 
     /// Sets after which time without a request a session expires. It may last an eighth longer, so that not each request
     /// writes to the store. Default: 30 minutes.
     pub fn idle_timeout(mut self, timeout: Duration) -> Sessions<S> {
-        self.settings.idle_timeout = timeout.min(TIME_MAX);
+        self.settings_mut().idle_timeout = timeout.min(TIME_MAX);
         self
     }
 
     /// Sets after which time a session expires even if it is used, counted from its beginning or [`Session::renew`].
     /// Default: 12 hours.
     pub fn lifetime(mut self, lifetime: Duration) -> Sessions<S> {
-        self.settings.lifetime = lifetime.min(TIME_MAX);
+        self.settings_mut().lifetime = lifetime.min(TIME_MAX);
         self
     }
 
     /// Sets how many bytes the values of a session may have as JSON. A larger session is not saved, and its request is
     /// answered with 500. Default: 16 KiB.
     pub fn data_max(mut self, bytes: usize) -> Sessions<S> {
-        self.settings.data_max = bytes;
+        self.settings_mut().data_max = bytes;
         self
     }
 
-    /// Loads the session whose id is in the cookie of a request.
-    async fn load(&self, request: &Request) -> Result<Option<LoadedSession>> {
-        let Some(id) = request.cookies().get(self.settings.cookie.name).and_then(SessionId::parse) else {
-            return Ok(None);
+    fn settings_mut(&mut self) -> &mut Settings {
+        &mut Arc::make_mut(&mut self.keeper).settings
+    }
+}
+
+impl<S: SessionStore> Middleware for Sessions<S> {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        if let Some(loaded) = self.keeper.load(&ctx.request).await? {
+            ctx.extensions.insert(loaded);
+        }
+        ctx.extensions.insert(WithinSessions);
+        ctx.head_filters.saver = Some(self.keeper.clone());
+        let outcome = next.handle(ctx).await;
+        let saved = match self.keeper.is_save_due(ctx) {
+            true => ctx.save_state().await,
+            false => Ok(()),
         };
-        let session = self.store.load(&id).await?.filter(|session| session.expires_at > SystemTime::now());
-        Ok(session.map(|session| LoadedSession { id, session }))
+        ctx.head_filters.saver = None;
+        ctx.extensions.remove::<LoadedSession>();
+        ctx.extensions.remove::<Session>();
+        match (outcome, saved) {
+            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
+            (outcome, saved) => outcome.and(saved),
+        }
+    }
+}
+
+impl<S> Clone for Sessions<S> {
+    fn clone(&self) -> Sessions<S> {
+        Sessions { keeper: self.keeper.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Sessions<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.keeper.settings;
+        f.debug_struct("Sessions")
+            .field("cookie", &settings.cookie)
+            .field("idle_timeout", &settings.idle_timeout)
+            .field("lifetime", &settings.lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Loads and saves sessions, also in the middle of an exchange.
+struct Keeper<S> {
+    store: Arc<S>,
+    settings: Settings,
+}
+
+impl<S: SessionStore> Keeper<S> {
+    /// Loads the session whose id is in a cookie of a request. Other hosts of a domain may set cookies with the same
+    /// name, and so may other paths, so those whose session is not there are skipped.
+    async fn load(&self, request: &Request) -> Result<Option<LoadedSession>> {
+        let cookies = request.cookies().all(self.settings.cookie.name).take(CANDIDATES_MAX);
+        for id in cookies.filter_map(SessionId::parse) {
+            if let Some(session) = self.current(&id).await? {
+                return Ok(Some(LoadedSession { id, session }));
+            }
+        }
+        Ok(None)
     }
 
-    /// Returns the change of the store after a handler that has had `loaded` and used `session`.
-    fn change(
-        &self,
-        loaded: Option<LoadedSession>,
-        session: Option<Session>,
-    ) -> Result<Option<SessionChange>> {
-        let change = session.map(|session| session.change(self.settings.data_max)).transpose()?.flatten();
-        Ok(change.or_else(|| {
-            let LoadedSession { id, session } = loaded?;
-            let is_due = self.settings.is_touch_due(&session, SystemTime::now());
-            is_due.then_some(SessionChange::Update { id, data: None, begun_at: session.begun_at })
-        }))
+    /// The session with this id as it is in the store now.
+    async fn current(&self, id: &SessionId) -> Result<Option<StoredSession>> {
+        Ok(self.store.load(id).await?.filter(|session| session.expires_at > SystemTime::now()))
+    }
+
+    /// Whether there is something to save, or a field to set.
+    fn is_save_due(&self, ctx: &Context) -> bool {
+        let is_touch_due =
+            |loaded: &LoadedSession| self.settings.is_touch_due(&loaded.session, SystemTime::now());
+        ctx.extensions.get::<Session>().is_some() || ctx.extensions.get().is_some_and(is_touch_due)
+    }
+
+    /// Saves what has changed since the last call, and sets the fields of the response, unless its head was sent.
+    async fn save_changes(&self, mut head: Option<&mut Response>, extensions: &mut Extensions) -> Result {
+        let Some(session) = extensions.get_mut::<Session>() else {
+            return self.touch(extensions, head).await;
+        };
+        if let Some(response) = &mut head
+            && !response.headers.contains_token("vary", "cookie")
+        {
+            // A cache must not give the response to others.
+            response.headers.append("vary", "cookie")?;
+        }
+        let Some(change) = session.change() else { return self.touch(extensions, head).await };
+        self.apply(change, session, head).await?;
+        // The session has another expiry now, or another id.
+        extensions.remove::<LoadedSession>();
+        Ok(())
+    }
+
+    /// Sets the expiry of a session that is used, if it would expire too early. A stream that ends does not use it.
+    async fn touch(&self, extensions: &mut Extensions, head: Option<&mut Response>) -> Result {
+        let now = SystemTime::now();
+        let is_due = |loaded: &&mut LoadedSession| self.settings.is_touch_due(&loaded.session, now);
+        let (Some(response), Some(loaded)) = (head, extensions.get_mut().filter(is_due)) else {
+            return Ok(());
+        };
+        let LoadedSession { id, session } = loaded;
+        session.expires_at = self.settings.expiry(session.begun_at, now);
+        self.prolong_cookie(Some(response), id)?;
+        self.store.update(id, None, session.expires_at).await
     }
 
     /// Adds a session that begins now to the store, under a new id.
@@ -130,41 +208,113 @@ impl<S: SessionStore> Sessions<S> {
         Ok(id)
     }
 
-    /// Changes the store, and the cookie if need be.
-    async fn apply(&self, change: SessionChange, ctx: &mut Context) -> Result {
-        let (cookie, now) = (self.settings.cookie, SystemTime::now());
+    /// Changes the store as the session was changed, and the cookie if need be.
+    async fn apply(
+        &self,
+        change: SessionChange,
+        session: &mut Session,
+        head: Option<&mut Response>,
+    ) -> Result {
+        let (data_max, now) = (self.settings.data_max, SystemTime::now());
         match change {
-            SessionChange::Insert { old, data } => {
-                check_unsent(ctx)?;
-                let id = self.insert(data, now).await?;
+            SessionChange::Insert { old } => {
+                let response = head.ok_or_else(too_late)?;
+                let id = self.insert(session.data(data_max)?, now).await?;
                 if let Some(old) = old {
                     self.store.delete(&old).await?;
                 }
-                set_cookie(ctx, &SetCookie { value: id.as_str(), ..cookie })
+                session.note_saved(Some((id, now)));
+                self.set_cookie(response, id.as_str())
             }
-            SessionChange::Renew { old, data } => {
-                check_unsent(ctx)?;
-                let id = self.insert(data, now).await?;
+            SessionChange::Renew(old) => {
+                let response = head.ok_or_else(too_late)?;
+                match self.merge(&old, session).await? {
+                    Merged::Gone => return Ok(()),
+                    Merged::Empty => return self.delete(&old, session, Some(response)).await,
+                    Merged::Values { .. } => {}
+                }
+                let id = self.insert(session.data(data_max)?, now).await?;
                 // Of several requests that end a session, one finds it. The others bring nothing of it back.
-                match self.store.delete(&old).await? {
-                    true => set_cookie(ctx, &SetCookie { value: id.as_str(), ..cookie }),
-                    false => self.store.delete(&id).await.map(drop),
+                if !self.store.delete(&old).await? {
+                    session.note_saved(Some((old, now)));
+                    return self.store.delete(&id).await.map(drop);
                 }
+                session.note_saved(Some((id, now)));
+                self.set_cookie(response, id.as_str())
             }
-            SessionChange::Update { id, data, begun_at } => {
-                // The cookie of a session that goes on must not end.
-                if cookie.max_age.is_some() && !ctx.has_responded() {
-                    set_cookie(ctx, &SetCookie { value: id.as_str(), ..cookie })?;
-                }
-                self.store.update(&id, data, self.settings.expiry(begun_at, now)).await
+            SessionChange::Update(id) => {
+                let begun_at = match self.merge(&id, session).await? {
+                    Merged::Gone => return Ok(()),
+                    Merged::Empty => return self.delete(&id, session, head).await,
+                    Merged::Values { begun_at } => begun_at,
+                };
+                self.prolong_cookie(head, &id)?;
+                let (data, expires_at) = (session.data(data_max)?, self.settings.expiry(begun_at, now));
+                self.store.update(&id, Some(data), expires_at).await?;
+                session.note_saved(Some((id, begun_at)));
+                Ok(())
             }
-            SessionChange::Delete(id) => {
-                self.store.delete(&id).await?;
-                check_unsent(ctx)?;
-                set_cookie(ctx, &cookie.removal())
-            }
+            SessionChange::Delete(id) => self.delete(&id, session, head).await,
         }
     }
+
+    /// Merges the changes of a session with what the store has now: others may have changed it since it was loaded, which
+    /// may be hours ago.
+    async fn merge(&self, id: &SessionId, session: &mut Session) -> Result<Merged> {
+        let Some(current) = self.current(id).await? else {
+            // The user has signed out meanwhile, and nothing brings the session back.
+            session.note_saved(Some((*id, SystemTime::now())));
+            return Ok(Merged::Gone);
+        };
+        session.merge(&current)?;
+        Ok(if session.is_empty() { Merged::Empty } else { Merged::Values { begun_at: current.begun_at } })
+    }
+
+    /// Ends a session. Without its cookie, which can be removed no more once the head was sent, it is over as well.
+    async fn delete(&self, id: &SessionId, session: &mut Session, head: Option<&mut Response>) -> Result {
+        self.store.delete(id).await?;
+        session.note_saved(None);
+        match head {
+            Some(response) => set_cookie(response, &self.settings.cookie.removal()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the cookie of a session that goes on again, if it would end.
+    fn prolong_cookie(&self, head: Option<&mut Response>, id: &SessionId) -> Result {
+        match head.filter(|_| self.settings.cookie.max_age.is_some()) {
+            Some(response) => self.set_cookie(response, id.as_str()),
+            None => Ok(()),
+        }
+    }
+
+    fn set_cookie(&self, response: &mut Response, id: &str) -> Result {
+        set_cookie(response, &SetCookie { value: id, ..self.settings.cookie })
+    }
+}
+
+impl<S: SessionStore> StateSaver for Keeper<S> {
+    fn save<'a>(
+        &'a self,
+        head: Option<&'a mut Response>,
+        extensions: &'a mut Extensions,
+    ) -> Pin<Box<dyn Future<Output = Result> + 'a>> {
+        boxed(|| self.save_changes(head, extensions))
+    }
+}
+
+impl<S> Clone for Keeper<S> {
+    fn clone(&self) -> Keeper<S> {
+        Keeper { store: self.store.clone(), settings: self.settings }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    cookie: SetCookie<'static>,
+    idle_timeout: Duration,
+    lifetime: Duration,
+    data_max: usize,
 }
 
 impl Settings {
@@ -180,44 +330,14 @@ impl Settings {
     }
 }
 
-/// The store is shared.
-impl<S> Clone for Sessions<S> {
-    fn clone(&self) -> Sessions<S> {
-        Sessions { store: self.store.clone(), settings: self.settings }
-    }
-}
-
-impl<S> fmt::Debug for Sessions<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
-            .field("cookie", &self.settings.cookie)
-            .field("idle_timeout", &self.settings.idle_timeout)
-            .field("lifetime", &self.settings.lifetime)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<S: SessionStore> Middleware for Sessions<S> {
-    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        if let Some(loaded) = self.load(&ctx.request).await? {
-            ctx.extensions.insert(loaded);
-        }
-        ctx.extensions.insert(WithinSessions);
-        let outcome = next.handle(ctx).await;
-        let (loaded, session) = (ctx.extensions.remove(), ctx.extensions.remove::<Session>());
-        if session.is_some() && !ctx.has_responded() {
-            // A cache must not give the response to others.
-            ctx.response.headers.append("vary", "cookie")?;
-        }
-        let saved = match self.change(loaded, session) {
-            Ok(Some(change)) => boxed(|| self.apply(change, ctx)).await,
-            unchanged => unchanged.map(drop),
-        };
-        match (outcome, saved) {
-            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
-            (outcome, saved) => outcome.and(saved),
-        }
-    }
+/// The outcome of a merge of a session's changes with the store.
+enum Merged {
+    Values {
+        begun_at: SystemTime,
+    },
+    Empty,
+    /// The session is not there any more.
+    Gone,
 }
 
 /// The store of a session failed after the handler had failed.
@@ -240,17 +360,19 @@ impl StdError for NotSaved {
     }
 }
 
-/// Fails if the response has begun, and cannot set a cookie any more.
-fn check_unsent(ctx: &Context) -> Result {
-    let error = || Error::other("a session began or ended after its response had begun, which has no cookie");
-    if ctx.has_responded() { Err(error()) } else { Ok(()) }
+/// The error of a session that begins or is renewed after the head of the response was sent.
+fn too_late() -> Error {
+    Error::other("a session began or was renewed after its response had begun, which has no cookie")
 }
 
 /// Sets the cookie of a session in a response that no cache may give to others.
-fn set_cookie(ctx: &mut Context, cookie: &SetCookie<'_>) -> Result {
-    ctx.response.headers.append("cache-control", "no-cache=\"set-cookie\"")?;
-    Ok(ctx.response.set_cookie(cookie)?)
+fn set_cookie(response: &mut Response, cookie: &SetCookie<'_>) -> Result {
+    response.headers.append("cache-control", "no-cache=\"set-cookie\"")?;
+    Ok(response.set_cookie(cookie)?)
 }
+
+/// How many cookies of its name are looked at. Each may cost a look-up in the store.
+const CANDIDATES_MAX: usize = 8;
 
 /// A century. A longer time could exceed the range of the clock.
 const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

@@ -50,7 +50,8 @@ impl Context {
     /// of the response are sent too.
     ///
     /// nginx would gather the events of a server behind it, and some other proxies likewise. The field
-    /// `x-accel-buffering: no` prevents that; a value that the handler has set stays.
+    /// `x-accel-buffering: no` prevents that; a value that the handler has set stays. From here on,
+    /// [`Timeouts::handler`](crate::Timeouts::handler) does not count.
     ///
     /// # Errors
     ///

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::future::poll_fn;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
@@ -18,7 +17,7 @@ use tower_service::Service;
 
 use super::handler_service::{CallGuard, HandlerCall, HandlerService, RequestBody};
 use super::head_gate::{HeadGate, replace_fields};
-use super::tower::{send_response, to_service_request};
+use super::tower::{send_response, service_error, to_service_request};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
@@ -84,9 +83,14 @@ use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result
 ///
 /// - A body that waits for anything but the content, such as one that limits the rate, around a handler that streams
 ///   with [`Context::body_writer`]: the stream fails at its end. Around a response in `ctx.response` it works.
+/// - Layers that need axum's body or a service that is `Send`, such as `axum::middleware::from_fn` and
+///   `tower::buffer::BufferLayer`: they do not compile. Write a function with
+///   [`Next`](crate::middleware::Next) in place of the first, or leave them around an app of axum, which becomes a handler
+///   by [`Tower`](super::Tower).
 /// - Layers that call the handler more than once for a request, such as retries: the second call is answered with 500.
 /// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like
-///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves.
+///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body
+///   that a layer finds too long is answered with 413, and one that has failed with its own status, such as 408.
 /// - Interim responses and trailers that a handler streams do not pass through the layers.
 ///
 /// # Errors
@@ -165,13 +169,13 @@ where
         let _guard = CallGuard(&call);
         let (pump, body) = BodyPump::new(ctx);
         let (request, mut service) = (to_layers(ctx, &call, body)?, self.service.clone());
-        let mut answering = pin!(async move {
+        let mut answering = pin!(async {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
-            service.call(request).await.map_err(Error::other)
+            service.call(request).await.map_err(|error| pump.explain(service_error(error)))
         });
         // The fields that middleware around the layers has set.
         let fields = (!ctx.response.headers.is_empty()).then(|| ctx.response.headers.clone());
-        let calling = received_call(&call, ctx.limits().body_max.max(ctx.request.body.len()));
+        let calling = received_call(&call, &pump, ctx.limits().body_max.max(ctx.request.body.len()));
         let called = select(async { answering.as_mut().await.map(Called::Answered) }, calling);
         let called = pump.run_beside(&mut pump.reader(ctx.body_reader()), called).await?;
         let (head, content) = match called {
@@ -222,22 +226,22 @@ enum Called<B> {
 }
 
 /// Waits until the layers call the handler, and receives a body that they have wrapped, up to `most` bytes.
-async fn received_call<B>(call: &HandlerCall, most: usize) -> Result<Called<B>> {
+async fn received_call<B>(call: &HandlerCall, pump: &BodyPump, most: usize) -> Result<Called<B>> {
     let (head, body) = poll_fn(|cx| call.poll_request(cx)).await;
     let content = match body {
         RequestBody::Same => None,
-        RequestBody::Other(body) => Some(receive(body, most).await?),
+        RequestBody::Other(body) => Some(receive(body, pump, most).await?),
     };
     Ok(Called::Handler(head, content))
 }
 
-async fn receive(body: message::Body, most: usize) -> Result<Bytes> {
+async fn receive(body: message::Body, pump: &BodyPump, most: usize) -> Result<Bytes> {
     let content = match body.into_bytes() {
         Ok(content) => content,
         Err(stream) => {
             let (source, mut content) = (stream.take_source().expect("it was just set"), Vec::new());
             let received = source.take((most as u64).saturating_add(1)).read_to_end(&mut content).await;
-            received.map_err(unreadable)?;
+            received.map_err(|error| unreadable(pump.explain(service_error(error))))?;
             content.into()
         }
     };
@@ -258,13 +262,11 @@ async fn discard_rest(ctx: &mut Context) -> Result {
     Ok(())
 }
 
-/// The error of a body that a layer cannot decode, or finds too large: the peer has sent it.
-fn unreadable(error: io::Error) -> Error {
-    match Error::other(error) {
-        unknown if unknown.status() == Status::INTERNAL_SERVER_ERROR => {
-            Error::new(Status::BAD_REQUEST, unknown)
-        }
-        error => error,
+/// The error of a body that a layer cannot decode, for example: the peer has sent it.
+fn unreadable(error: Error) -> Error {
+    match error.status() {
+        Status::INTERNAL_SERVER_ERROR => Error::new(Status::BAD_REQUEST, error),
+        _ => error,
     }
 }
 

@@ -3,11 +3,13 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame};
+use http_body_util::LengthLimitError;
 use tower_service::Service;
 
 use super::tower_body::{BodyPump, TowerBody};
@@ -126,12 +128,12 @@ where
         let (pump, body) = BodyPump::new(ctx);
         let request = to_service_request(ctx, body)?;
         let mut service = self.service.clone();
-        let answering = async move {
+        let answering = async {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
-            service.call(request).await.map_err(Error::other)
+            service.call(request).await.map_err(|error| pump.explain(service_error(error)))
         };
         let response = pump.run_beside(&mut pump.reader(ctx.body_reader()), answering).await?;
-        send_response(ctx, &pump, response).await
+        send_response(ctx, &pump, response).await.map_err(|error| pump.explain(error))
     }
 }
 
@@ -139,6 +141,30 @@ impl<S> fmt::Debug for Tower<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tower").finish_non_exhaustive()
     }
+}
+
+/// The error of a service. If it has found the body of the request longer than a layer allows, it is answered with 413.
+pub(super) fn service_error(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+    let error = error.into();
+    match is_of_length_limit(&*error) {
+        true => Error::new(Status::CONTENT_TOO_LARGE, error),
+        false => Error::other(error),
+    }
+}
+
+/// Whether the limit of a layer was exceeded, whatever has wrapped its error.
+fn is_of_length_limit(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// Converts the request for a service: with the values that layers around it have left, the address of the peer, and

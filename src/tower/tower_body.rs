@@ -15,8 +15,9 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
+use crate::message::Status;
 use crate::runtime::{join_first, select};
-use crate::server::{BodyReader, Context, Result};
+use crate::server::{BodyReader, Context, Error, Result};
 use crate::wire::WireError;
 
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
@@ -87,6 +88,16 @@ pub(super) struct BodyPump {
     channel: Option<Arc<FrameChannel>>,
     /// Whether a body that was buffered from the start has been sent, as one frame.
     has_sent_buffered: Cell<bool>,
+    failure: Cell<Option<BodyFailure>>,
+}
+
+/// How a body has failed, for errors of a service that are that failure in its own types.
+#[derive(Clone, Copy)]
+enum BodyFailure {
+    /// The peer can still be answered, with this status.
+    Answerable(Status),
+    /// The peer is gone.
+    Gone,
 }
 
 impl BodyPump {
@@ -94,7 +105,11 @@ impl BodyPump {
     pub(super) fn new(ctx: &mut Context) -> (BodyPump, TowerBody) {
         let left = ctx.unread_len().filter(|_| ctx.request.trailers.is_empty());
         let channel = (left != Some(0)).then(Arc::<FrameChannel>::default);
-        let pump = BodyPump { channel: channel.clone(), has_sent_buffered: Cell::new(false) };
+        let pump = BodyPump {
+            channel: channel.clone(),
+            has_sent_buffered: Cell::new(false),
+            failure: Cell::new(None),
+        };
         (pump, TowerBody::new(channel, left))
     }
 
@@ -128,9 +143,23 @@ impl BodyPump {
     async fn send_next(&self, body: &mut BodyReader<'_>) -> Result {
         let Some(channel) = &self.channel else { return body.peer_gone().await };
         join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
-        channel.send(next_frame(body).await);
+        let frame = next_frame(body).await;
+        if let Some(Err(error)) = &frame {
+            self.failure.set(Some(error.status().map_or(BodyFailure::Gone, BodyFailure::Answerable)));
+        }
+        channel.send(frame);
         self.has_sent_buffered.set(true);
         Ok(())
+    }
+
+    /// The error of a service that has failed. If the body has failed before and the error chooses no status, it has that
+    /// of the body: services and bodies wrap errors in types of their own, as axum does.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        match self.failure.get().filter(|_| error.status() == Status::INTERNAL_SERVER_ERROR) {
+            Some(BodyFailure::Answerable(status)) => Error::new(status, error),
+            Some(BodyFailure::Gone) => ExchangeError::PeerClosed.into(),
+            None => error,
+        }
     }
 }
 

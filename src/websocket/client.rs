@@ -12,7 +12,7 @@ use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
-use crate::client::{Client, ClientError, RequestBuilder, not_prepared, switch_protocols};
+use crate::client::{Client, ClientError, ClientTimeouts, RequestBuilder, not_prepared, switch_protocols};
 use crate::message::{FieldValue, Response};
 use crate::runtime::Handle;
 
@@ -29,8 +29,8 @@ impl Client {
     /// Opens a WebSocket (RFC 6455 §4.1) at a URL with the scheme `ws` or `wss`. `http` and `https` mean the same.
     ///
     /// The connection is opened as for any other request: through the proxies of the client, by TLS for `wss`, with its
-    /// default fields and cookies, and within its time limits. Most HTTP proxies pass a WebSocket on by `wss` only.
-    /// Redirects are not followed.
+    /// default fields and cookies, and within its time limits. HTTP proxies are asked for a tunnel, also for `ws`
+    /// (§4.1). Redirects are not followed.
     ///
     /// # Examples
     ///
@@ -94,6 +94,11 @@ impl WebSocketRequest {
     /// Sets the time limit for opening the WebSocket. Default: that of the client.
     pub fn timeout(self, total: impl Into<Option<Duration>>) -> WebSocketRequest {
         WebSocketRequest { builder: self.builder.timeout(total), ..self }
+    }
+
+    /// Sets the time limits of the phases in which the WebSocket is opened: see [`RequestBuilder::timeouts`].
+    pub fn timeouts(self, timeouts: ClientTimeouts) -> WebSocketRequest {
+        WebSocketRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
 
     /// Opens the WebSocket. `.await` does the same.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha1_smol::Sha1;
 
 use super::settings::Origins;
-use crate::message::{FieldName, Headers, Method, Request, Status, members};
+use crate::message::{FieldName, Headers, Method, Request, Status, is_origin_of, members};
 use crate::server::TrustedProxies;
 
 /// Why a request to open a WebSocket is refused.
@@ -96,9 +96,10 @@ fn check_origin<'r>(
     host_behind: impl FnOnce(&TrustedProxies) -> Option<&'r str>,
 ) -> Result<(), WebSocketHandshakeError> {
     let single = |name| request.headers.single(FieldName::new(name));
+    let is_of = |origin, host: Option<&str>| host.is_some_and(|host| is_origin_of(origin, host));
     let is_own = |origin| {
         // The browser has compared the origin with the host of the URL, which a proxy may have replaced.
-        single("sec-fetch-site") == Ok(Some(b"same-origin")) || is_of_host(origin, request.authority())
+        single("sec-fetch-site") == Ok(Some(b"same-origin")) || is_of(origin, request.authority())
     };
     let is_admitted = match (single("origin"), origins) {
         (_, Origins::Any) | (Ok(None), _) => true,
@@ -108,24 +109,10 @@ fn check_origin<'r>(
             is_own(origin) || others.iter().any(|other| other.as_bytes() == origin)
         }
         (Ok(Some(origin)), Origins::OwnBehind(proxies)) => {
-            is_own(origin) || is_of_host(origin, host_behind(proxies))
+            is_own(origin) || is_of(origin, host_behind(proxies))
         }
     };
     if is_admitted { Ok(()) } else { Err(WebSocketHandshakeError::Origin) }
-}
-
-/// Whether `origin` is `http` or `https` to this host and port. The scheme is that of a proxy, if one is in front, which
-/// may also add the default port to the host.
-fn is_of_host(origin: &[u8], authority: Option<&str>) -> bool {
-    let (scheme, of_origin) = match (origin.strip_prefix(b"https://"), origin.strip_prefix(b"http://")) {
-        (Some(host), _) => (":443", host),
-        (_, Some(host)) => (":80", host),
-        (None, None) => return false,
-    };
-    authority.is_some_and(|authority| {
-        let host = authority.strip_suffix(scheme).unwrap_or(authority);
-        of_origin.eq_ignore_ascii_case(host.as_bytes())
-    })
 }
 
 /// The first of `protocols` that a request offers (§4.2.2).

@@ -87,9 +87,10 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// # Errors
     ///
     /// Fails if the connection does, if the peer is silent or takes nothing for too long, with
-    /// [`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed) if the connection ends without a close frame,
-    /// which is code 1006 (RFC 6455 §7.1.5); and with a [`WebSocketError`] if the peer breaks RFC 6455 or exceeds a
-    /// bound. The peer is then told by a close frame, and the connection is closed. Later calls return `None`.
+    /// [`ExchangeError::NoCloseFrame`](crate::ExchangeError::NoCloseFrame) if the connection ends without a close
+    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with a [`WebSocketError`] if the peer breaks RFC 6455 or
+    /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
+    /// `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
         let received = poll_fn(|cx| {
             self.decoder.skip_rest();
@@ -235,7 +236,7 @@ impl<E: Endpoint> WebSocketReader<E> {
         if count == 0 {
             self.shared.with(Link::close_now);
             self.ending = Some(Box::new(Ending::OVER));
-            return Poll::Ready(Err(ExchangeError::PeerClosed.into()));
+            return Poll::Ready(Err(ExchangeError::NoCloseFrame.into()));
         }
         Poll::Ready(Ok(()))
     }

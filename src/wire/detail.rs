@@ -54,6 +54,7 @@ impl WireDetail {
             }
             E::RequestLine
             | E::StatusLine
+            | E::TlsRecord
             | E::MethodTooLong
             | E::Target
             | E::Version

@@ -72,6 +72,8 @@ pub(crate) struct RequestDefaults<'a> {
     pub(crate) authority: &'a str,
     /// Default fields, for requests that do not set them.
     pub(crate) headers: &'a Headers,
+    /// The codings that can be decoded, for requests that name none.
+    pub(crate) accept_encoding: Option<&'a str>,
     /// The value of the `cookie` field, with the cookies that servers have set.
     pub(crate) cookie: Option<&'a [u8]>,
     /// The fields that make the request part of a trace, in place of its own.
@@ -116,6 +118,9 @@ pub(crate) fn request(
         |name: &str| headers.contains(name) || (url_credentials.is_some() && name == "authorization");
     for (name, value) in defaults.headers.iter().filter(|(name, _)| !is_set(name)) {
         line(out, name.as_bytes(), value);
+    }
+    if let Some(codings) = defaults.accept_encoding.filter(|_| !headers.contains("accept-encoding")) {
+        line(out, b"accept-encoding", codings.as_bytes());
     }
     if let Some(authorization) = url_credentials {
         line(out, b"authorization", authorization.as_bytes());

@@ -13,6 +13,9 @@ pub enum WireError {
     /// The status line is not a version, three digits of which the first is not zero, and an optional reason, with one
     /// space between them (§4).
     StatusLine,
+    /// The peer began with a TLS record, where HTTP in the clear was expected (RFC 8446 §5.1): a client that means
+    /// `https`, or a port that speaks it.
+    TlsRecord,
     /// The request line is longer than its limit.
     RequestLineTooLong,
     /// The method is longer than any registered one.
@@ -83,6 +86,7 @@ impl WireError {
             E::BodyTooLarge => Status::CONTENT_TOO_LARGE,
             E::RequestLine
             | E::StatusLine
+            | E::TlsRecord
             | E::Target
             | E::Version
             | E::EmptyLines
@@ -109,6 +113,7 @@ impl fmt::Display for WireError {
         f.write_str(match self {
             E::RequestLine => "the request line is malformed",
             E::StatusLine => "the status line is malformed",
+            E::TlsRecord => "the peer speaks TLS, as for `https`, where plain HTTP was expected",
             E::RequestLineTooLong => "the request line is too long",
             E::MethodTooLong => "the method is too long",
             E::Target => "the request target is malformed",

@@ -96,8 +96,8 @@ fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
 /// proxy must not pass such a length on to them.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 
-/// Transfer-Encoding must be one line with the value `chunked`. Empty elements are not ignored, though the field is a
-/// list (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
+/// Transfer-Encoding must be one line with `chunked`, once and alone. It is a list, so empty members are ignored (RFC 9110
+/// §5.6.1.2), but there must be one that is not: a reader may take a list of none for no field at all.
 fn coding(headers: &Headers) -> Result<(), WireError> {
     let mut lines = headers.named(FieldName::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
@@ -106,11 +106,13 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
         return Ok(());
     }
     let (codings, chunked) = (members(line).count(), members(line).position(is_chunked));
-    let is_behind_others = chunked.is_some_and(|at| at > 0 && at + 1 == codings);
-    // `gzip, chunked` is a valid message that is not supported; anything else is an invalid one (§6.1).
-    match is_behind_others && members(line).all(is_token) {
-        true => Err(WireError::CodingNotImplemented),
-        false => Err(WireError::TransferEncoding),
+    match chunked {
+        Some(0) if codings == 1 => Ok(()),
+        // `gzip, chunked` is a valid message that is not supported (§6.1).
+        Some(at) if at > 0 && at + 1 == codings && members(line).all(is_token) => {
+            Err(WireError::CodingNotImplemented)
+        }
+        Some(_) | None => Err(WireError::TransferEncoding),
     }
 }
 
@@ -190,6 +192,9 @@ mod tests {
     fn chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
         check(Version::Http11, &[(TE, "chunked")], Ok(Framing::Chunked));
         check(Version::Http11, &[("transfer-ENCODING", " Chunked\t")], Ok(Framing::Chunked));
+        for list in [", chunked", "chunked,", ",chunked,", ", chunked,", " ,\t,, Chunked\t, ,"] {
+            check(Version::Http11, &[(TE, list)], Ok(Framing::Chunked));
+        }
         for bad in [
             "identity",
             "xchunked",
@@ -201,8 +206,14 @@ mod tests {
             "chunked;q=1",
             "chunked chunked",
             "gzip chunked",
-            ", chunked",
-            "chunked,",
+            ",",
+            " , ,\t",
+            "chunked, , chunked",
+            ", chunked,, chunked,",
+            ",\"chunked\",",
+            "\"\", chunked",
+            "\u{a0}, chunked",
+            "chunked;, ,",
             "gzip;a=b, chunked",
             "chunked\u{a0}",
             "gzip, chunked, chunked",
@@ -212,7 +223,9 @@ mod tests {
         }
         check(Version::Http11, &[(TE, "chunked"), (TE, "chunked")], Err(WireError::TransferEncoding));
         check(Version::Http11, &[(TE, "gzip"), (TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http11, &[(TE, ","), (TE, "chunked")], Err(WireError::TransferEncoding));
         check(Version::Http11, &[(TE, "gzip, chunked")], Err(WireError::CodingNotImplemented));
+        check(Version::Http11, &[(TE, ", gzip,, chunked,")], Err(WireError::CodingNotImplemented));
         check(Version::Http11, &[(TE, "deflate, gzip, Chunked")], Err(WireError::CodingNotImplemented));
     }
 

@@ -56,7 +56,8 @@ pub struct Limits {
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
     /// or when very many are refused at once. Default: 65,536.
     pub connections_max: usize,
-    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or close as above. Default: no limit.
+    /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
+    /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,

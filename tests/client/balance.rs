@@ -201,12 +201,14 @@ fn a_failure_counts_for_three_seconds() {
 #[test]
 fn healthy_if_decides_what_a_failure_is() {
     let is_good = |status: u16| status < 500 || status == 501;
-    for status in [200, 204, 301, 404, 500, 501, 503] {
+    for status in [200, 204, 301, 404, 429, 500, 501, 502, 503, 504] {
         paused(async move {
             let hosts = Hosts::new(&[("a", Well(status)), ("b", Well(200))]);
             let balancer = hosts.balance().build();
             let _ = responses(&balancer, 2).await;
-            assert_eq!(counts(&balancer)[0], (0, 1, 0, 0), "{status}: a response is a response");
+            let cannot_work = [502, 503, 504].contains(&status);
+            let expected = if cannot_work { (0, 0, 1, 1) } else { (0, 1, 0, 0) };
+            assert_eq!(counts(&balancer)[0], expected, "{status}");
             let balancer = hosts
                 .balance()
                 .healthy_if(move |outcome| outcome.is_ok_and(|it| is_good(it.status.as_u16())))
@@ -220,6 +222,32 @@ fn healthy_if_decides_what_a_failure_is() {
             seconds(1).await;
             assert_eq!(counts(&balancer)[0].3, 0, "{status}");
         });
+    }
+}
+
+/// A host that refuses at once is never busy, so it would get nearly all requests.
+#[test]
+fn a_host_that_cannot_work_gets_few_requests() {
+    for behavior in [Well(502), Well(503), Well(504), Refusing, Closing] {
+        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+            paused(async move {
+                let hosts = Hosts::new(&[("a", behavior), ("b", Slow(1)), ("c", Slow(1))]);
+                let balancer = hosts.balance().choice(choice).build();
+                let mut clients = tokio::task::JoinSet::new();
+                for _ in 0..30 {
+                    let balancer = balancer.clone();
+                    clients.spawn(async move {
+                        for _ in 0..10 {
+                            let _ = ask(&balancer).await;
+                        }
+                    });
+                }
+                clients.join_all().await;
+                let asked = hosts.asked();
+                let share = asked.matches('a').count();
+                assert!(share <= 75, "{behavior:?} {choice:?}: {share} of 300");
+            });
+        }
     }
 }
 
@@ -310,7 +338,7 @@ fn hosts_come_and_go() {
         });
         assert_eq!(slow.unwrap(), "a", "what it was asked it answers");
         assert!(balancer.add("http://c").unwrap());
-        assert_eq!(responses(&balancer, 4).await, "b c b c", "a host that comes late need not catch up");
+        assert_eq!(responses(&balancer, 4).await, "c b c b", "a host that comes late need not catch up");
     });
 }
 

@@ -257,6 +257,49 @@ async fn accept_encoding_names_what_can_be_decoded() {
     assert_eq!(response.body.text(), Ok("br;q=0.5"), "a field that was set by hand is kept");
 }
 
+/// A server that codes on the fly would otherwise send all of the content, or a part of the coded content.
+#[tokio::test(start_paused = true)]
+async fn a_range_is_asked_for_without_codings_fetch_4_5() {
+    let line = |head: &str| {
+        head.split("\r\n").find_map(|line| line.strip_prefix("accept-encoding: ")).map(str::to_owned)
+    };
+    let codings = {
+        let stage = Stage::always("HTTP/1.1 204 x\r\n\r\n");
+        stage.builder().decode(1 << 20).build().get("http://a/").await.unwrap();
+        line(&stage.received()[0]).unwrap()
+    };
+    for (method, fields, expected) in [
+        ("GET", &[("range", "bytes=5-")][..], Some("identity")),
+        ("GET", &[("Range", "bytes=5-"), ("if-range", "\"a\"")], Some("identity")),
+        ("HEAD", &[("range", "bytes=5-")], Some("identity")),
+        ("GET", &[("range", "bytes=5-"), ("accept-encoding", "br")], Some("br")),
+        ("GET", &[("if-range", "\"a\"")], Some(&*codings)),
+        ("GET", &[("x-range", "bytes=5-")], Some(&*codings)),
+    ] {
+        let mut request = Request::new(method, "http://a/").unwrap();
+        fields.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
+        let stage = Stage::always("HTTP/1.1 204 x\r\n\r\n");
+        let client = stage.builder().decode(1 << 20).build();
+        let mut response = Response::new();
+        client.send(&request, &mut response).await.unwrap();
+        drop(client.open_response(&request, &mut response).await.unwrap());
+        client.pipeline("http://a/").unwrap().build().send(&request, &mut response).await.unwrap();
+        // As a gateway would.
+        drop(client.open(&request).await.unwrap().finish(&mut response).await.unwrap());
+        for received in stage.received() {
+            assert_eq!(line(&received).as_deref(), expected, "{method} {fields:?}: {received}");
+        }
+        // A client that does not decode, or whose codings were named, asks as it was told.
+        let plain = Stage::always("HTTP/1.1 204 x\r\n\r\n");
+        plain.client().send(&request, &mut response).await.unwrap();
+        let named = plain.builder().default_field("accept-encoding", "gzip").unwrap().decode(99).build();
+        named.send(&request, &mut response).await.unwrap();
+        let own = request.headers.text("accept-encoding");
+        let asked = plain.received();
+        assert_eq!((line(&asked[0]).as_deref(), line(&asked[1]).as_deref()), (own, own.or(Some("gzip"))));
+    }
+}
+
 #[tokio::test]
 async fn only_a_client_that_decodes_sends_accept_encoding() {
     let server = Scripted::new(|mut peer, _| async move {

@@ -292,8 +292,11 @@ fn packets(packets: &[(u64, &[u8])]) -> Stage {
     })
 }
 
+/// The milliseconds after the one before it, and its bytes.
+type Packet<'a> = (u64, &'a [u8]);
+
 /// Whether a response in these packets is whole, by default and with a minimal rate.
-async fn check(what: &str, said: &[(u64, &[u8])], [by_default, with_rate]: [bool; 2]) {
+async fn check(what: &str, said: &[Packet<'_>], [by_default, with_rate]: [bool; 2]) {
     let rated = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
     for (timeouts, is_whole) in [(ClientTimeouts::default(), by_default), (rated, with_rate)] {
         let asked = ask(&packets(said).builder().timeouts(timeouts).build(), &get()).await;
@@ -316,10 +319,16 @@ async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_a_response() {
     let large = b"HTTP/1.1 200 OK\r\ncontent-length: 8100\r\n\r\n";
     let (body, end) = (&[b'x'; 8000], &[b'x'; 100]);
     let whole = [&large[..], body].concat();
-    for end in [&[(12_000, &end[..])][..], &[(11_000, &end[..50]), (1_000, &end[50..])]] {
-        check("in the packet of the head", &[&[(0, &whole[..])], end].concat(), BOTH).await;
-        check("behind the head", &[&[(0, &large[..]), (0, body)], end].concat(), BOTH).await;
-        check("later than the head", &[&[(0, &large[..]), (300, body)], end].concat(), BOTH).await;
+    // Bytes ahead of the rate count for the ten seconds of the grace, and no longer.
+    let ends: [(&[Packet<'_>], [bool; 2]); 3] = [
+        (&[(12_000, end)], BOTH),
+        (&[(10_050, &end[..50]), (1_000, &end[50..])], BOTH),
+        (&[(11_000, &end[..50]), (1_000, &end[50..])], [true, false]),
+    ];
+    for (end, expected) in ends {
+        check("in the packet of the head", &[&[(0, &whole[..])], end].concat(), expected).await;
+        check("behind the head", &[&[(0, &large[..]), (0, body)], end].concat(), expected).await;
+        check("later than the head", &[&[(0, &large[..]), (300, body)], end].concat(), expected).await;
     }
     check("drops", &[&[(0, &large[..])][..], &[(1_000, &b"x"[..]); 100]].concat(), [false; 2]).await;
     check("silence", &[(0, sized)], [false; 2]).await;
@@ -334,7 +343,7 @@ async fn a_rate_counts_what_was_received_ahead() {
         settle().await;
         peer.send([b'x'; 8000]).await?;
         peer.stream.read_exact(&mut vec![0; 1 << 20]).await?;
-        sleep(12 * SECOND).await;
+        sleep(Duration::from_millis(10_050)).await;
         peer.send([b'x'; 50]).await?;
         sleep(SECOND).await;
         peer.send([b'x'; 50]).await?;

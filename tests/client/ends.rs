@@ -223,6 +223,38 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     }
 }
 
+/// A server that refuses and closes while the body is on its way resets the connection. The refusal is here by then,
+/// and a write that fails must not hide it.
+#[tokio::test]
+async fn a_refusal_is_heard_though_the_connection_is_reset_rfc9112_9_6() {
+    let server = Scripted::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.send("HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno").await?;
+        // A reset would overtake what was just said.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        peer.reset();
+        Ok(())
+    })
+    .await;
+    let body = vec![b'x'; 32 << 20];
+    for is_stream in [false, true] {
+        let mut whole = Request::post(&server.url).unwrap();
+        match is_stream {
+            true => whole.body.set_stream(tokio::io::repeat(b'x'), None),
+            false => whole.body.set_bytes(&body),
+        }
+        let mut response = Response::new();
+        Client::new().send(&whole, &mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), response.body.text()), (413, Ok("no")));
+    }
+    for end in ENDS {
+        let (client, mut response) = (Client::new(), Response::new());
+        let call = client.open(&request(&server.url, None, "")).await.unwrap();
+        assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
+        assert_eq!((response.status.as_u16(), client.idle(), client.busy()), (413, 0, 0));
+    }
+}
+
 /// There is no body to wait with.
 #[tokio::test(start_paused = true)]
 async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {

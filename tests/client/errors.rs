@@ -62,6 +62,14 @@ async fn of_a_request_that_cannot_be_sent() {
     ] {
         assert_eq!(format!("{:#}", invalid_url.unwrap()), invalid);
     }
+    for (url, why) in [
+        ("localhost:80/a", "the scheme is neither http nor https"),
+        ("127.0.0.1:80/a", "the target has no form that fits the request"),
+        ("localhost/a", "the target has no form that fits the request"),
+    ] {
+        let without = format!("the url `{url}` does not begin with http:// or https://: {why}");
+        check(client.get(url).await, &format!("preparing the request failed: {without}"));
+    }
     let form = "the url `/b` is invalid: the target has no form that fits the request";
     assert_eq!(format!("{:#}", client.host("/b?secret").unwrap_err()), form);
     let page = Request::get("http://a/b?secret").unwrap();
@@ -295,6 +303,10 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
     let large = format!("x-a: {}\r\n", "b".repeat(64 << 10));
     for (response, why) in [
         ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed"),
+        (
+            "\x15\x03\x01\0\x02\x02\x28",
+            " failed: the peer speaks TLS, as for `https`, where plain HTTP was expected",
+        ),
         ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
         ("HTTP/1.1 200 OK\r\nx a: secret\r\n\r\n", " failed: a field name is malformed: `x `"),
         (
@@ -311,11 +323,11 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
         ),
         (
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-            ": the server switched protocols unasked, or did not when asked",
+            ": the server switched protocols unasked, or did not when asked: the request does not ask for it",
         ),
         (
-            &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17),
-            ": there were too many interim responses: more than 16",
+            &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_341),
+            ": there were too many interim responses: more than 65536 bytes of them (`head_max`)",
         ),
         ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
         ("", ": the server closed the connection without a response"),
@@ -486,7 +498,7 @@ async fn of_a_host_that_no_certificate_is_for() {
     });
     check(
         ask(&refusing.client(), "https://a/b?secret").await,
-        "https://a/b: the TLS handshake with a:443 failed: the peer ended the handshake: received fatal alert: HandshakeFailure",
+        "https://a/b: the TLS handshake with a:443 failed: the peer refused with an alert of TLS: received fatal alert: HandshakeFailure",
     );
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use corehttp::middleware::wrap;
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, PeerAddr, Request,
-    Response, Server, Service, Status, TrustedProxies,
+    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, Method, PeerAddr,
+    Request, Response, Server, Service, Status, TrustedProxies,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
@@ -304,7 +304,8 @@ fn a_fault_behind_an_interim_response_is_502_or_504() {
     for asked in [get, post] {
         for (said, count, status) in [
             (hint.to_owned(), 1, 502),
-            (hint.repeat(17), 16, 502),
+            (hint.repeat(17), 17, 502),
+            (hint.repeat(200), 200, 502),
             (format!("{hint}HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n"), 1, 502),
             (format!("{hint}SSH-2.0-x\r\n\r\n"), 1, 502),
         ] {
@@ -431,6 +432,28 @@ fn closing_behind(response: &'static str) -> Stage {
     })
 }
 
+/// A server that has not confirmed the switch may still speak HTTP, in which the frames of a peer would be requests.
+#[tokio::test(start_paused = true)]
+async fn a_websocket_passes_only_if_the_switch_is_confirmed_rfc6455_4_1() {
+    let asked = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    for (fields, expected) in [
+        ("connection: upgrade\r\nupgrade: websocket\r\n", "HTTP/1.1 101 "),
+        ("upgrade: websocket\r\n", "HTTP/1.1 502 "),
+        ("connection: close\r\nupgrade: websocket\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\nupgrade: own\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\nupgrade: websocket, own\r\n", "HTTP/1.1 502 "),
+    ] {
+        let behind = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.send(format!("HTTP/1.1 101 x\r\n{fields}\r\n")).await
+        });
+        let received = receive_all(&behind, asked).await;
+        assert!(received.starts_with(expected), "{fields:?}: {received}");
+    }
+}
+
 /// The gateway answers with the failure behind it until the response has begun (RFC 9110 §15.6.3, §15.6.5), and cuts it
 /// off afterwards.
 #[tokio::test(start_paused = true)]
@@ -444,6 +467,7 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_response() {
             ("SSH-2.0-x\r\n\r\n", "HTTP/1.1 502 "),
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
+            ("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n", "HTTP/1.1 502 "),
         ] {
             let received = receive_all(&closing_behind(response), asked).await;
             assert!(
@@ -974,21 +998,21 @@ fn a_gateway_believes_only_its_proxies() {
     let lies = "X-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 192.0.2.66\r\nFORWARDED: for=192.0.2.66;proto=https\r\n\
                 x-forwarded-proto: https\r\nX-Forwarded-Host: evil\r\nx-real-ip: 192.0.2.66\r\n\
                 x-forwarded-port: 443\r\nx-forwarded-ssl: on\r\nx-forwarded: 1\r\n";
-    check_forwarded(client, &LISTS, lies, &format!("x-forwarded: 1\r\n{own}"));
-    check_forwarded(client, &HOPS, lies, &format!("x-forwarded: 1\r\n{own_hop}"));
-    check_forwarded(client, &[], lies, "x-forwarded: 1\r\n");
+    check_forwarded(client, &LISTS, lies, own);
+    check_forwarded(client, &HOPS, lies, own_hop);
+    check_forwarded(client, &[], lies, "");
     // A proxy is believed, but for fields that the proxies are not said to write.
     check_forwarded(
         proxy,
         &LISTS[..2],
         lies,
-        "X-Forwarded-For: 10.0.0.1, 192.0.2.66, 10.0.0.1\r\nx-forwarded-proto: https\r\nx-forwarded: 1\r\n",
+        "X-Forwarded-For: 10.0.0.1, 192.0.2.66, 10.0.0.1\r\nx-forwarded-proto: https\r\n",
     );
     check_forwarded(
         proxy,
         &HOPS,
         lies,
-        "FORWARDED: for=192.0.2.66;proto=https\r\nx-forwarded: 1\r\n\
+        "FORWARDED: for=192.0.2.66;proto=https\r\n\
          forwarded: for=10.0.0.1;host=\"a:8080\";proto=http\r\n",
     );
     check_forwarded(
@@ -996,6 +1020,12 @@ fn a_gateway_believes_only_its_proxies() {
         &LISTS,
         "x-forwarded-proto: http, https\r\nx-forwarded-host: evil\r\nx-forwarded-host: example.com\r\n",
         "x-forwarded-proto: https\r\nx-forwarded-host: example.com\r\nx-forwarded-for: 10.0.0.1\r\n",
+    );
+    check_forwarded(
+        proxy,
+        &LISTS[..2],
+        "x-forwarded-for: 192.0.2.1, 10.0.0.2\r\nx-forwarded-proto: https, http\r\n",
+        "x-forwarded-for: 192.0.2.1, 10.0.0.2, 10.0.0.1\r\nx-forwarded-proto: https\r\n",
     );
     // A malformed value is not passed on, nor another one in its place.
     let malformed = "x-forwarded-for:\r\nx-forwarded-proto: gopher\r\nx-forwarded-host: a b\r\n";
@@ -1009,5 +1039,81 @@ fn a_gateway_believes_only_its_proxies() {
     );
     check_forwarded(PeerAddr::Unix, &HOPS, "forwarded: for=192.0.2.1\r\n", "forwarded: for=192.0.2.1\r\n");
     check_forwarded(PeerAddr::Unix, &HOPS, "", "forwarded: for=unknown;host=\"a:8080\";proto=http\r\n");
-    check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "x-forwarded: 1\r\n");
+    check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "");
+}
+
+/// CGI, WSGI and PHP read `_` in a name as `-`.
+#[test]
+fn no_spelling_of_a_name_passes_for_what_the_gateway_sets_rfc3875_4_1_18() {
+    let client = PeerAddr::from(SocketAddr::from(([192, 0, 2, 1], 4711)));
+    let own = "x-forwarded-for: 192.0.2.1\r\n";
+    for lie in [
+        "X_Forwarded_For: 192.0.2.66",
+        "x_forwarded-for: 192.0.2.66",
+        "X_Real_IP: 192.0.2.66",
+        "X_User: root",
+        "x.user: root",
+        "Client-IP: 192.0.2.66",
+        "True-Client-IP: 192.0.2.66",
+        "CF-Connecting-IP: 192.0.2.66",
+        "cf_connecting_ip: 192.0.2.66",
+        "X-Client-IP: 192.0.2.66",
+        "Front-End-Https: on",
+    ] {
+        check_forwarded(client, &LISTS[..1], &format!("{lie}\r\nx-a: 1\r\n"), &format!("x-a: 1\r\n{own}"));
+    }
+    // A request that was not made by `forwarded_to`.
+    let mut onward = Request::get("http://b/").unwrap();
+    onward.headers.set("X_Forwarded_For", "192.0.2.66").unwrap();
+    let service = Server::new().service(async move |ctx: &mut Context| {
+        let mut onward = onward.clone();
+        ctx.set_forwarded(&mut onward, &TrustedProxies::default());
+        assert!(onward.headers.is_empty());
+    });
+    paused(service.respond(Request::get("/").unwrap()));
+}
+
+/// A response to HEAD is over with its head, though the server behind is asked with GET and never ends.
+#[test]
+fn the_head_of_a_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
+    for (field, dialed) in [("", 1), ("x-get: 1\r\n", 2)] {
+        paused(async move {
+            let stage = Stage::new(async |mut peer, _| {
+                while let Some(request) = peer.request().await? {
+                    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                    match &request[..request.find(' ').unwrap()] {
+                        "HEAD" => peer.send(head).await?,
+                        _ if request.contains(" /next ") => peer.send(OK).await?,
+                        _ => {
+                            peer.send(format!("{head}4\r\ntick\r\n")).await?;
+                            pending().await
+                        }
+                    }
+                }
+                Ok(())
+            });
+            let client = stage.client();
+            let gateway = async move |ctx: &mut Context| -> corehttp::Result {
+                let mut onward = ctx.request.forwarded_to("http://b")?;
+                if ctx.request.headers.contains("x-get") {
+                    onward.set_method(Method::Get);
+                }
+                ctx.forward(client.open(&onward)).await
+            };
+            let service = Server::new().service(gateway);
+            let (mut near, far) = duplex(64 << 10);
+            let peer = async move {
+                let requests = ["HEAD /events", "GET /next"]
+                    .map(|request| format!("{request} HTTP/1.1\r\nhost: a\r\n{field}\r\n"));
+                near.write_all(requests.concat().as_bytes()).await.unwrap();
+                let mut received = Vec::new();
+                while !received.ends_with(b"\r\n\r\nok") {
+                    let read = timeout(Duration::from_secs(1), near.read_buf(&mut received)).await;
+                    assert_ne!(read.expect("the next response comes at once").unwrap(), 0);
+                }
+            };
+            let _ = tokio::join!(service.serve_connection(far), peer);
+            assert_eq!(stage.dialed().len(), dialed, "{field}");
+        });
+    }
 }

@@ -202,7 +202,7 @@ fn framing_rfc9112_6_3() {
         "transfer-encoding: chunked\r\ncontent-length: 2",
         "transfer-encoding: identity",
         "transfer-encoding: chunked, chunked",
-        "transfer-encoding: ,chunked",
+        "transfer-encoding: chunked, ,chunked",
         "transfer-encoding: gzip, chunked",
         "transfer-encoding: xchunked",
         "transfer-encoding: \"chunked\"",

@@ -84,17 +84,40 @@ async fn each_interim_response_is_taken_in_turn_rfc9110_15_2() {
     check(&format!("{}HTTP/1.1 103 x\nlink: a\r\n\r\n{OK}", hint("a")), Err("LineEnd")).await;
 }
 
+/// A resumable upload sends one for each part, and a caller that takes each has bounded them itself. Of those that are
+/// dropped, there may be as many bytes as one head has.
 #[tokio::test(start_paused = true)]
-async fn no_more_interim_responses_are_taken_than_16_rfc9110_15_2() {
-    let early = |count| "HTTP/1.1 199 x\r\n\r\n".repeat(count);
-    let all = "199 ; ".repeat(16);
+async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
+    const HEAD: &str = "HTTP/1.1 104 x\r\n\r\n";
+    let early = |count| HEAD.repeat(count);
+    let at_most = 1000 / HEAD.len();
     for request in [get(), post()] {
-        let client = Stage::always(format!("{}{OK}", early(16))).client();
-        let received = received(client.open(&request).await.unwrap()).await;
-        assert_eq!(received.unwrap(), (all.clone(), 200, "ok".to_owned()));
-        assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
+        for count in [17, at_most, at_most + 1, 5000] {
+            let stage = Stage::always(format!("{}{OK}", early(count)));
+            let client = stage.builder().head_max(1000).build();
+            let taken = received(client.open(&request).await.unwrap()).await.unwrap();
+            assert_eq!(taken, ("104 ; ".repeat(count), 200, "ok".to_owned()));
+            assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
+            let mut response = Response::new();
+            let dropped = client.send(&request, &mut response).await;
+            match count <= at_most {
+                true => assert_eq!((dropped.is_ok(), response.status.as_u16()), (true, 200), "{count}"),
+                false => {
+                    let error = dropped.unwrap_err();
+                    assert!(matches!(error.cause(), ClientCause::TooManyInformational), "{error:?}");
+                    assert_eq!((error.phase(), client.busy(), client.idle()), (ClientPhase::Wait, 0, 0));
+                }
+            }
+        }
     }
-    check(&early(17), Err("TooManyInformational")).await;
+    // Each of those that are taken is bounded as a head is.
+    let large = format!("HTTP/1.1 104 x\r\nlink: {}\r\n\r\n", "a".repeat(1000));
+    let client = Stage::always(format!("{}{large}{OK}", early(3))).builder().head_max(1000).build();
+    let error = received(client.open(&get()).await.unwrap()).await.unwrap_err();
+    assert!(
+        format!("{error:#}").ends_with("the head is too large: more than 1000 bytes (`head_max`)"),
+        "{error:#}"
+    );
 }
 
 /// A server that says each of `said` as soon as `more` allows it, and then reads to the end.

@@ -16,6 +16,8 @@ mod deadlines;
 mod duplex;
 mod ends;
 mod errors;
+#[path = "../support/everything.rs"]
+mod everything;
 mod gateway;
 mod histories;
 mod hostile;
@@ -27,6 +29,7 @@ mod pipeline;
 mod pool;
 mod proxies;
 mod redirects;
+mod refused_heads;
 mod requests;
 mod responses;
 #[cfg(feature = "tls")]

@@ -7,9 +7,7 @@ use corehttp::middleware::wrap;
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
-#[cfg(feature = "tls")]
-use crate::support::Stage;
-use crate::support::{OK, Scripted};
+use crate::support::{OK, Scripted, Stage};
 
 fn client(proxy: &str) -> Client {
     Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()
@@ -85,7 +83,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         assert!(head.contains("\r\nproxy-authorization: Basic am9lOnB3\r\n"), "{head}");
         tokio::time::sleep(TAKES).await;
         peer.send(
-            "HTTP/1.1 100 Continue\r\n\r\n".repeat(16)
+            "HTTP/1.1 100 Continue\r\n\r\n".repeat(100)
                 + "HTTP/1.1 200 Connected\r\ncontent-length: 99\r\ntransfer-encoding: chunked\r\n\r\n",
         )
         .await?;
@@ -106,6 +104,206 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     }
     assert_eq!(proxy.connections(), 1);
     running.stop(Duration::ZERO);
+}
+
+/// A proxy that opens tunnels, through which an origin answers each request with `response`, and reads other requests,
+/// which it answers with their heads.
+fn opening(response: &'static str) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        let mut is_tunnel = false;
+        while let Some(head) = peer.request().await? {
+            match (is_tunnel, head.starts_with("CONNECT ")) {
+                (false, true) => peer.send("HTTP/1.1 200 OK\r\n\r\n").await?,
+                (true, _) => peer.send(response).await?,
+                (false, false) => peer.send(OK).await?,
+            }
+            is_tunnel |= head.starts_with("CONNECT ");
+        }
+        Ok(())
+    })
+}
+
+const SWITCHING: &str = "HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: own\r\n\r\n";
+
+/// The field is for the next hop, and each proxy that reads the request would have to drop it.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
+    for (proxy, login) in
+        [("http://p:3128", ""), ("http://joe:pw@p", "proxy-authorization: Basic am9lOnB3\r\n")]
+    {
+        let (stage, mut response) = (opening(SWITCHING), Response::new());
+        let builder = stage.builder().proxies(Proxies::all(Proxy::new(proxy).unwrap()));
+        let client = builder.default_field("authorization", "Bearer t").unwrap().build();
+        let upgrade = |url: &str| {
+            let mut request = Request::get(url).unwrap();
+            request.headers.set("upgrade", "own").unwrap();
+            request
+        };
+        let (whole, path) = (upgrade("http://a:8080/b"), upgrade("/b"));
+        let expected = [
+            format!("CONNECT a:8080 HTTP/1.1\r\nhost: a:8080\r\n{login}\r\n"),
+            "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: own\r\nauthorization: Bearer t\r\nconnection: upgrade\r\n\r\n"
+                .to_owned(),
+        ];
+        let check = |way: &str| assert_eq!(stage.received(), expected, "{way} through {proxy}");
+        drop(client.upgrade(&whole, &mut response).await.unwrap());
+        check("client");
+        drop(client.host("http://a:8080").unwrap().upgrade(&path, &mut response).await.unwrap());
+        check("host");
+        let balancer = client.balance(["http://a:8080"]).unwrap().build();
+        drop(balancer.upgrade(&path, &mut response).await.unwrap());
+        check("balancer");
+        // As a gateway passes a WebSocket on.
+        drop(client.open(&whole).await.unwrap().finish(&mut response).await.unwrap());
+        check("call");
+        client.send(&whole, &mut response).await.unwrap();
+        check("send");
+        #[cfg(feature = "websocket")]
+        {
+            client.websocket("ws://a:8080/b").await.unwrap_err();
+            let heads = stage.received();
+            let begins = "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: websocket\r\n";
+            assert!(heads[0] == expected[0] && heads[1].starts_with(begins), "{heads:?}");
+        }
+        assert_eq!((client.busy(), client.idle(), response.status.as_u16()), (0, 0, 101));
+    }
+}
+
+/// A tunnel whose origin goes on with HTTP carries further requests for an upgrade, and no others.
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_is_kept_apart_from_requests_that_the_proxy_reads() {
+    let stage = opening(OK);
+    let client = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    let mut upgrade = Request::get("http://a/").unwrap();
+    upgrade.headers.set("upgrade", "own").unwrap();
+    let mut response = Response::new();
+    for _ in 0..2 {
+        let error = client.upgrade(&upgrade, &mut response).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:#}");
+        assert_eq!(client.get("http://a/").await.unwrap().text(), Ok("ok"));
+    }
+    let heads = stage.received();
+    let lines = Vec::from_iter(heads.iter().map(|head| head.split("\r\n").next().unwrap()));
+    let read = "GET http://a/ HTTP/1.1";
+    assert_eq!(lines, ["CONNECT a:80 HTTP/1.1", "GET / HTTP/1.1", read, "GET / HTTP/1.1", read]);
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (2, 2, 0));
+    let counts = &client.stats().hosts["http://a"];
+    assert_eq!((counts.dials, counts.answered, counts.idle), (2, 4, 2));
+    client.close_idle();
+    assert_eq!(client.idle(), 0);
+    let refusing = Stage::always("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
+    let client = refusing.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    let error = client.upgrade(&upgrade, &mut response).await.unwrap_err();
+    let text = "http://a/: connecting to a:80 through the proxy http://p:80 failed: the proxy answered 403 Forbidden";
+    assert_eq!((format!("{error:#}").as_str(), error.is_sent()), (text, false));
+}
+
+/// Requests to many hosts are requests to one, which is the proxy that reads them.
+#[tokio::test(start_paused = true)]
+async fn requests_that_a_proxy_reads_share_its_connections() {
+    let stage = Stage::always(OK);
+    let proxies = || Proxies::all(Proxy::new("http://joe:pw@p").unwrap());
+    let client = stage.builder().proxies(proxies()).build();
+    for host in 0..50 {
+        client.get(&format!("http://a{host}/b")).await.unwrap();
+    }
+    let host = client.host("http://x").unwrap();
+    host.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (1, 1, 0));
+    for (number, head) in stage.received().iter().take(50).enumerate() {
+        let expected = format!(
+            "GET http://a{number}/b HTTP/1.1\r\nhost: a{number}\r\nproxy-authorization: Basic am9lOnB3\r\n\r\n"
+        );
+        assert_eq!(*head, expected);
+    }
+    let stats = client.stats();
+    assert_eq!((stats.hosts.len(), stats.total.dials, stats.total.idle), (51, 1, 1));
+    for (key, counts) in &stats.hosts {
+        let is_first = &**key == "http://a0";
+        let expected = (u64::from(is_first), u64::from(!is_first), 1);
+        assert_eq!((counts.dials, counts.reused, counts.answered), expected, "{key}");
+        assert_eq!(counts.idle, u64::from(&**key == "http://x"), "{key}");
+        assert!(counts.received == OK.len() as u64 && counts.sent > 0, "{key}: {counts:?}");
+    }
+    assert_eq!(host.idle(), 1);
+    // A redirect to another host stays on its connection, and a pipeline uses it.
+    let pipeline = client.pipeline("http://y").unwrap().build();
+    pipeline.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!((stage.dialed().len(), client.idle(), host.idle()), (1, 1, 0));
+    tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+    assert_eq!((client.idle(), client.busy()), (0, 0), "it has expired once for all");
+    // Without a proxy, or through a tunnel, each host has its own.
+    let direct = Stage::always(OK);
+    let client = direct.builder().proxies(proxies().except("*")).build();
+    for host in ["http://a/", "http://b/", "http://a/"] {
+        client.get(host).await.unwrap();
+    }
+    assert_eq!((direct.dialed().len(), client.idle()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            peer.send(OK).await?;
+        }
+        Ok(())
+    });
+    let builder = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap()));
+    let timeouts = corehttp::ClientTimeouts {
+        queue: std::time::Duration::from_millis(3500),
+        ..corehttp::ClientTimeouts::default()
+    };
+    let client = builder.connections_per_host_max(2).timeouts(timeouts).build();
+    let mut asking = tokio::task::JoinSet::new();
+    for host in 0..10 {
+        let client = client.clone();
+        asking.spawn(async move { client.get(&format!("http://a{host}/")).await.map(drop) });
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let stats = client.stats();
+    assert_eq!((stats.total.busy, stats.total.waiting, stats.total.idle), (2, 8, 0));
+    assert!(stats.hosts.values().all(|counts| counts.busy + counts.waiting == 1), "{stats:?}");
+    assert_eq!(client.busy(), 2);
+    let mut failed = 0;
+    while let Some(asked) = asking.join_next().await {
+        if let Err(error) = asked.unwrap() {
+            failed += 1;
+            let text = format!("{error:#}");
+            let expected =
+                "waiting for one of the 2 connections to the proxy http://p:80 took longer than 3500 ms";
+            assert!(text.ends_with(expected), "{text}");
+        }
+    }
+    // Two are answered each second, and the last two would have to wait for four.
+    assert_eq!((failed, stage.dialed().len(), client.idle(), client.busy()), (2, 2, 2, 0));
+}
+
+/// A request on behalf of one client must not leave over the connection of another.
+#[cfg(feature = "proxy-protocol")]
+#[tokio::test(start_paused = true)]
+async fn connections_on_behalf_of_others_are_not_shared() {
+    use corehttp::{ProxyHeader, ProxyVersion};
+
+    let stage = Stage::new(|mut peer, number| async move {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.push(peer.stream.read_u8().await?);
+        }
+        let expected = format!("PROXY TCP4 192.0.2.{number} 192.0.2.9 1 80\r\n");
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+        peer.answer(OK).await
+    });
+    let client = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    for number in 0..3 {
+        let header = ProxyHeader::new(([192, 0, 2, number], 1).into(), ([192, 0, 2, 9], 80).into());
+        let own = client.on_behalf_of(&header, ProxyVersion::V1);
+        for host in ["http://a/", "http://b/", "http://a/"] {
+            own.get(host).await.unwrap();
+        }
+        assert_eq!((own.idle(), client.idle(), stage.dialed().len()), (1, 0, usize::from(number) + 1));
+    }
 }
 
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
@@ -151,6 +349,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "the proxy answered 101"),
         ("HTTP/1.1 2000 OK\r\n\r\n", "malformed"),
         ("garbage\r\n\r\n", "malformed"),
+        ("\x15\x03\x01\0\x02\x02\x28", "the peer speaks TLS"),
         ("HTTP/1.1 200 OK\r\n", "before"),
         ("", "closed"),
     ] {
@@ -171,7 +370,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     }
     let talkative = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17) + "HTTP/1.1 200 OK\r\n\r\n").await
+        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_341) + "HTTP/1.1 200 OK\r\n\r\n").await
     })
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
@@ -538,6 +737,27 @@ mod over_tls {
         }
     }
 
+    #[tokio::test]
+    async fn an_upgrade_goes_through_a_tunnel_of_a_secure_proxy() {
+        let ours = Authority::new("ours");
+        let stage = acting(foreign(&ours.issue(&["p"]), &TLS13), |mut peer, asked| async move {
+            let login = "proxy-authorization: Basic am9lOnB3\r\n";
+            assert_eq!(asked, format!("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n{login}\r\n"));
+            peer.send("HTTP/1.1 200 OK\r\n\r\n").await?;
+            peer.stream.flush().await?;
+            let head = peer.request().await?.unwrap();
+            assert_eq!(head, "GET /b HTTP/1.1\r\nhost: a\r\nupgrade: own\r\nconnection: upgrade\r\n\r\n");
+            peer.send(SWITCHING).await?;
+            peer.stream.flush().await?;
+            peer.receive_all().await
+        });
+        let client = through(&stage, &ours, "https://joe:pw@p").build();
+        let (mut request, mut response) = (Request::get("http://a/b").unwrap(), Response::new());
+        request.headers.set("upgrade", "own").unwrap();
+        drop(client.upgrade(&request, &mut response).await.unwrap());
+        assert_eq!((client.busy(), client.idle(), stage.dialed().len()), (0, 0, 1));
+    }
+
     /// How a proxy goes on after what it has said.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Then {
@@ -605,7 +825,7 @@ mod over_tls {
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "the proxy answered 101"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "the proxy sent more than"),
             ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "the proxy sent more than"),
-            (INTERIM.repeat(100), "the proxy answered 103"),
+            (INTERIM.repeat(2_341), "the proxy answered 103"),
             (format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(64 << 10)), "the head is too large"),
             ("HTTP/1.1 200 OK\r\na: b\n".into(), "a line does not end with CRLF"),
         ] {

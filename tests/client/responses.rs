@@ -229,7 +229,23 @@ async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_rfc9112_6_1() {
     check_get(&with("1 200", &format!("{length}\r\n{chunked}")), Err("TransferEncoding")).await;
     check_get(&with("0 200", chunked), Err("TransferEncoding")).await;
     check_get(&with("0 200", &format!("{chunked}\r\nconnection: keep-alive")), Err("TransferEncoding")).await;
-    for coding in ["identity", "gzip", "chunked, gzip", "chunked, chunked", "", "xchunked", "chunked;a=b"] {
+    // Empty members of a list are ignored (RFC 9110 §5.6.1.2).
+    for coding in [", chunked,", ",chunked", "chunked\t, ,"] {
+        let field = format!("transfer-encoding: {coding}");
+        check_get(&with("1 200", &field), Ok((200, "hello", Then::Rests))).await;
+        check_get(&with("1 200", &format!("{field}\r\n{length}")), Err("TransferEncoding")).await;
+    }
+    for coding in [
+        "identity",
+        "gzip",
+        "chunked, gzip",
+        "chunked, chunked",
+        "chunked, , chunked",
+        "",
+        ",",
+        "xchunked",
+        "chunked;a=b",
+    ] {
         check_get(&with("1 200", &format!("transfer-encoding: {coding}")), Err("TransferEncoding")).await;
     }
     check_get(&with("1 200", &format!("{chunked}\r\n{chunked}")), Err("TransferEncoding")).await;
@@ -409,8 +425,7 @@ async fn row_74_interim_responses_are_skipped_rfc9110_15_2() {
     for framing in ["content-length: 5", "transfer-encoding: chunked", "content-length: nope"] {
         check_get(&format!("HTTP/1.1 102 x\r\n{framing}\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     }
-    check_get(&format!("{}{OK}", "HTTP/1.1 199 x\r\n\r\n".repeat(16)), Ok((200, "ok", Then::Rests))).await;
-    check_get(&"HTTP/1.1 199 x\r\n\r\n".repeat(17), Err("TooManyInformational")).await;
+    check_get(&format!("{}{OK}", "HTTP/1.1 199 x\r\n\r\n".repeat(17)), Ok((200, "ok", Then::Rests))).await;
     check_get(&format!("HTTP/1.1 102 x\nlink: a\r\n\r\n{OK}"), Err("LineEnd")).await;
     check_get("HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Err("Upgrade")).await;
     let response = Stage::always(format!("{early}{OK}")).client().get("http://a/").await.unwrap();

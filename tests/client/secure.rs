@@ -1,8 +1,10 @@
 //! Hosts have to prove their identity before a request is sent to them (RFC 9110 §4.3.4).
 
 use std::io::{self, BufRead};
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
@@ -11,15 +13,16 @@ use corehttp::{
     TlsError, TlsIdentity, TlsRoots, TlsVersion,
 };
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use crate::certificates::{Authority, Issued, self_signed, self_signed_authority};
 use crate::support::{OK, Peer, Received, Scripted, Stage, ask};
@@ -37,7 +40,8 @@ struct Secured {
 impl Secured {
     fn new(tls: ServerTls) -> Secured {
         let listener = MemoryListener::new();
-        let server = Server::bind(listener.clone()).cores(1).tls(tls);
+        // Some rows are of certificates that a client refuses for their dates.
+        let server = Server::bind(listener.clone()).cores(1).tls(tls.check_dates(false));
         let running = server.start(|ctx: &mut Context| {
             let peers = ctx.tls().map_or(0, |tls| tls.certificates.len());
             ctx.response.set_text(format!("{peers} certificates"));
@@ -182,6 +186,118 @@ async fn a_server_may_ask_for_a_certificate() {
         ClientTls::new().roots(roots()).identity(identity(&Authority::new("theirs").issue(&["me"])));
     for tls in [ClientTls::new().roots(roots()), stranger] {
         server.ask(tls, "https://a.example/").await.unwrap_err();
+    }
+}
+
+/// A connection whose writes fail after the handshake, as they do once the server has refused the certificate and
+/// closed.
+struct Deaf {
+    stream: DuplexStream,
+    /// How often the client may still flush, as it does after each of its two flights of the handshake.
+    flushes_left: u32,
+    /// How often a write waits before it fails, so that the server can speak first.
+    waits_left: u32,
+}
+
+impl AsyncRead for Deaf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Deaf {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.flushes_left {
+            0 if self.waits_left > 0 => {
+                self.waits_left -= 1;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            0 => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            _ => Pin::new(&mut self.stream).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.flushes_left = self.flushes_left.saturating_sub(1);
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Dials a server that wants a certificate, over connections that are deaf or not.
+#[derive(Clone)]
+struct DeafDialer(TlsAcceptor, bool);
+
+impl Dialer for DeafDialer {
+    type Stream = Deaf;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Deaf> {
+        let (near, far) = duplex(64 << 10);
+        let acceptor = self.0.clone();
+        tokio::spawn(async move { acceptor.accept(far).await.map(drop) });
+        Ok(Deaf { stream: near, flushes_left: if self.1 { 2 } else { u32::MAX }, waits_left: 8 })
+    }
+}
+
+/// In TLS 1.3 the client has finished its handshake before its certificate is refused. The alert is the cause, whether
+/// the request could still be written or not.
+#[tokio::test]
+async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
+    let ours = Authority::new("ours");
+    let roots = || TlsRoots::from_pem(ours.pem()).unwrap();
+    let issued = ours.issue(&["a.example"]);
+    let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    let mut store = RootCertStore::empty();
+    let authority = ours.pem();
+    store.add_parsable_certificates(CertificateDer::pem_slice_iter(authority.as_bytes()).map(Result::unwrap));
+    let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(store.into(), provider.clone()).build().unwrap();
+    let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]).unwrap();
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let url = "https://a.example/";
+    let mut upgrade = Request::get(url).unwrap();
+    upgrade.headers.set("upgrade", "own").unwrap();
+    for is_deaf in [true, false] {
+        let dialer = DeafDialer(acceptor.clone(), is_deaf);
+        let client = Client::builder().dialer(dialer).tls(ClientTls::new().roots(roots())).build();
+        let mut response = Response::new();
+        let mut post = Request::post(url).unwrap();
+        post.body.set_bytes(vec![b'x'; 1 << 20]);
+        let called = async {
+            let mut call = client.open(&post).await?;
+            call.write_all(&vec![b'x'; 1 << 20]).await?;
+            call.finish(&mut Response::new()).await.map(drop)
+        };
+        let called = called.await;
+        let pipeline = client.pipeline(url).unwrap().build();
+        for (way, failed) in [
+            ("get", client.get(url).await.map(drop)),
+            ("post", client.send(&post, &mut response).await),
+            ("call", called),
+            ("upgrade", client.upgrade(&upgrade, &mut response).await.map(drop)),
+            ("pipeline", pipeline.send(&Request::get("/").unwrap(), &mut response).await),
+        ] {
+            let error = failed.unwrap_err();
+            let is_alert = matches!(error.cause(), ClientCause::Tls(TlsError::Refused(_)));
+            assert!(is_alert, "{way} {is_deaf}: {error:#}");
+            assert!(format!("{error:#}").ends_with("received fatal alert: CertificateRequired"), "{error:#}");
+            assert_eq!((client.busy(), client.idle()), (0, 0), "{way} {is_deaf}");
+        }
     }
 }
 

@@ -128,6 +128,10 @@ fn transfer_encoding_as_tools_spell_it_rfc9112_6_1() {
         b"Transfer-Encoding: chunked\t",
         b"tRANSFER-ENCODING: chunked",
         b"Transfer-Encoding: cHuNkEd",
+        // Empty members of a list are ignored (RFC 9110 §5.6.1.2).
+        b"Transfer-Encoding: ,chunked",
+        b"Transfer-Encoding: chunked,",
+        b"Transfer-Encoding: , chunked ,\t, ",
     ];
     let bad: &[&[u8]] = &[
         b"Transfer-Encoding : chunked",
@@ -170,8 +174,10 @@ fn transfer_encoding_as_tools_spell_it_rfc9112_6_1() {
         b"Transfer-Encoding: identity, chunked, identity",
         b"Transfer-Encoding: chunked, identity",
         b"Transfer-Encoding: chunked, chunked",
-        b"Transfer-Encoding: ,chunked",
-        b"Transfer-Encoding: chunked,",
+        b"Transfer-Encoding: chunked, , chunked",
+        b"Transfer-Encoding: ,",
+        b"Transfer-Encoding: ,\r\nTransfer-Encoding: chunked",
+        b"Transfer-Encoding: \x0b,chunked",
         b"Transfer-Encoding: chunked cow",
         b"Transfer-Encoding: cow chunked",
         b"Transfer-Encoding: cow",

@@ -302,6 +302,18 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_handed_over_only_for_what_was_asked_rfc9110_7_8() {
     for (fields, is_granted) in [
+        ("connection: upgrade\r\nupgrade: own\r\n", true),
+        ("connection: x, Upgrade\r\nupgrade: own\r\n", true),
+        ("connection: x\r\nconnection: upgrade\r\nupgrade: own\r\n", true),
+        ("upgrade: own\r\n", false),
+        ("connection: x\r\nupgrade: own\r\n", false),
+        ("connection: upgraded\r\nupgrade: own\r\n", false),
+        ("connection: close\r\nupgrade: own\r\n", false),
+        ("proxy-connection: upgrade\r\nupgrade: own\r\n", false),
+    ] {
+        check_switch(fields, is_granted).await;
+    }
+    for (fields, is_granted) in [
         ("upgrade: own\r\n", true),
         ("upgrade: OWN\r\n", true),
         ("upgrade: own, TLS/1.0\r\n", true),
@@ -314,17 +326,28 @@ async fn a_connection_is_handed_over_only_for_what_was_asked_rfc9110_7_8() {
         ("upgrade: own, h2c\r\n", false),
         ("upgrade: own\r\nupgrade: h2c\r\n", false),
     ] {
-        let stage = Stage::always(format!("HTTP/1.1 101 x\r\nconnection: upgrade\r\n{fields}\r\n"));
-        let (client, mut response, mut request) = (stage.client(), Response::new(), upgrade());
-        request.headers.append("upgrade", "tls/1.0").unwrap();
-        match client.upgrade(&request, &mut response).await {
-            Ok(_) => assert!(is_granted, "{fields:?}"),
+        check_switch(&format!("connection: upgrade\r\n{fields}"), is_granted).await;
+    }
+}
+
+/// A 101 with these fields hands the connection over, or fails, however the request was sent.
+async fn check_switch(fields: &str, is_granted: bool) {
+    let stage = Stage::always(format!("HTTP/1.1 101 x\r\n{fields}\r\n"));
+    let (client, mut response, mut request) = (stage.client(), Response::new(), upgrade());
+    request.headers.append("upgrade", "tls/1.0").unwrap();
+    let upgraded = client.upgrade(&request, &mut response).await.map(drop);
+    assert_eq!((response.status.as_u16(), client.busy(), client.idle()), (101, 0, 0), "{fields:?}");
+    let called = async { client.open(&request).await?.finish(&mut Response::new()).await.map(drop) }.await;
+    let whole = client.send(&request, &mut response).await;
+    for switched in [upgraded, called, whole] {
+        match switched {
+            Ok(()) => assert!(is_granted, "{fields:?}"),
             Err(error) => {
                 assert!(!is_granted && matches!(error.cause(), ClientCause::Upgrade), "{fields:?}: {error:?}")
             }
         }
-        assert_eq!((response.status.as_u16(), client.busy(), client.idle()), (101, 0, 0), "{fields:?}");
     }
+    assert_eq!((client.busy(), client.idle()), (0, 0), "{fields:?}");
 }
 
 /// An upgrade that is answered with `wire`, cut at each byte, has failed, and says why: with this status, body and

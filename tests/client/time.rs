@@ -307,6 +307,144 @@ async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
     }
 }
 
+/// A server that answers each request after 100 s.
+fn late() -> Stage {
+    Stage::new(|mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            sleep(100 * SECOND).await;
+            peer.send(OK).await?;
+        }
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_request_has_limits_of_its_own_however_it_is_sent() {
+    let stage = late();
+    let client = stage.client();
+    // The limit of the whole exchange extends no other.
+    let error = client.get("http://a/").timeout(120 * SECOND).await.unwrap_err();
+    assert!(format!("{error:#}").ends_with("took longer than 30 s"), "{error:#}");
+    let limits = |wait: u32| ClientTimeouts { wait: wait * SECOND, ..ClientTimeouts::default() };
+    for (wait, is_answered) in [(120, true), (5, false)] {
+        let of_its_own = client.with_timeouts(limits(wait));
+        let (request, mut response) = (get(), Response::new());
+        let path = Request::get("/").unwrap();
+        let host = of_its_own.host("http://a").unwrap();
+        let balancer = of_its_own.balance(["http://a"]).unwrap().build();
+        let pipeline = of_its_own.pipeline("http://a").unwrap().build();
+        let opened = of_its_own.open(&request).await;
+        let called = match opened {
+            Ok(call) => call.finish(&mut Response::new()).await.map(drop),
+            Err(error) => Err(error),
+        };
+        for (way, end) in [
+            ("builder", client.get("http://a/").timeouts(limits(wait)).await.map(drop)),
+            ("send", of_its_own.send(&request, &mut response).await),
+            ("open_response", of_its_own.open_response(&request, &mut response).await.map(drop)),
+            ("open", called),
+            ("host", host.send(&path, &mut response).await),
+            ("balancer", balancer.send(&path, &mut response).await),
+            ("pipeline", pipeline.send(&path, &mut response).await),
+        ] {
+            match end {
+                Ok(()) => assert!(is_answered, "{way} within {wait} s"),
+                Err(error) => {
+                    let text = format!("{error:#}");
+                    assert!(!is_answered && text.ends_with("took longer than 5 s"), "{way}: {text}");
+                    assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Wait, true));
+                }
+            }
+        }
+    }
+    // Connections are shared, and the limits of the client are what they were.
+    let dialed = stage.dialed().len();
+    client.with_timeouts(limits(120)).send(&get(), &mut Response::new()).await.unwrap();
+    check(&client, &get(), ClientPhase::Wait, 30).await;
+    assert_eq!(stage.dialed().len(), dialed + 2, "the first was dialed, and the one that is reused was not");
+}
+
+/// Each limit of a phase is that of the request, and no other ends it.
+#[tokio::test(start_paused = true)]
+async fn each_phase_has_a_limit_for_a_single_request() {
+    const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nx";
+    let endless = ClientTimeouts {
+        queue: Duration::MAX,
+        resolve: Duration::MAX,
+        connect: Duration::MAX,
+        tls: Duration::MAX,
+        send: Duration::MAX,
+        wait: Duration::MAX,
+        expect_continue: Duration::MAX,
+        receive: Duration::MAX,
+        receive_rate_min: 0,
+    };
+    let seven = 7 * SECOND;
+    let deaf = Stage::new(|peer, _| async move {
+        let _deaf = peer;
+        pending().await
+    });
+    let silent = || dripping("", "", SECOND);
+    let resolving = Client::builder().resolver(Resolves(Duration::ZERO), SECOND).build();
+    let dialing = Client::builder().dialer(Dials(None)).build();
+    let limits = |timeouts: ClientTimeouts, client: Client| client.with_timeouts(timeouts);
+    for (client, request, phase) in [
+        (limits(ClientTimeouts { resolve: seven, ..endless }, resolving), get(), ClientPhase::Resolve),
+        (limits(ClientTimeouts { connect: seven, ..endless }, dialing), get(), ClientPhase::Connect),
+        (limits(ClientTimeouts { send: seven, ..endless }, deaf.client()), large(), ClientPhase::Send),
+        (limits(ClientTimeouts { wait: seven, ..endless }, silent().client()), get(), ClientPhase::Wait),
+        (
+            limits(ClientTimeouts { receive: seven, ..endless }, dripping(SIZED, "", SECOND).client()),
+            get(),
+            ClientPhase::Receive,
+        ),
+    ] {
+        let error = check(&client, &request, phase, 7).await;
+        assert!(format!("{error:#}").ends_with("took longer than 7 s"), "{error:#}");
+    }
+    let rated =
+        limits(ClientTimeouts { receive_rate_min: 500, ..endless }, dripping(SIZED, "x", SECOND).client());
+    let error = ask(&rated, &get()).await.unwrap_err();
+    assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Receive, true), "{error:#}");
+    let single = silent().builder().connections_per_host_max(1).build();
+    let held = single.open(&post()).await.unwrap();
+    let queued = limits(ClientTimeouts { queue: seven, ..endless }, single);
+    let start = Instant::now();
+    let error = ask(&queued, &get()).await.unwrap_err();
+    assert_eq!((error.phase(), start.elapsed().as_secs()), (ClientPhase::Queue, 7), "{error:#}");
+    drop(held);
+    // The body is sent once the limit is over.
+    let mut request = post();
+    request.headers.set("expect", "100-continue").unwrap();
+    request.body.set_bytes("body");
+    let expecting = limits(ClientTimeouts { expect_continue: seven, ..endless }, Stage::always(OK).client());
+    let start = Instant::now();
+    assert_eq!(ask(&expecting, &request).await.unwrap().0, 200);
+    assert_eq!(start.elapsed().as_secs(), 7);
+}
+
+/// A stream of events may be quiet for hours.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_is_read_with_a_limit_of_its_own() {
+    let quiet = || {
+        Stage::new(|mut peer, _| async move {
+            peer.request().await?;
+            peer.send("HTTP/1.1 200 OK\r\n\r\nfirst").await?;
+            sleep(3600 * SECOND).await;
+            peer.send("second").await
+        })
+    };
+    for receive in [Duration::MAX, 30 * SECOND] {
+        let client = quiet().client().with_timeouts(ClientTimeouts { receive, ..ClientTimeouts::default() });
+        let mut reader = client.open_response(&get(), &mut Response::new()).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"first"[..]));
+        match reader.chunk().await {
+            Ok(chunk) => assert_eq!((receive, chunk), (Duration::MAX, Some(&b"second"[..]))),
+            Err(error) => assert!(receive < Duration::MAX && error.is_timeout(), "{error:#}"),
+        }
+    }
+}
+
 /// A listener that accepts no more connections, and its port.
 fn full() -> (Vec<Socket>, u16) {
     let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

@@ -1,4 +1,5 @@
 use std::error::Error;
+use std::sync::Mutex;
 
 use corehttp::{Context, Server};
 
@@ -22,6 +23,21 @@ async fn handler(ctx: &mut Context) -> corehttp::Result {
     let id: u32 = id.parse().map_err(|_| format!("{id} is no number"))?;
     ctx.response.set_text(id.to_string());
     Ok(())
+}
+
+fn count(visits: &Mutex<u64>, _: &mut Context) -> corehttp::Result {
+    *visits.lock()? += 1;
+    Ok(())
+}
+
+struct Denied;
+
+fn enter() -> Result<(), Denied> {
+    Err(Denied)
+}
+
+fn guard(_: &mut Context) -> corehttp::Result {
+    Ok(enter()?)
 }
 
 fn main() -> corehttp::Result {

@@ -12,6 +12,10 @@ async fn other_error(_: &mut Context) -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn own_error(_: &mut Context) -> Result<(), std::fmt::Error> {
+    Ok(())
+}
+
 async fn by_value(_: Context) {}
 
 // Some compilers would say the same twice of a server that runs it.
@@ -22,5 +26,6 @@ fn main() {
     is_one(|_: &mut Context| "hi");
     is_one(owned_text);
     is_one(other_error);
+    is_one(own_error);
     is_one(by_value);
 }

@@ -1,4 +1,4 @@
-//! A function with state takes the state first, and by reference.
+//! A function with state takes the state first, and by reference; a trait object without a lifetime of its own.
 
 use std::sync::Arc;
 
@@ -10,6 +10,14 @@ fn show(ctx: &mut Context, greeting: &str) {
 
 fn keep(greeting: Arc<str>, ctx: &mut Context) {
     ctx.response.set_text(greeting);
+}
+
+trait Greeter {}
+
+fn greet(_: &dyn Greeter, _: &mut Context) {}
+
+fn by_trait(greeter: Arc<dyn Greeter>) {
+    let _ = Server::new().service(with_state(&greeter, greet));
 }
 
 fn main() {

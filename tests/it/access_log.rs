@@ -55,6 +55,27 @@ fn lines_have_the_common_and_the_combined_format() {
     }
 }
 
+/// A line has as much of the request as was read before the fault, as that of nginx has.
+#[test]
+fn the_line_of_a_refused_head_has_what_was_read_of_it() {
+    for (wire, front, end) in [
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: x\r\nX: \x1b\r\n\r\n",
+            "\"GET / HTTP/1.1\" 400 ",
+            " \"-\" \"x\"",
+        ),
+        ("HEAD /a?b HTTP/1.0\r\nReferer: c\r\nUser-Ag", "\"HEAD /a?b HTTP/1.0\" 400 ", " \"c\" \"-\""),
+        ("GET /\" HTTP/1.1\r\nHost:\n\r\n", "\"GET /\\x22 HTTP/1.1\" 400 ", " \"-\" \"-\""),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n", "\"-\" 400 ", " \"-\" \"-\""),
+        ("GET", "\"-\" 400 ", " \"-\" \"-\""),
+    ] {
+        let combined = lines(LogFormat::Combined, wire);
+        assert_eq!((combined.len(), lines(LogFormat::Common, wire).len()), (1, 1), "{wire:?}");
+        let line = undated(&combined[0]);
+        assert!(line.starts_with(&format!("127.0.0.1 - - {front}")) && line.ends_with(end), "{line}");
+    }
+}
+
 #[cfg(feature = "json")]
 #[test]
 fn lines_of_json_are_objects() {

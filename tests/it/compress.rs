@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::unconstrained;
 
 use crate::support::wired::{Then, Wired};
-use crate::support::{ErrorReports, Peer, Served, paused, status, streaming};
+use crate::support::{ErrorReports, Peer, Served, is_over_with_its_head, paused, status, streaming};
 
 /// Returns the response of `handler` to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
@@ -923,6 +923,13 @@ fn a_body_is_decoded_when_the_handler_asks_rfc9110_8_4() {
     check_decoded("compress", &text, Err(415));
     check_decoded("gzip, chunked", &text, Err(415));
     check_decoded("gzip, gzip, gzip, gzip, gzip", &text, Err(415));
+    // Each would claim a window of 16 MiB.
+    check_decoded(
+        "br, br, br, br",
+        b"\xcf\xff\xff\xff\xcf\xff\xff\xff\xcf\xff\xff\xff\xcf\xff\xff\xff\x78",
+        Err(415),
+    );
+    check_decoded("br", b"\xcf\xff\xff\xff", Err(400));
 }
 
 #[test]
@@ -955,7 +962,7 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     let response = respond(handler, "POST", &Vec::from_iter(fields), &body);
     assert_eq!(response.body.text(), Ok("x-own hello"));
     let response = respond(handler, "POST", &[("content-digest", "x"), ("x-own", "x")], b"hello");
-    assert_eq!(response.body.text(), Ok("content-digest,x-own hello"));
+    assert_eq!(response.body.text(), Ok("content-digest,x-own,content-length hello"));
     let trailers = async |ctx: &mut Context| -> corehttp::Result {
         ctx.decode_body().await?;
         let names: Vec<_> = ctx.request.trailers.iter().map(|(name, _)| name).collect();
@@ -1134,4 +1141,19 @@ async fn polls<F: Future>(future: F, most: usize) -> (Option<F::Output>, usize) 
         }
     })
     .await
+}
+
+#[test]
+fn the_head_of_a_compressed_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
+    let ticks = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/plain")?;
+        let mut out = ctx.body_writer().await?;
+        loop {
+            out.write_all(b"tick").await?;
+            out.flush().await?;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    let head = "HEAD / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\n\r\n";
+    is_over_with_its_head(head, wrap(Compress::new(), ticks));
 }

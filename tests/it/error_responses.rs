@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use corehttp::middleware::{self, wrap};
+use corehttp::middleware::{self, Next, wrap};
 use corehttp::{
-    BodyPlan, Context, Error, ErrorCause, ErrorReport, Handler, Headers, Limits, Problem, Request, Response,
-    Server, Status, Timeouts, routes,
+    BodyPlan, BoxHandler, Context, Error, ErrorCause, ErrorReport, Handler, Headers, Limits, Problem,
+    Request, Response, Server, Status, Timeouts, routes, with_state,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -439,4 +439,165 @@ fn a_bare_problem_is_not_reported() {
     );
     assert!(served.ask(get("/")).starts_with("HTTP/1.1 403 "));
     assert!(reports.take().is_empty());
+}
+
+/// An error of an application, in its own words.
+#[derive(Debug)]
+enum ShopError {
+    SoldOut,
+    Stock(std::num::ParseIntError),
+}
+
+impl std::fmt::Display for ShopError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shop cannot sell")
+    }
+}
+
+impl std::error::Error for ShopError {}
+
+impl ShopError {
+    fn status(&self) -> Status {
+        match self {
+            ShopError::SoldOut => Status::CONFLICT,
+            ShopError::Stock(error) if error.kind() == &std::num::IntErrorKind::Empty => Status::NOT_FOUND,
+            ShopError::Stock(_) => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// An error around another one.
+#[derive(Debug)]
+struct Around(ShopError);
+
+impl std::fmt::Display for Around {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the order failed")
+    }
+}
+
+impl std::error::Error for Around {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+fn take_one(stock: &str) -> Result<u32, ShopError> {
+    stock.parse::<u32>().map_err(ShopError::Stock)?.checked_sub(1).ok_or(ShopError::SoldOut)
+}
+
+fn plain(_: &mut Context) -> corehttp::Result {
+    take_one("0")?;
+    Ok(())
+}
+
+async fn waiting(_: &mut Context) -> corehttp::Result {
+    tokio::task::yield_now().await;
+    Ok(_ = take_one("x")?)
+}
+
+fn with_text(stock: &str, _: &mut Context) -> corehttp::Result {
+    Ok(_ = take_one(stock)?)
+}
+
+fn not_utf8() -> std::str::Utf8Error {
+    std::str::from_utf8(&[0xff][..]).unwrap_err()
+}
+
+struct Typed;
+
+impl Handler for Typed {
+    async fn handle(&self, _: &mut Context) -> corehttp::Result {
+        Ok(_ = take_one("0")?)
+    }
+}
+
+/// One function chooses the statuses of a type of errors, in whatever way a handler fails with it.
+#[test]
+fn the_application_chooses_the_status_of_its_errors() {
+    let text: Arc<str> = "0".into();
+    let boxed = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> { Ok(_ = take_one("0")?) };
+    let service = Server::new()
+        .error_status(ShopError::status)
+        .error_status(|_: &std::str::Utf8Error| std::panic::resume_unwind(Box::new("as told")))
+        .error_status(|_: &corehttp::InvalidForm| Status::UNPROCESSABLE_CONTENT)
+        .service(routes! {
+            GET "/plain" => plain,
+            GET "/waiting" => waiting,
+            GET "/closure" => |_: &mut Context| { take_one("0")?; Ok(()) },
+            GET "/async-closure" => async |_: &mut Context| { take_one("0")?; Ok(()) },
+            GET "/bare" => |_: &mut Context| Err(ShopError::SoldOut.into()),
+            GET "/state" => with_state(&text, with_text),
+            GET "/typed" => Typed,
+            GET "/boxed" => BoxHandler::new(plain),
+            GET "/io" => |_: &mut Context| Err(io::Error::other(ShopError::SoldOut).into()),
+            GET "/source" => |_: &mut Context| Err(Around(ShopError::SoldOut).into()),
+            GET "/box" => move |_: &mut Context| boxed().map_err(Error::other),
+            GET "/form" => |ctx: &mut Context| Ok(_ = ctx.request.query().get_as::<u8>("page")?),
+            GET "/given" => |_: &mut Context| Err(Error::new(Status::GONE, ShopError::SoldOut)),
+            GET "/status" => |_: &mut Context| Err(Status::NOT_FOUND.into()),
+            GET "/other" => |_: &mut Context| Err(std::fmt::Error.into()),
+            GET "/panics" => |_: &mut Context| Err(not_utf8().into()),
+            GET "/panics/late" => wrap(async |_: &mut Context, _: Next<'_>| Err(not_utf8().into()), plain),
+        });
+    for (path, expected) in [
+        ("/plain", 409),
+        ("/waiting", 503),
+        ("/closure", 409),
+        ("/async-closure", 409),
+        ("/bare", 409),
+        ("/state", 409),
+        ("/typed", 409),
+        ("/boxed", 409),
+        ("/io", 409),
+        ("/source", 409),
+        ("/box", 409),
+        ("/form?page=x", 422),
+        ("/given", 410),
+        ("/status", 404),
+        ("/other", 500),
+        ("/panics", 500),
+        ("/panics/late", 500),
+    ] {
+        let response = corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        assert_eq!(response.status.as_u16(), expected, "{path}");
+        assert_eq!(response.text(), Ok(response.status.reason()), "{path}");
+    }
+}
+
+async fn note(seen: &AtomicUsize, ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+    let outcome = next.handle(ctx).await;
+    seen.store(outcome.as_ref().unwrap_err().status().as_u16().into(), Relaxed);
+    outcome
+}
+
+/// Middleware around a function sees the status that the application has chosen, and the error stays the cause.
+#[test]
+fn middleware_sees_the_chosen_status() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let noted = seen.clone();
+    let log = async move |ctx: &mut Context, next: Next<'_>| note(&noted, ctx, next).await;
+    let reports = ErrorReports::default();
+    let server = reports.attach(Server::new().error_status(ShopError::status));
+    let service = server.service(wrap(log, plain));
+    corehttp::block_on(service.respond(Request::get("/").unwrap())).unwrap();
+    assert_eq!(seen.load(Relaxed), 409);
+    assert_eq!(reports.take(), [(409, "the shop cannot sell".to_owned())]);
+}
+
+/// A function of the application that writes the cause of a router's 404 does not write that a handler failed.
+#[test]
+fn the_cause_of_a_bare_status_is_that_status() {
+    let server = Server::new().error_response(|report: &ErrorReport, response: &mut Response| {
+        response.set_text(report.cause.to_string())
+    });
+    let service = server.service(routes! { GET "/" => app, GET "/500" => |_: &mut Context| {
+        Err(Status::INTERNAL_SERVER_ERROR.into())
+    } });
+    for (path, expected) in
+        [("/no/such", "404 Not Found"), ("/500", "the handler failed: 500 Internal Server Error")]
+    {
+        let response = corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        assert_eq!(response.text(), Ok(expected));
+    }
 }

@@ -131,6 +131,10 @@ fn of_heads() {
             "414 URI Too Long to memory: the request line is too long: more than 16384 bytes (`request_line_max`)",
         ),
         (
+            "\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03",
+            "400 Bad Request to memory: the peer speaks TLS, as for `https`, where plain HTTP was expected",
+        ),
+        (
             "\r\n\r\n\r\nGET / HTTP/1.1\r\n",
             "400 Bad Request to memory: too many empty lines come before the request line: more than 1 lines (`empty_lines_max`)",
         ),

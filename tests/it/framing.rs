@@ -249,6 +249,10 @@ fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
     for coding in [" chunked", "chunked", "\tchunked", " Chunked", " CHUNKED\t ", " cHuNkEd"] {
         served(with(coding), "POST / 12345");
     }
+    // Empty members of a list are ignored (RFC 9110 §5.6.1.2).
+    for coding in [" , chunked,", "chunked,", ",chunked", "\t, ,\t,Chunked ,,"] {
+        served(with(coding), "POST / 12345");
+    }
     for coding in [
         "identity",
         "xchunked",
@@ -257,10 +261,10 @@ fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
         "",
         "gzip",
         "x",
-        "chunked,",
-        ",chunked",
-        ", chunked",
+        ",",
+        ", ,",
         "chunked;",
+        "chunked;,",
         "chunked;a",
         "\"chunked\"",
         "'chunked'",
@@ -277,6 +281,8 @@ fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
     for coding in [
         "chunked, chunked",
         "chunked,chunked",
+        "chunked, , chunked",
+        ", chunked,, chunked,",
         "chunked, gzip",
         "chunked, identity",
         "chunked chunked",

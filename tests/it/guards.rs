@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use corehttp::middleware::{Next, wrap};
 use corehttp::{
-    BodyPlan, ConcurrencyLimit, Context, CrossOriginProtection, Handler, IntoHandler, LoadShed, RateLimit,
-    Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies,
+    BodyPlan, ConcurrencyLimit, Context, CrossOriginProtection, ForwardedField, Handler, IntoHandler,
+    LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-use super::support::{ErrorReports, Served, get, paused, status, streaming};
+use super::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming};
 
 /// The response to `post`, whose body is not there yet, from a server that protects `handler`.
 #[track_caller]
@@ -50,6 +50,37 @@ fn a_forged_request_is_refused_before_its_body_is_received() {
     let (received, reports) =
         protected(wrap(CrossOriginProtection::new(), untouched), "origin: https://b\r\n");
     assert!(status(&received) == 403 && reports[0].1.contains("by its origin"), "{received} {reports:?}");
+}
+
+/// Browsers of before 2023 send an origin without a default port, whatever stands in `host`.
+#[test]
+fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
+    let proxies = || {
+        let loopback = TrustedProxies::new(["127.0.0.0/8", "::1"]).unwrap();
+        loopback.fields([ForwardedField::XForwardedHost])
+    };
+    let saved = |ctx: &mut Context| ctx.response.set_text("saved");
+    let direct = Served::new(wrap(CrossOriginProtection::new(), saved));
+    let behind = Served::new(wrap(CrossOriginProtection::new().trust_proxies(proxies()), saved));
+    for (host, origin, forwarded, expected) in [
+        ("a", "https://a", "", [200, 200]),
+        ("a:443", "https://a", "", [200, 200]),
+        ("a:80", "http://a", "", [200, 200]),
+        ("a:80", "https://a", "", [403, 403]),
+        ("a:443", "http://a", "", [403, 403]),
+        ("a:8443", "https://a:8443", "", [200, 200]),
+        ("inner", "https://a", "x-forwarded-host: a\r\n", [403, 200]),
+        ("inner", "https://a", "x-forwarded-host: evil, a:443\r\n", [403, 200]),
+        ("inner", "https://evil", "x-forwarded-host: a\r\n", [403, 403]),
+        ("inner", "https://inner", "x-forwarded-host: a\r\n", [200, 403]),
+        ("inner", "https://a", "x-forwarded-host: a b\r\n", [403, 403]),
+    ] {
+        let post = format!(
+            "POST / HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n{forwarded}content-length: 0\r\n\r\n"
+        );
+        let found = [&direct, &behind].map(|served| status(&served.ask(&post)));
+        assert_eq!(found, expected, "{post}");
+    }
 }
 
 #[test]
@@ -155,6 +186,45 @@ fn a_request_waits_for_others_as_long_as_it_may() {
         let (one, two, ()) = tokio::join!(respond(&service), respond(&service), opens(HOUR * 2));
         assert!(!is_busy(&one) && is_busy(&two));
     });
+}
+
+/// The handler would work for them in vain, while others wait.
+#[test]
+fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
+    for (half_close, leave) in [(true, Peer::reset as fn(Peer)), (false, Peer::reset), (false, drop)] {
+        let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(1).wait(HOUR));
+        let (calls, called) = channel();
+        let handler = gated(&gate);
+        let counts = async move |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
+            calls.send(ctx.request.path().to_owned()).unwrap();
+            next.handle(ctx).await
+        };
+        let reports = ErrorReports::default();
+        let served = Served::with(
+            |server| reports.attach(server).half_close(half_close),
+            wrap((limit, counts), handler),
+        );
+        let total = || served.running.stats().total;
+        let mut first = served.connect();
+        first.send(get("/first"));
+        assert_eq!(called.recv().unwrap(), "/first");
+        let waiting: Vec<_> = (0..3).map(|_| served.connect()).collect();
+        let waiting = waiting.into_iter().map(|mut peer| {
+            peer.send(get("/gone"));
+            peer
+        });
+        let waiting: Vec<_> = waiting.collect();
+        eventually("all wait", || total().requests == 4);
+        waiting.into_iter().for_each(leave);
+        eventually("they have left", || total().open == 1);
+        let mut last = served.connect();
+        last.send(get("/last"));
+        gate.add_permits(2);
+        assert!(first.receive().ends_with("served") && last.receive().ends_with("served"));
+        assert_eq!(called.try_iter().collect::<Vec<_>>(), ["/last"], "{half_close}");
+        let gone = (0, "the peer closed before it was answered in full".to_owned());
+        assert_eq!(reports.take(), [gone.clone(), gone.clone(), gone], "{half_close}");
+    }
 }
 
 #[test]

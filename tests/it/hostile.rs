@@ -371,6 +371,36 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
     });
 }
 
+/// A peer announces a window of 16 MiB in four octets, and waits.
+#[cfg(all(target_os = "linux", feature = "compress"))]
+#[test]
+fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
+    alone("hostile::an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1", || {
+        const PEERS: usize = 20;
+        let reads = async |ctx: &mut Context| -> Result {
+            let mut body = ctx.body_reader().decoded(64 << 20)?;
+            while body.chunk().await?.is_some() {}
+            Ok(())
+        };
+        let served = Served::new(wrap(BodyPlan::Stream, reads));
+        assert_eq!(status(&served.ask(announcing("/", "content-length: 0\r\n\r\n"))), 200);
+        let before = resident();
+        let claim = announcing("/", "content-encoding: br\r\ncontent-length: 100\r\n\r\n");
+        // An allocator may keep what the first of them have freed, and clear all of it for the next ones.
+        for round in 1..=3 {
+            let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
+            peers.iter_mut().for_each(|peer| peer.send([claim.as_bytes(), b"\xcf\xff\xff\xff"].concat()));
+            let have_come = || served.running.stats().total.requests > (PEERS * round) as u64;
+            eventually("all are there", have_come);
+            thread::sleep(Duration::from_millis(50));
+            let grown = resident().saturating_sub(before);
+            assert!(grown < PEERS * (256 << 10), "{grown} bytes for {PEERS} peers, round {round}");
+            drop(peers);
+            eventually("all are gone", || served.running.stats().total.open == 0);
+        }
+    });
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn peers_that_do_not_read_take_no_memory_and_no_time() {

@@ -46,7 +46,7 @@ use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use super::support::responses::responses;
 use super::support::wired::{Then, Wired};
-use super::support::{ErrorReports, Served, status};
+use super::support::{ErrorReports, Served, is_over_with_its_head, status};
 use crate::oracle::client::{Responses, final_response};
 use crate::oracle::{Next, Response};
 
@@ -400,7 +400,7 @@ mod requests {
                     "{received}"
                 );
             }
-            for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 400), (&cut, 5, 400)] {
+            for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 413), (&cut, 5, 400)] {
                 let wired = Wired::new(wrap(layer(layers(most)), wrap(middleware::plan(plan), echo)));
                 let received = wired.ask(&[wire], Then::Ends);
                 assert_eq!(status(&received), expected, "{most}: {received}");
@@ -861,4 +861,19 @@ fn a_layer_inside_a_mount_may_replace_the_target() {
         let received = Served::new(router).ask(get("/api/first", ""));
         assert!(received.ends_with(&format!("\r\n\r\n{expected}")), "{to}: {received}");
     }
+}
+
+#[test]
+fn the_head_of_a_layered_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
+    let ticks = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.body_writer().await?;
+        loop {
+            out.write_all(b"tick").await?;
+            out.flush().await?;
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let head = GET.replace("GET", "HEAD");
+    is_over_with_its_head(&head, wrap(layer(CorsLayer::permissive()), ticks));
+    is_over_with_its_head(&head, wrap(layer(MapResponseBodyLayer::new(AxumBody::new)), ticks));
 }

@@ -6,6 +6,9 @@
     reason = "a test that cannot go on has failed, and nobody imports it"
 )]
 
+#[cfg(all(feature = "access-log", feature = "tls"))]
+#[path = "../support/everything.rs"]
+mod everything;
 #[path = "../oracle/mod.rs"]
 mod oracle;
 mod support;
@@ -51,10 +54,13 @@ mod metrics;
 mod middleware;
 #[cfg(feature = "multipart")]
 mod multipart;
+mod observers;
 mod problems;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
 mod refusals;
+#[cfg(all(feature = "access-log", feature = "tls"))]
+mod refused_heads;
 mod request_head;
 mod route_histories;
 mod router;

@@ -15,7 +15,7 @@ use corehttp::{
 };
 
 use super::support::chance::{Chance, check_histories};
-use super::support::{Served, eventually, get};
+use super::support::{Served, eventually, get, is_over_with_its_head};
 
 fn hello(ctx: &mut Context) {
     ctx.response.set_text("hello");
@@ -207,7 +207,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
         let noted = model.clone();
         let served = serve(|server| {
-            server.metrics(&metrics).on_exchange(move |report| {
+            server.observe(metrics.clone()).on_exchange(move |report| {
                 noted.lock().unwrap().note(report);
                 panic_quietly();
             })
@@ -258,7 +258,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
 #[test]
 fn peers_make_no_routes() {
     let metrics = Metrics::new();
-    let served = Served::with(|server| server.metrics(&metrics), routes! { any "/{*rest}" => hello });
+    let served = Served::with(|server| server.observe(metrics.clone()), routes! { any "/{*rest}" => hello });
     for hundred in 0..100 {
         let get = |number| format!("M{number} /{number}?{number} HTTP/1.1\r\nhost: host{number}\r\n\r\n");
         served.ask((0..100).map(|number| get(hundred * 100 + number)).collect::<String>());
@@ -274,7 +274,7 @@ fn peers_make_no_routes() {
 fn servers_that_share_metrics_are_counted_together() {
     let metrics = Metrics::new();
     for round in 1..=3 {
-        let servers = [(); 2].map(|()| Served::with(|server| server.metrics(&metrics), hello));
+        let servers = [(); 2].map(|()| Served::with(|server| server.observe(metrics.clone()), hello));
         servers.iter().for_each(|served| drop(served.ask(get("/") + &get("/"))));
         drop(servers);
         let text = metrics.to_text(MetricsFormat::OpenMetrics);
@@ -288,7 +288,7 @@ fn servers_that_share_metrics_are_counted_together() {
 fn a_handler_that_blocks_shows() {
     let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
     let sleeps = |_: &mut Context| std::thread::sleep(Duration::from_millis(12));
-    let served = Served::with(|server| server.metrics(&metrics), sleeps);
+    let served = Served::with(|server| server.observe(metrics.clone()), sleeps);
     served.ask(get("/"));
     drop(served);
     let text = metrics.to_text(MetricsFormat::Prometheus);
@@ -305,7 +305,7 @@ fn connections_that_wait_for_a_blocked_core_show() {
         "/first" => drop(waits.wait()),
         _ => std::thread::sleep(Duration::from_millis(20)),
     };
-    let served = Served::with(|server| server.metrics(&metrics), blocks);
+    let served = Served::with(|server| server.observe(metrics.clone()), blocks);
     let peers = ["/first", "/a", "/b", "/c"].map(|path| {
         let mut peer = served.connect();
         peer.send(get(path));
@@ -324,7 +324,7 @@ fn connections_that_wait_for_a_blocked_core_show() {
 #[test]
 fn the_page_is_live_until_the_server_stops() {
     let metrics = Metrics::new();
-    let served = Served::with(|server| server.metrics(&metrics), MetricsPage::new(&metrics));
+    let served = Served::with(|server| server.observe(metrics.clone()), MetricsPage::new(&metrics));
     served.ask(get("/"));
     let mut page = served.connect();
     page.send(get("/?events").replace("host: a", "host: localhost"));
@@ -340,12 +340,18 @@ fn the_page_is_live_until_the_server_stops() {
 /// States of codings are made once for a core, and the page and the text show how much they take.
 #[cfg(feature = "compress")]
 #[test]
+fn the_head_of_the_live_page_does_not_hold_its_connection() {
+    let head = "HEAD /?events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    is_over_with_its_head(head, MetricsPage::new(&Metrics::new()));
+}
+
+#[test]
 fn encoders_and_decoders_are_used_again() {
     use corehttp::{Compress, Request};
 
     let metrics = Metrics::new();
     let content = |ctx: &mut Context| ctx.response.set_text("content ".repeat(1000));
-    let service = Server::new().metrics(&metrics).service(wrap(Compress::new(), content));
+    let service = Server::new().observe(metrics.clone()).service(wrap(Compress::new(), content));
     let counts = |pool: &str| {
         let text = metrics.to_text(MetricsFormat::OpenMetrics);
         ["reused_total", "created_total", "kept", "bytes"]

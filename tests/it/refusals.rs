@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::middleware::wrap;
+use corehttp::middleware::{self, wrap};
 use corehttp::{BodyPlan, Context, Limits, Server, Status};
 
 use crate::support::Served;
@@ -52,6 +52,11 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
             return Err(std::io::Error::other("as told").into());
         }
         "/refuses" => return Err(Status::CONTENT_TOO_LARGE.into()),
+        "/form" => _ = ctx.request.form()?,
+        "/chosen" => return Err(corehttp::Error::new(Status::CONFLICT, "as told")),
+        "/bad-gateway" => return Err(corehttp::Error::new(Status::BAD_GATEWAY, "as told")),
+        "/unfinished" => _ = ctx.body_writer().await?,
+        "/hangs" => std::future::pending().await,
         "/cannot" => return Err(Status::SERVICE_UNAVAILABLE.into()),
         _ => ctx.response.set_text("fine"),
     }
@@ -188,4 +193,42 @@ fn a_refused_connection_has_no_request() {
     assert!(received.starts_with("HTTP/1.1 503 "), "{received}");
     let why = "the server has 0 connections, as many as it may have (`connections_max`)";
     assert_eq!(told.take(), [format!("1.0 503 Service Unavailable to {who}: {why}")]);
+}
+
+/// Checks whether the report of `wire` is one of a fault of the server.
+#[track_caller]
+fn check_fault(wire: &str, expected: &[bool]) {
+    let faults = Arc::new(Mutex::new(Vec::new()));
+    let told = faults.clone();
+    let settings = move |server: Server| {
+        let timeouts = corehttp::Timeouts { handler: Some(Duration::from_secs(5)), ..Default::default() };
+        let server = server.limits(Limits { body_max: 4, ..Limits::default() }).timeouts(timeouts);
+        server.on_error(move |report| told.lock().unwrap().push(report.is_fault()))
+    };
+    let plan = |request: &corehttp::Request| match request.path() {
+        "/plan/403" => BodyPlan::Refuse(Status::FORBIDDEN),
+        "/plan/503" => BodyPlan::Refuse(Status::SERVICE_UNAVAILABLE),
+        _ => BodyPlan::Buffer,
+    };
+    Wired::with(settings, wrap(middleware::plan(plan), app)).ask(&[wire.as_bytes()], Then::Ends);
+    assert_eq!(*faults.lock().unwrap(), expected, "{wire:?}");
+}
+
+#[test]
+fn faults_of_the_server_are_told_from_refusals() {
+    for path in ["/fails", "/panics", "/cut", "/bad-gateway", "/unfinished", "/hangs", "/plan/503"] {
+        check_fault(&get(path), &[true]);
+    }
+    for path in ["/form", "/chosen", "/plan/403"] {
+        check_fault(&get(path), &[false]);
+    }
+    // Bare statuses are answers, which are not reported.
+    for path in ["/", "/refuses", "/cannot"] {
+        check_fault(&get(path), &[]);
+    }
+    check_fault("GET /\r\n\r\n", &[false]);
+    check_fault("GET / HTTP/3.0\r\n\r\n", &[false]);
+    check_fault(&ask("CONNECT", "a:443", ""), &[false]);
+    check_fault(&ask("POST", "/", "content-length: 5\r\n"), &[false]);
+    check_fault(&ask("POST", "/", "content-length: 4\r\n"), &[false]);
 }

@@ -248,6 +248,110 @@ fn hosts_are_compared_in_any_case_and_with_any_port() {
     }
 }
 
+/// Calls `routes!` with each method on each path.
+macro_rules! routes_of_all {
+    ([$($routes:tt)*] [] $paths:tt $handler:ident) => { routes! { $($routes)* } };
+    ([$($routes:tt)*] [$method:ident $($methods:ident)*] [$($path:literal)*] $handler:ident) => {
+        routes_of_all!([$($routes)* $($method $path => $handler,)*] [$($methods)*] [$($path)*] $handler)
+    };
+}
+
+/// So many that comparing each with each, or a macro that takes a few of them at each step, would not compile.
+#[test]
+fn thousands_of_routes_compile() {
+    fn handler(ctx: &mut Context) {
+        named("route")(ctx);
+    }
+    let router = routes_of_all!(
+        []
+        [
+            GET POST PUT DELETE PATCH A B C D E F G H I J K L M N O P Q R S T U V W X Y Z AA AB AC AD AE AF AG AH AI AJ AK
+            AL AM
+        ]
+        [
+            "/" "/a" "/b" "/c" "/d" "/e" "/f" "/g" "/h" "/i" "/j" "/k" "/l" "/m" "/n" "/o" "/p" "/q" "/r" "/s" "/t" "/u"
+            "/v" "/w" "/x" "/y" "/z" "/a/a" "/a/b" "/a/c" "/a/d" "/a/e" "/a/f" "/a/g" "/a/{id}" "/b/{id}" "/{*rest}"
+            "a.example/" "b.example/" "c.example/" "{d}.example/" "/users/{id}/a/rather/long/path/for/this/user"
+            "/users/{id}/a/rather/long/path/of/this/user" "/users/{id}/a/rather/long/path/by/this/user" "/users/{id}/{*rest}"
+        ]
+        handler
+    );
+    assert_eq!(router.to_string().lines().count(), 44 * 45);
+    let service = Server::new().service(router);
+    for (method, path, expected) in [
+        ("GET", "/", "route /"),
+        ("AM", "/a/g", "route /a/g"),
+        ("Z", "/b/7", "route /b/{id} id=7"),
+        ("AM", "/users/7/a", "route /users/{id}/{*rest} id=7 rest=a"),
+        ("AN", "/", "405"),
+    ] {
+        assert!(outcome(&service, method, "other", path).starts_with(expected), "{method} {path}");
+    }
+}
+
+#[test]
+fn each_of_thousands_of_hosts_and_routes_is_found() {
+    let router = (0..5_000).fold(Router::new(), |router, n| {
+        let router = router.get(&format!("tenant{n}.example/"), named("host")).unwrap();
+        let router = router.get(&format!("{{page}}.tenant{n}.example/"), named("page")).unwrap();
+        router.get(&format!("/tenants/{n}/settings/profile"), named("path")).unwrap()
+    });
+    let service = Server::new().service(router);
+    for n in [0, 1, 77, 4_999] {
+        for (host, path, expected) in [
+            (format!("tenant{n}.example"), "/".into(), format!("host tenant{n}.example/")),
+            (format!("A.tenant{n}.example"), "/".into(), format!("page {{page}}.tenant{n}.example/ page=A")),
+            ("unknown.example".into(), "/".into(), "404".into()),
+            (
+                "unknown.example".into(),
+                format!("/tenants/{n}/settings/profile"),
+                format!("path /tenants/{n}/settings/profile"),
+            ),
+        ] {
+            assert_eq!(outcome(&service, "GET", &host, &path), expected, "{host}{path}");
+        }
+    }
+}
+
+/// Browsers take a `\` for a `/`, and what follows two of them for a host.
+#[test]
+fn no_redirect_leads_to_another_host() {
+    let router = routes! { GET "/{page}" => named("page"), GET "/a/{page}/" => named("a") };
+    let service = Server::new().service(router.redirect_slashes(true));
+    for (path, expected) in [
+        ("/\\evil.example/", "400"),
+        ("/%5Cevil.example/", "308 /%5Cevil.example"),
+        ("//evil.example/", "404"),
+        ("/a/\\b", "400"),
+        ("/a/%5Cb", "308 /a/%5Cb/"),
+    ] {
+        assert_eq!(outcome(&service, "GET", "a", path), expected, "{path}");
+    }
+}
+
+/// The order in which they were added does not count.
+#[test]
+fn of_several_hosts_the_one_with_the_first_equal_label_is_preferred() {
+    let router = routes! {
+        GET "{a}.{b}.example/" => named("any"),
+        GET "{a}.eu.example/" => named("eu"),
+        GET "api.{b}.example/" => named("api"),
+        GET "api.eu.example/status" => named("status"),
+        GET "{a}.eu.example/status/{page}" => named("page"),
+    };
+    let service = Server::new().service(router);
+    for (host, path, expected) in [
+        ("api.eu.example", "/status", "status api.eu.example/status"),
+        ("api.eu.example", "/", "api api.{b}.example/ b=eu"),
+        ("api.eu.example", "/status/x", "page {a}.eu.example/status/{page} a=api page=x"),
+        ("www.eu.example", "/", "eu {a}.eu.example/ a=www"),
+        ("www.us.example", "/", "any {a}.{b}.example/ a=www b=us"),
+        ("www.us.example", "/status", "404"),
+    ] {
+        assert_eq!(outcome(&service, "GET", host, path), expected, "{host}{path}");
+    }
+}
+
 #[test]
 fn slashes_are_redirected_on_request_alone() {
     let routes = || routes! { GET "/a" => named("a"), GET "/b/" => named("b"), GET "/c/{d}/" => named("c") };
@@ -258,6 +362,7 @@ fn slashes_are_redirected_on_request_alone() {
         ("/a/?q=1", "308 /a?q=1"),
         ("/b", "308 /b/"),
         ("/c/x?q", "308 /c/x/?q"),
+        ("/c/x?é|\\", "308 /c/x/?%C3%A9%7C%5C"),
         ("/d", "404"),
         ("/", "404"),
         ("/a//", "404"),
@@ -315,7 +420,11 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
 
 #[test]
 fn a_conflict_names_both_routes() {
-    let error = |added: Result<Router, InvalidRoute>| added.unwrap_err().to_string();
+    let error = |added: Result<Router, InvalidRoute>| {
+        let error = added.unwrap_err();
+        assert_eq!(format!("{error:?}"), error.to_string());
+        error.to_string()
+    };
     let one = |pattern| Router::new().get(pattern, named("x")).unwrap();
     let text =
         |route, other| format!("the route `{route}` conflicts with `{other}`: they match the same requests");
@@ -547,6 +656,59 @@ fn handlers_share_state() {
     let hi = with_state(&text, |text: &str, ctx: &mut Context| ctx.response.set_text(text));
     let boxed = Router::new().get("/", BoxHandler::new(hi)).unwrap();
     assert_eq!(outcome(&Server::new().service(boxed), "GET", "a", "/"), "hi");
+}
+
+/// State that is no smart pointer, and a smart pointer itself, lent to plain and async functions.
+#[test]
+fn handlers_share_handles() {
+    trait Users {
+        fn name(&self) -> &str;
+    }
+    struct Ada;
+    impl Users for Ada {
+        fn name(&self) -> &str {
+            "Ada"
+        }
+    }
+    #[derive(Clone)]
+    struct Pool(&'static str);
+
+    fn of_pointer(users: &std::sync::Arc<dyn Users>, ctx: &mut Context) {
+        ctx.response.set_text(users.name());
+    }
+    async fn of_target(users: &(dyn Users + 'static), ctx: &mut Context) -> corehttp::Result {
+        ctx.response.set_text(users.name());
+        Ok(())
+    }
+    fn of_handle(pool: &Pool, ctx: &mut Context) -> corehttp::Result {
+        ctx.response.set_text(pool.0);
+        Ok(())
+    }
+    async fn of_handle_waiting(pool: &Pool, ctx: &mut Context) {
+        tokio::task::yield_now().await;
+        ctx.response.set_text(pool.0);
+    }
+    let users: std::sync::Arc<dyn Users> = std::sync::Arc::new(Ada);
+    let pool = Pool("pool");
+    let service = Server::new().service(routes! {
+        GET "/pointer" => with_state(&users, of_pointer),
+        GET "/target" => with_state(&users, of_target),
+        GET "/handle" => with_state(&pool, of_handle),
+        GET "/waiting" => with_state(&pool, of_handle_waiting),
+        GET "/closure" => with_state(&pool, |pool: &Pool, ctx: &mut Context| {
+            ctx.response.set_text(pool.0);
+            Ok(())
+        }),
+    });
+    for (path, expected) in [
+        ("/pointer", "Ada"),
+        ("/target", "Ada"),
+        ("/handle", "pool"),
+        ("/waiting", "pool"),
+        ("/closure", "pool"),
+    ] {
+        assert_eq!(outcome(&service, "GET", "a", path), expected, "{path}");
+    }
 }
 
 #[test]

@@ -361,3 +361,113 @@ fn a_service_that_is_dropped_takes_its_handler_along() {
         assert_eq!(Arc::strong_count(&kept), 1);
     });
 }
+
+/// Reads the content as the path says, and answers with what it finds.
+async fn read(ctx: &mut Context) -> corehttp::Result {
+    if ctx.request.path().starts_with("/buffered") {
+        ctx.buffer_body().await?;
+    }
+    let Context { request, response, .. } = &mut *ctx;
+    match request.path().rsplit('/').next().unwrap() {
+        "text" => response.set_text(request.text()?),
+        "decoded" => response.set_text(request.text_decoded()?),
+        "bytes" => response.set_bytes("text/plain", request.bytes())?,
+        "form" => response.set_text(request.form()?.get("a").unwrap_or_default()),
+        #[cfg(feature = "json")]
+        "json" => response.set_text(request.json::<u8>()?.to_string()),
+        "length" => response.set_text(format!("{:?}", request.headers.content_length())),
+        "reader" => {
+            let mut content = String::new();
+            ctx.body_reader().read_to_string(&mut content).await?;
+            ctx.response.set_text(content);
+        }
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// Checks how a handler that streams is answered if it reads `content` of this type, over a connection and without one.
+#[track_caller]
+fn check_read(path: &str, content_type: &str, content: &str, expected: (u16, &str)) {
+    run(async {
+        let limits = Limits { body_max: 16, ..Limits::default() };
+        let service = Server::new().limits(limits).service(wrap(BodyPlan::Stream, read));
+        let mut request = Request::post(path).unwrap();
+        request.set_bytes(content_type, content).unwrap();
+        let mut shared = request.clone();
+        shared.body.set_shared(content.to_owned());
+        let mut sized = request.clone();
+        sized.body.set_stream(Cursor::new(content.to_owned()), Some(content.len() as u64));
+        for request in [request, shared, sized] {
+            let response = service.respond(request).await;
+            assert_eq!((response.status.as_u16(), response.text().unwrap()), expected, "{path} {content:?}");
+        }
+
+        let (mut near, _serving) = connect(&service);
+        let fields = format!("content-type: {content_type}\r\ncontent-length: {}", content.len());
+        near.write_all(format!("POST {path} HTTP/1.0\r\n{fields}\r\n\r\n{content}").as_bytes())
+            .await
+            .unwrap();
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        let content = received.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!((status(&received), content), expected, "{path} {content:?} over a connection");
+    });
+}
+
+/// Content that the plan has left for the handler is not there before the handler reads it, with a connection or without.
+#[test]
+fn content_that_was_not_read_is_refused() {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    const FAILED: (u16, &str) = (500, "Internal Server Error");
+    for (way, content_type, content, answer) in [
+        ("text", "text/plain", "hello", "hello"),
+        ("decoded", "text/plain", "hello", "hello"),
+        ("form", FORM, "a=1", "1"),
+        #[cfg(feature = "json")]
+        ("json", "application/json", "7", "7"),
+    ] {
+        check_read(&format!("/{way}"), content_type, content, FAILED);
+        check_read(&format!("/buffered/{way}"), content_type, content, (200, answer));
+        check_read(&format!("/buffered/{way}"), content_type, &"x".repeat(17), (413, "Content Too Large"));
+    }
+    check_read("/bytes", "text/plain", "hello", (200, ""));
+    check_read("/buffered/bytes", "text/plain", "hello", (200, "hello"));
+    check_read("/reader", "text/plain", "hello", (200, "hello"));
+    check_read("/reader", "text/plain", &"hello ".repeat(10_000), (200, &"hello ".repeat(10_000)));
+    check_read("/length", "text/plain", "hello", (200, "Some(5)"));
+    // Nothing is left of a body without content.
+    check_read("/text", "text/plain", "", (200, ""));
+    check_read("/reader", "text/plain", "", (200, ""));
+}
+
+/// A stream that is shorter than its length is a body that is cut short.
+#[test]
+fn without_a_connection_a_stream_may_be_cut_short() {
+    run(async {
+        let service = Server::new().service(wrap(BodyPlan::Stream, read));
+        for (len, path, expected) in [
+            (Some(9), "/reader", 400),
+            (Some(9), "/buffered/text", 400),
+            (Some(5), "/reader", 200),
+            (None, "/reader", 200),
+            (None, "/buffered/text", 200),
+            (None, "/text", 500),
+        ] {
+            let mut request = Request::post(path).unwrap();
+            request.body.set_stream(&b"hello"[..], len);
+            assert_eq!(service.respond(request).await.status.as_u16(), expected, "{len:?} {path}");
+        }
+    });
+}
+
+/// A stream is no text: its reader would take it for an empty one.
+#[test]
+fn a_stream_is_refused_as_text() {
+    let mut response = corehttp::Response::new();
+    response.body.set_stream(&b"7"[..], None);
+    assert_eq!(response.text(), Err(corehttp::InvalidText::Unread));
+    assert_eq!(response.text_decoded().unwrap_err().to_string(), "the content was not read yet");
+    #[cfg(feature = "json")]
+    assert_eq!(response.json::<u8>().unwrap_err().to_string(), "the content was not read yet");
+}

@@ -1,12 +1,20 @@
 //! Sessions by cookie: when they begin and end, what their cookie is, and what the store has to do.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
-use corehttp::{Context, Request, Response, Server, Service, SetCookie, Status, block_on};
+use corehttp::{
+    Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status, block_on,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
+
+use super::support::paused;
 
 /// Notes what it has to do.
 #[derive(Clone, Default)]
@@ -76,11 +84,24 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
             return Err(Status::FORBIDDEN.into());
         }
         "/large" => session.set("user", &"x".repeat(16 << 10))?,
-        "/streamed" => {
-            session.set("user", "Dan")?;
-            return Ok(ctx.body_writer().await?.finish().await?);
+        "/streamed" => session.set("user", "Dan")?,
+        "/streamed-sign-in" => {
+            session.renew();
+            session.set("user", "Eve")?;
         }
+        "/streamed-sign-out" => session.delete(),
         _ => {}
+    }
+    if path.starts_with("/streamed") || path.starts_with("/late") {
+        ctx.body_writer().await?.finish().await?;
+        let session = Session::from_extensions(&mut ctx.extensions)?;
+        match &*path {
+            "/late-set" => session.set("user", "Fay")?,
+            "/late-renewal" => session.renew(),
+            "/late-sign-out" => session.delete(),
+            _ => {}
+        }
+        return Ok(());
     }
     let user: &str = session.get("user")?.unwrap_or("nobody");
     ctx.response.set_text(user);
@@ -147,7 +168,7 @@ fn a_session_lasts_from_its_first_value_until_it_is_deleted() {
     let ada = agent.get("/", &["load"]);
     check_fields(&ada, false, true);
     assert_eq!(ada.text().unwrap(), "Ada");
-    check_fields(&agent.get("/set", &["load", "update"]), false, true);
+    check_fields(&agent.get("/set", &["load", "load", "update"]), false, true);
 
     let out = agent.get("/sign-out", &["load", "delete"]);
     check_fields(&out, true, true);
@@ -163,7 +184,7 @@ fn a_sign_in_gets_an_id_that_nobody_knew() {
     let mut agent = agent(NotingStore::default());
     agent.get("/set", &["insert"]);
     let before = agent.cookie.clone();
-    check_fields(&agent.get("/sign-in", &["load", "insert", "delete"]), true, true);
+    check_fields(&agent.get("/sign-in", &["load", "load", "insert", "delete"]), true, true);
     assert_ne!(agent.cookie, before);
     assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Bob");
     agent.cookie = before;
@@ -244,7 +265,7 @@ fn a_cookie_that_would_end_is_set_again_with_the_session() {
     agent.get("/set", &["insert"]);
     let id = agent.cookie.clone();
     check_fields(&agent.get("/", &["load"]), false, true);
-    check_fields(&agent.get("/set", &["load", "update"]), true, true);
+    check_fields(&agent.get("/set", &["load", "load", "update"]), true, true);
     *agent.store.expiring.lock().unwrap() = Some(60);
     let touched = agent.get("/untouched", &["load", "touch"]);
     check_fields(&touched, true, false);
@@ -260,18 +281,209 @@ fn a_request_that_fails_keeps_its_changes() {
     check_fields(&failed, true, true);
     assert_eq!(failed.status, Status::FORBIDDEN);
     assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Cyd");
-    assert_eq!(agent.get("/large", &["load"]).status, Status::INTERNAL_SERVER_ERROR);
+    assert_eq!(agent.get("/large", &["load", "load"]).status, Status::INTERNAL_SERVER_ERROR);
     assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Cyd");
 }
 
 #[test]
-fn a_streamed_response_can_change_a_session_but_not_begin_one() {
+fn a_streamed_response_has_the_cookie_of_its_session() {
     let mut agent = agent(NotingStore::default());
-    agent.get("/streamed", &[]);
+    check_fields(&agent.get("/streamed", &["insert"]), true, true);
+    check_fields(&agent.get("/streamed", &["load", "load", "update"]), false, true);
+    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Dan");
+    let before = agent.cookie.clone();
+    check_fields(&agent.get("/streamed-sign-in", &["load", "load", "insert", "delete"]), true, true);
+    assert_ne!(agent.cookie, before);
+    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Eve");
+    *agent.store.expiring.lock().unwrap() = Some(60);
+    check_fields(&agent.get("/streamed-reading", &["load", "touch"]), false, true);
+    let out = agent.get("/streamed-sign-out", &["load", "delete"]);
+    assert!(out.headers.text("set-cookie").unwrap().contains("=; Max-Age=0; "), "{out:?}");
+    assert!(agent.store.sessions.is_empty());
+}
+
+#[test]
+fn from_the_head_on_a_session_can_change_and_end_but_not_begin() {
+    let mut agent = agent(NotingStore::default());
+    agent.get("/late-set", &[]);
     assert!(agent.store.sessions.is_empty() && agent.cookie.is_empty());
     agent.get("/set", &["insert"]);
-    agent.get("/streamed", &["load", "update"]);
-    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Dan");
+    agent.get("/late-set", &["load", "load", "update"]);
+    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Fay");
+    agent.get("/late-renewal", &["load"]);
+    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Fay");
+    agent.get("/late-sign-out", &["load", "delete"]);
+    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "nobody");
+}
+
+/// When a handler changes its session, and how it responds.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Buffered,
+    /// The change is before the head.
+    Streamed,
+    /// The change is after the head.
+    StreamedLate,
+    Upgraded,
+    UpgradedLate,
+    /// As `UpgradedLate`, but saved before the handler ends.
+    Saved,
+}
+
+use Way::{Buffered, Saved, Streamed, StreamedLate, Upgraded, UpgradedLate};
+
+/// Sets `seen`, and then lasts for hours, while others change the session by `meanwhile`.
+async fn last(ctx: &mut Context, way: Way, meanwhile: impl AsyncFn()) -> corehttp::Result {
+    let session = Session::from_extensions(&mut ctx.extensions)?;
+    assert_eq!(session.get("role")?, Some("admin"));
+    if !matches!(way, StreamedLate | UpgradedLate) {
+        session.set("seen", &1)?;
+    }
+    let mut tunnel = None;
+    match way {
+        Buffered => {}
+        Streamed | StreamedLate => ctx.body_writer().await?.finish().await?,
+        Upgraded | UpgradedLate | Saved => tunnel = Some(ctx.upgrade("own").await?),
+    }
+    meanwhile().await;
+    if matches!(way, StreamedLate | UpgradedLate | Saved) {
+        Session::from_extensions(&mut ctx.extensions)?.set("seen", &1)?;
+    }
+    if let Saved = way {
+        Session::save(ctx).await?;
+        std::future::pending::<()>().await;
+    }
+    drop(tunnel);
+    Ok(())
+}
+
+/// A session is loaded with its request. Changes of others since then must not be undone when the request ends, which may
+/// be hours later.
+#[test]
+fn a_request_that_lasts_for_hours_undoes_nothing() {
+    for way in [Buffered, Streamed, StreamedLate, Upgraded, UpgradedLate, Saved] {
+        for is_renewed in [false, true] {
+            check_lasting(way, is_renewed);
+        }
+    }
+}
+
+/// A role is taken away, or all of the session renewed, while a request lasts that changes the session in this way.
+#[track_caller]
+fn check_lasting(way: Way, is_renewed: bool) {
+    let store = MemoryStore::new();
+    let begins = |ctx: &mut Context| -> corehttp::Result {
+        Ok(Session::from_extensions(&mut ctx.extensions)?.set("role", "admin")?)
+    };
+    let revokes = move |ctx: &mut Context| -> corehttp::Result {
+        let session = Session::from_extensions(&mut ctx.extensions)?;
+        assert!(session.remove("role"));
+        session.set("theme", "dark")?;
+        if is_renewed {
+            session.renew();
+        }
+        Ok(())
+    };
+    let reads = |ctx: &mut Context| -> corehttp::Result {
+        let session = Session::from_extensions(&mut ctx.extensions)?;
+        let [role, theme] = ["role", "theme"].map(|name| session.get::<String>(name).unwrap());
+        let values = format!("{role:?} {theme:?} {:?}", session.get::<u8>("seen")?);
+        ctx.response.set_text(values);
+        Ok(())
+    };
+    let sessions = Sessions::new(store.clone());
+    let [begins, revokes] = [begins.into_handler().boxed(), revokes.into_handler().boxed()]
+        .map(|handler| Server::new().service(wrap(sessions.clone(), handler)));
+    let reads = Server::new().service(wrap(sessions.clone(), reads));
+    let cookie_of = |response: &Response| {
+        let cookie = response.cookies().next().unwrap();
+        format!("{}={}", cookie.name, cookie.value)
+    };
+    let with = |cookie: &str| {
+        let mut request = Request::get("/").unwrap();
+        request.headers.set("cookie", cookie).unwrap();
+        request
+    };
+    paused(async {
+        let cookie = cookie_of(&begins.respond(Request::get("/").unwrap()).await);
+        let (request, renewed) = (with(&cookie), Rc::new(RefCell::new(cookie.clone())));
+        let (is_over, note_renewed) = (Rc::new(Notify::new()), renewed.clone());
+        let over = is_over.clone();
+        let revokes = Rc::new(revokes);
+        let lasts = async move |ctx: &mut Context| -> corehttp::Result {
+            last(ctx, way, async || {
+                let response = revokes.respond(request.clone()).await;
+                if is_renewed {
+                    *note_renewed.borrow_mut() = cookie_of(&response);
+                }
+                over.notify_one();
+            })
+            .await
+        };
+        let lasting = Server::new().service(wrap(sessions.clone(), lasts));
+        let (mut near, far) = tokio::io::duplex(1 << 10);
+        let peer = async {
+            let fields = "connection: upgrade\r\nupgrade: own";
+            let head = format!("GET / HTTP/1.1\r\nhost: a\r\ncookie: {cookie}\r\n{fields}\r\n\r\n");
+            near.write_all(head.as_bytes()).await.unwrap();
+            is_over.notified().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(near);
+        };
+        tokio::select! {
+            (_, ()) = async { tokio::join!(lasting.serve_connection(far), peer) } => {}
+            () = tokio::time::sleep(Duration::from_secs(60)) => assert!(matches!(way, Saved), "{way:?}"),
+        }
+        // The session of the request was renewed, and so it has no other one to change, unless it did before.
+        let had_seen = matches!(way, Streamed | Upgraded | Saved) || !is_renewed;
+        let seen = if had_seen { "Some(1)" } else { "None" };
+        let last = with(&renewed.borrow());
+        let values = reads.respond(last).await.text().unwrap().to_owned();
+        assert_eq!(values, format!("None Some(\"dark\") {seen}"), "{way:?} {is_renewed}");
+        assert_eq!(store.len(), 1, "{way:?} {is_renewed}");
+    });
+}
+
+/// Other hosts of a domain, and other paths, may set cookies with the same name.
+#[test]
+fn the_first_cookie_that_has_a_session_counts() {
+    let mut agent = agent(NotingStore::default());
+    agent.get("/set", &["insert"]);
+    let own = agent.cookie.clone();
+    let unknown = format!("__Host-session={}", "7".repeat(32));
+    for (cookies, calls, user) in [
+        (vec![&*unknown, &own], &["load"; 2][..], "Ada"),
+        (vec![&own, &unknown], &["load"], "Ada"),
+        (vec!["__Host-session=", "__Host-session=x", &own], &["load"], "Ada"),
+        (vec!["__host-session=x", "a=b", &own], &["load"], "Ada"),
+        ([vec![&*unknown; 7], vec![&own]].concat(), &["load"; 8], "Ada"),
+        ([vec![&*unknown; 8], vec![&own]].concat(), &["load"; 8], "nobody"),
+        ([vec!["__Host-session=x"; 8], vec![&own]].concat(), &[], "nobody"),
+    ] {
+        agent.cookie = cookies.join("; ");
+        assert_eq!(agent.get("/", calls).text().unwrap(), user, "{cookies:?}");
+    }
+}
+
+/// Each request without a cookie begins a session, and costs next to nothing.
+#[test]
+fn a_flood_of_new_sessions_does_not_push_out_those_that_are_used() {
+    let mut store = NotingStore { sessions: MemoryStore::with_sessions_max(100), ..NotingStore::default() };
+    let mut users = Vec::new();
+    for _ in 0..80 {
+        let mut user = agent(store.clone());
+        user.get("/set", &["insert"]);
+        user.get("/", &["load"]);
+        users.push(user);
+    }
+    store.calls = Arc::default();
+    let flood = agent(store);
+    for _ in 0..1000 {
+        block_on(flood.service.respond(Request::get("/set").unwrap())).unwrap();
+    }
+    for user in &mut users {
+        assert_eq!(user.get("/", &["load"]).text().unwrap(), "Ada");
+    }
 }
 
 #[test]
@@ -298,8 +510,8 @@ fn a_session_that_was_deleted_meanwhile_does_not_come_back() {
     };
     let signed_out = ["load", "load", "delete"];
     for (changes, calls, user) in [
-        (sets as fn(&mut Session), &["update"][..], "nobody"),
-        (renews, &["insert", "delete", "delete"], "nobody"),
+        (sets as fn(&mut Session), &["load"][..], "nobody"),
+        (renews, &["load"], "nobody"),
         (begins_another, &["insert", "delete"], "Eve"),
     ] {
         let store = NotingStore::default();

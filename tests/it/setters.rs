@@ -69,6 +69,36 @@ fn row_61_no_value_adds_a_line_rfc9110_5_5() {
     }
 }
 
+/// Browsers drop tabs and ends of lines, and take a `\` for a `/`.
+#[test]
+fn a_location_is_a_uri_reference_rfc9110_10_2_2() {
+    for (location, expected) in [
+        ("/café?q=ü#é", Some("/caf%C3%A9?q=%C3%BC#%C3%A9")),
+        ("/a b", Some("/a%20b")),
+        ("/a%20b?c[]=%d", Some("/a%20b?c[]=%25d")),
+        ("https://[::1]:8443/é", Some("https://[::1]:8443/%C3%A9")),
+        ("/\t/evil.example", None),
+        ("\t//evil.example", None),
+        ("/\\evil.example", None),
+        ("\\\\evil.example", None),
+        ("https:\\\\evil.example", None),
+    ] {
+        let mut response = Response::new();
+        let outcome = response.set_redirect(Status::FOUND, location);
+        assert_eq!(
+            (outcome.is_ok(), response.headers.text("location")),
+            (expected.is_some(), expected),
+            "{location:?}"
+        );
+    }
+    let refused = Response::new().set_redirect(Status::FOUND, "/\\evil.example").unwrap_err();
+    assert_eq!(refused, InvalidField::Reference("location".into()));
+    assert_eq!(
+        refused.to_string(),
+        "the value of the field location has a `\\` that browsers take for a `/`"
+    );
+}
+
 #[test]
 fn row_61_a_name_is_a_token_rfc9110_5_1() {
     for name in NO_TOKENS {

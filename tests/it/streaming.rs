@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use corehttp::middleware::wrap;
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidResponse, Method, Server, Status, Timeouts,
+    Body, BodyPlan, Context, Event, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server,
+    Status,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::support::{
-    ErrorReports, Served, eventually, is_held_back, paused, resident, status, streaming, undated,
+    ErrorReports, Served, eventually, is_held_back, is_over_with_its_head, paused, resident, status,
+    streaming, undated,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -374,6 +376,104 @@ mod writing {
     }
 }
 
+/// Nothing of the content is sent, so a stream without an end must not hold its connection.
+mod over_with_the_head {
+    use super::*;
+
+    /// Writes without an end, under the status that the path names.
+    async fn writes(ctx: &mut Context, way: &str) -> corehttp::Result {
+        let status: u16 = ctx.request.path()[1..].parse()?;
+        ctx.response.status = Status::new(status).unwrap();
+        if way == "a source" {
+            ctx.response.body.set_stream(tokio::io::repeat(7), None);
+            return Ok(());
+        }
+        if way == "events" {
+            let mut events = ctx.events().await?;
+            events.send(Event::new("begun")).await?;
+            events.wait(std::future::pending::<()>()).await?;
+        }
+        if way == "both bodies" {
+            let (mut body, mut out) = ctx.duplex().await?;
+            body.read_to_end(&mut Vec::new()).await?;
+            out.write_all(b"tick").await?;
+            std::future::pending::<()>().await;
+        }
+        let mut out = ctx.body_writer().await?;
+        loop {
+            match way {
+                "no write" => std::future::pending().await,
+                "pauses" => sleep(Duration::from_millis(1)).await,
+                "no pause" => {}
+                "flushes" => {
+                    out.flush().await?;
+                    sleep(Duration::from_millis(1)).await;
+                }
+                _ => unreachable!("{way}"),
+            }
+            out.write_all(b"tick").await?;
+        }
+    }
+
+    const WAYS: [&str; 7] =
+        ["no write", "pauses", "no pause", "flushes", "events", "both bodies", "a source"];
+    const REQUESTS: [&str; 7] =
+        ["HEAD /200", "HEAD /204", "HEAD /304", "HEAD /500", "GET /204", "GET /205", "GET /304"];
+
+    #[test]
+    fn a_stream_without_an_end_does_not_hold_its_connection_rfc9110_9_3_2() {
+        for way in WAYS {
+            for request in REQUESTS {
+                let request = format!("{request} HTTP/1.1\r\nhost: a\r\n\r\n");
+                is_over_with_its_head(&request, async move |ctx: &mut Context| writes(ctx, way).await);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_connection_is_answered() {
+        for way in WAYS {
+            let service = Server::new().service(async move |ctx: &mut Context| writes(ctx, way).await);
+            let response = paused(service.respond(Request::head("/200").unwrap()));
+            // A source that was not read is still there.
+            assert!(response.status == Status::OK && response.body.bytes().is_empty(), "{way}");
+        }
+    }
+
+    /// A handler that has finished its response has something else to do.
+    #[test]
+    fn a_handler_goes_on_after_the_end_of_its_response() {
+        for request in ["HEAD /200", "GET /304"] {
+            let (done, is_done) = std::sync::mpsc::channel();
+            let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.status = Status::new(ctx.request.path()[1..].parse()?).unwrap();
+                ctx.body_writer().await?.finish().await?;
+                sleep(Duration::from_millis(1)).await;
+                Ok(done.send(())?)
+            });
+            served.ask(format!("{request} HTTP/1.1\r\nhost: a\r\n\r\n"));
+            is_done.try_recv().unwrap();
+        }
+    }
+
+    /// A method that is not safe changes something, and its handler must not be stopped halfway.
+    #[test]
+    fn a_handler_that_changes_something_is_not_stopped_rfc9110_9_2_1() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = Status::NO_CONTENT;
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"dropped").await?;
+            sleep(Duration::from_millis(1)).await;
+            done.send(())?;
+            Ok(out.finish().await?)
+        });
+        let received = served.ask(sized("body").repeat(2));
+        assert_eq!(undated(&received), "HTTP/1.1 204 No Content\r\n\r\n".repeat(2));
+        assert_eq!(is_done.try_iter().count(), 2);
+    }
+}
+
 /// Half a response must never look like a whole one.
 mod failing {
     use super::*;
@@ -526,7 +626,7 @@ mod failing {
             write(ctx, &["half"], false).await?;
             Err(Status::NOT_FOUND.into())
         };
-        check(fails, "the handler failed: 404 Not Found");
+        check(fails, "404 Not Found");
         check(
             async |ctx: &mut Context| -> corehttp::Result {
                 let mut out = ctx.body_writer().await?;
@@ -545,6 +645,7 @@ mod failing {
             Err(corehttp::Error::new(Status::CONFLICT, "late"))
         };
         let leaving = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = Status::NO_CONTENT;
             let mut out = ctx.body_writer().await?;
             out.flush().await?;
             out.peer_closed().await;
@@ -559,7 +660,7 @@ mod failing {
         let gone = "the peer closed before it was answered in full";
         let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.attach(server), leaving);
-        check(served, refusals, &asked_for_head, head, gone);
+        check(served, refusals, &GET.replace("GET", "POST"), "HTTP/1.1 204 No Content\r\n\r\n", gone);
         for (wire, expected) in [(GET, format!("{head}0\r\n\r\n")), (&*asked_for_head, head.to_owned())] {
             let refusals = ErrorReports::default();
             let served = Served::with(|server| refusals.attach(server), late);
@@ -1087,22 +1188,19 @@ mod upgrade {
     fn a_failure_after_an_upgrade_is_told_to_the_server_alone() {
         for (path, cause) in [
             ("/error", "the handler failed: secret"),
-            ("/status", "the handler failed: 410 Gone"),
+            ("/status", "410 Gone"),
             ("/panic", "the handler panicked"),
-            ("/hang", "the handler took longer than 1 ms"),
         ] {
             let refusals = ErrorReports::default();
-            let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
             let fails = async |ctx: &mut Context| -> corehttp::Result {
                 let _io = ctx.upgrade("echo").await?;
                 match ctx.request.path() {
                     "/error" => Err(io::Error::other("secret").into()),
                     "/status" => Err(Status::GONE.into()),
-                    "/panic" => std::panic::resume_unwind(Box::new("without a trace")),
-                    _ => std::future::pending().await,
+                    _ => std::panic::resume_unwind(Box::new("without a trace")),
                 }
             };
-            let served = Served::with(|server| refusals.attach(server).timeouts(timeouts), fails);
+            let served = Served::with(|server| refusals.attach(server), fails);
             let received = served.ask(ASKED.replacen('/', path, 1));
             assert!(received.ends_with("upgrade: echo\r\n\r\n"), "{path}: {received:?}");
             // The peer receives the end before the failure is reported.

@@ -16,8 +16,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Handler, IntoHandler, Server, ServerHandle, Status};
+use corehttp::middleware::{Next, wrap};
+use corehttp::{BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Server, ServerHandle, Status};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -231,6 +231,35 @@ where
     H: IntoHandler<Kind>,
 {
     wrap(BodyPlan::Stream, handler)
+}
+
+/// Checks that a response of `handler`, which writes without an end, is over with its head if it is asked for with
+/// `request`: it is complete, and the next request of the connection is answered at once.
+#[track_caller]
+#[allow(clippy::unit_arg, reason = "a test is short")]
+pub fn is_over_with_its_head<Kind, H>(request: &str, handler: H)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
+    let other = async |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
+        match ctx.request.path() {
+            "/next" => Ok(ctx.response.set_text("the next one")),
+            _ => next.handle(ctx).await,
+        }
+    };
+    let (failures, cuts) = (ErrorReports::default(), Arc::new(Mutex::new(Vec::new())));
+    let noted = cuts.clone();
+    let report = move |report: &ExchangeReport| noted.lock().unwrap().push(report.cut);
+    let served = Served::with(|server| failures.attach(server).on_exchange(report), wrap(other, handler));
+    let mut peer = served.connect();
+    peer.send(request.to_owned() + &get("/next"));
+    let received = peer.receive_through("the next one");
+    assert_eq!(received.matches("HTTP/1.1 ").count(), 2, "{received}");
+    peer.end();
+    assert_eq!(peer.receive_all(), "");
+    eventually("both are reported", || cuts.lock().unwrap().len() == 2);
+    assert_eq!((cuts.lock().unwrap().as_slice(), failures.take()), ([None; 2].as_slice(), vec![]));
 }
 
 /// Runs `future` on a paused clock, which jumps ahead whenever everybody waits.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use corehttp::middleware::{self, wrap};
 use corehttp::{
-    BodyPlan, BodyWriter, Context, Flush, Handler, IntoHandler, Limits, Request, Response, Server, Timeouts,
-    Transform, TransformAction,
+    BodyPlan, BodyWriter, Context, Event, Flush, Handler, IntoHandler, Limits, Request, Response, Server,
+    Timeouts, Transform, TransformAction,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -309,17 +309,38 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
             }
         }
     }
-    // A head and some of the body in the first packet, the rest of it in two that are late.
-    check(24, 200, async |peer| {
-        send(peer, &begun).await;
-        pass(12).await;
-        send(peer, &body[9_900..9_950]).await;
-        pass(12 - 5).await;
-        send(peer, &body[9_950..9_960]).await;
+    // A head and half of the body in the first packet, the rest of it in three that are late.
+    check(18, 200, async |peer| {
+        send(peer, &[POST, &body[..5_000]].concat()).await;
+        pass(9).await;
+        send(peer, &body[5_000..9_500]).await;
+        pass(9 - 5).await;
+        send(peer, &body[9_500..9_510]).await;
         pass(5).await;
-        send(peer, &body[9_960..]).await;
+        send(peer, &body[9_510..]).await;
         peer.shutdown().await.unwrap();
     });
+}
+
+/// However much came at once, it is credited for the grace alone, in one packet with the head or not.
+#[test]
+fn a_body_that_began_fast_must_go_on() {
+    let begun = &[b'b'; 9_000];
+    for cut in [0, 10, POST.len()] {
+        let wire = [POST, begun].concat();
+        check_slow(15, defaults(), async |peer| {
+            send_cut(peer, &wire, &[cut]).await;
+            drip(peer, b"b", 15).await;
+        });
+        check(14, 200, async |peer| {
+            send_cut(peer, &wire, &[cut]).await;
+            pass(7).await;
+            send(peer, &begun[..100]).await;
+            pass(7).await;
+            send(peer, &begun[..900]).await;
+            peer.shutdown().await.unwrap();
+        });
+    }
 }
 
 #[test]
@@ -834,6 +855,43 @@ fn a_late_handler_that_has_begun_its_response_is_cut_off() {
     let told = talk(limited, half, 1 << 16, async |peer| send(peer, GET).await);
     assert_time(told.time, 5);
     assert!(told.outcome.is_err() && told.received.ends_with("\r\n\r\n4\r\nhalf\r\n"), "{:?}", told.received);
+}
+
+/// A stream of events and an upgraded connection last as long as both sides like.
+#[test]
+fn the_time_of_a_handler_ends_with_an_upgrade_or_the_head_of_a_stream_of_events() {
+    let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
+    let events = async |ctx: &mut Context| -> corehttp::Result {
+        let mut events = ctx.events().await?;
+        for _ in 0..3 {
+            pass(10).await;
+            events.send(Event::new("tick")).await?;
+        }
+        Ok(events.finish().await?)
+    };
+    let told = talk(limited, events, 1 << 16, async |peer| {
+        send(peer, GET).await;
+        peer.shutdown().await.unwrap();
+    });
+    assert_time(told.time, 30);
+    assert!(told.outcome.is_ok() && told.received.ends_with("0\r\n\r\n"), "{:?}", told.received);
+    let late = async |ctx: &mut Context| -> corehttp::Result {
+        pass(6).await;
+        ctx.events().await.map(drop)?;
+        Ok(())
+    };
+    check_with(limited, late, 5, 503, async |peer| send(peer, GET).await);
+    let upgraded = async |ctx: &mut Context| -> corehttp::Result {
+        let mut stream = ctx.upgrade("echo").await?;
+        pass(30).await;
+        stream.write_all(b"late").await?;
+        Ok(stream.shutdown().await?)
+    };
+    let told = talk(limited, upgraded, 1 << 16, async |peer| {
+        send(peer, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n").await;
+    });
+    assert_time(told.time, 30);
+    assert!(told.received.ends_with("\r\n\r\nlate"), "{:?}", told.received);
 }
 
 #[test]

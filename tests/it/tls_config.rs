@@ -558,6 +558,53 @@ fn a_session_is_resumed_by_another_server_that_shares_its_tickets_rfc8446_2_2() 
     }
 }
 
+/// Peers would refuse such a certificate, each of them, and only they would say so.
+#[test]
+fn a_server_does_not_start_with_a_certificate_that_is_not_valid_rfc5280_4_1_2_5() {
+    let authority = Authority::new("ours");
+    let issued = |hosts: &[&str], from, until| identity(&authority.issue_for_years(hosts, from, until));
+    let (good, other) = (issued(&["a.example"], 2000, 2100), issued(&["b.example"], 2000, 2100));
+    let (expired, early) = (issued(&["b.example"], 2000, 2010), issued(&["c.example"], 2100, 2101));
+    let nameless = issued(&[], 2000, 2010);
+    let of_expired = "the certificate for b.example expired on Fri, 01 Jan 2010 00:00:00 GMT";
+    let of_early = "the certificate for c.example is not valid before Fri, 01 Jan 2100 00:00:00 GMT";
+    let of_nameless = "the certificate expired on Fri, 01 Jan 2010 00:00:00 GMT";
+    for (identities, expected) in [
+        (vec![&good, &other], None),
+        (vec![&expired], Some(of_expired)),
+        (vec![&good, &other, &expired], Some(of_expired)),
+        (vec![&good, &early], Some(of_early)),
+        (vec![&nameless], Some(of_nameless)),
+    ] {
+        let tls = |first: &TlsIdentity| {
+            identities[1..].iter().fold(ServerTls::new(first.clone()), |tls, &more| tls.and(more.clone()))
+        };
+        let starts: [fn(ServerTls) -> Server; 2] = [
+            |tls| Server::bind("127.0.0.1:0").tls(tls),
+            |tls| Server::bind("127.0.0.1:0").and_bind_tls("127.0.0.1:0", tls),
+        ];
+        for start in starts {
+            let server = start(tls(identities[0])).cores(1);
+            let failed = server.start(tell).map(drop).map_err(|error| format!("{error:#}"));
+            assert_eq!(failed, expected.map_or(Ok(()), |text| Err(text.to_owned())));
+            start(tls(identities[0]).check_dates(false)).cores(1).start(tell).map(drop).unwrap();
+        }
+        let handle = ServerTls::new(good.clone());
+        let replaced = handle.replace_identities(identities.iter().copied().cloned());
+        assert_eq!(
+            replaced.map_err(|error| error.to_string()),
+            expected.map_or(Ok(()), |text| Err(text.to_owned()))
+        );
+        let unchecked = ServerTls::new(good.clone()).check_dates(false);
+        unchecked.replace_identities(identities.iter().copied().cloned()).unwrap();
+        let first_to_expire = identities.iter().map(|identity| identity.not_after()).min();
+        assert_eq!(unchecked.not_after(), first_to_expire);
+        let kept = if expected.is_none() { first_to_expire } else { Some(good.not_after()) };
+        assert_eq!(handle.not_after(), kept, "all are replaced, or none");
+    }
+    assert!(expired.not_before() == good.not_before() && expired.not_after() < early.not_before());
+}
+
 /// The verifier of Linux trusts the authorities in the file that `SSL_CERT_FILE` names.
 #[cfg(all(feature = "platform-verifier", target_os = "linux"))]
 #[test]
@@ -737,6 +784,14 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
         let status = if expected.is_some() { 308 } else { 400 };
         assert_eq!((response.status.as_u16(), response.headers.text("location")), (status, expected));
     }
+}
+
+#[test]
+fn a_redirect_to_https_escapes_what_no_uri_has_rfc9110_10_2_2() {
+    let app = |ctx: &mut Context| ctx.response.set_text("securely");
+    let received =
+        Served::new(wrap(HttpsRedirect::new(), app)).ask("GET /café?|\\ HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(received.contains("\r\nlocation: https://a/caf%C3%A9?%7C%5C\r\n"), "{received}");
 }
 
 #[test]

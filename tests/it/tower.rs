@@ -36,7 +36,8 @@ use super::support::chunks::content;
 use super::support::responses::responses;
 use super::support::wired::{Then, Wired};
 use super::support::{
-    ErrorReports, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
+    ErrorReports, Served, alone, eventually, is_held_back, is_over_with_its_head, paused, resident,
+    send_first, status, undated,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -741,6 +742,33 @@ mod reading {
     }
 
     #[test]
+    fn a_body_that_fails_keeps_its_status_in_errors_of_other_types_rfc9110_15_5() {
+        let wrapped = tower(async |request: AppRequest| {
+            let body = axum::body::Body::new(request.into_body());
+            axum::body::to_bytes(body, 5).await?;
+            Ok(full("whole"))
+        });
+        let text = tower(async |request: AppRequest| {
+            let error = request.into_body().collect().await.map(drop).unwrap_err();
+            Err::<Response<Empty<Bytes>>, _>(format!("a body failed: {error}").into())
+        });
+        // Its head is on its way before the body fails.
+        let echoes =
+            tower(async |request: AppRequest| Ok(Response::new(axum::body::Body::new(request.into_body()))));
+        let (services, echoes) = ([wrapped.boxed(), text.boxed()].map(Wired::new), Wired::new(echoes));
+        for (wire, expected) in [(post_wire("content-length: 5", "hell"), 408), (chunked("+1\r\n"), 400)] {
+            for service in &services {
+                let received = service.ask(&[wire.as_bytes()], Then::Waits);
+                assert_eq!(responses(&received)[0].status, expected, "{wire}");
+            }
+            let cut = echoes.ask(&[wire.as_bytes()], Then::Waits);
+            assert!(cut.starts_with("HTTP/1.1 200 ") && !cut.ends_with("0\r\n\r\n"), "{cut}");
+        }
+        let received = services[0].ask(&[chunked("6\r\nhello!\r\n0\r\n\r\n").as_bytes()], Then::Waits);
+        assert!(received.starts_with("HTTP/1.1 413 "), "the limit of axum: {received}");
+    }
+
+    #[test]
     fn a_body_that_is_too_slow_is_an_error_rfc9110_15_5_9() {
         let fails = tower(async |request: AppRequest| {
             let error = request.into_body().collect().await.unwrap_err();
@@ -1249,5 +1277,17 @@ mod with_axum {
                 request
             }));
         assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+    }
+}
+
+/// The service does not know that nothing of its body is sent.
+#[test]
+fn a_body_without_an_end_does_not_hold_the_connection_of_a_head_rfc9110_9_3_2() {
+    for (request, status) in [("HEAD", 200), ("GET", 204), ("GET", 304)] {
+        let endless = move |_: AppRequest| {
+            let frames = futures_util::stream::pending::<Result<Frame<Bytes>, BoxError>>();
+            ready(Ok(Response::builder().status(status).body(StreamBody::new(frames)).unwrap()))
+        };
+        is_over_with_its_head(&GET.replace("GET", request), tower(endless));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::message::{Field, Response};
 use super::reader::{Choice, Next, Reader};
-use super::server::{has_empty_coding, is_long};
+use super::server::{has_coding_lines, is_long};
 
 /// Deviations from the strict reading that the client accepts.
 pub const CHOICES: &[Choice] = &[Choice::StatusWithoutSpace];
@@ -88,7 +88,7 @@ pub fn may_refuse(response: &Response, interim: &[Response], limits: Limits) -> 
     let choices = [
         ("9110 §7.8: a protocol that was not asked for", *status == 101),
         ("9110 §15.2: more than 16 interim responses", interim.len() > INTERIM_MAX),
-        ("9112 §6.1: empty elements beside chunked", has_empty_coding(fields)),
+        ("9112 §6.1: codings in several lines", has_coding_lines(fields)),
         ("9112 §7.1: a size of more than 16 digits", chunking.digits > 16),
         ("9112 §7.1.1: long extensions", is_long(chunking)),
         ("9110 §5.4: fields above their limits", heads.any(|head| is_beyond(head, limits))),

@@ -84,7 +84,7 @@ pub fn may_refuse(request: &Request, status: u16) -> bool {
         (400, "9110 §4.2.3: a host with escapes", authorities(request).any(|it| it.contains(&b'%'))),
         (400, "WHATWG URL §4.4: a path with a backslash", request.path().contains(&b'\\')),
         (400, "9112 §3.2: a target that is no text", !is_text(&request.target)),
-        (400, "9112 §6.1: empty elements beside chunked", has_empty_coding(fields)),
+        (400, "9112 §6.1: codings in several lines", has_coding_lines(fields)),
         (400, "9112 §7.1: a size of more than 16 digits", chunking.digits > 16),
         (400, "9112 §7.1.1: long extensions", is_long(chunking)),
         (400, "9110 §6.5.1: a trailer that frames, routes, controls or describes", has_odd_trailer(trailers)),
@@ -121,9 +121,8 @@ fn is_text(target: &[u8]) -> bool {
     std::str::from_utf8(target).is_ok_and(|target| !target.chars().any(char::is_control))
 }
 
-pub fn has_empty_coding(fields: &[Field]) -> bool {
-    let all: Vec<&[u8]> = values(fields, "transfer-encoding").collect();
-    all.len() > 1 || all.iter().any(|value| value.contains(&b','))
+pub fn has_coding_lines(fields: &[Field]) -> bool {
+    values(fields, "transfer-encoding").count() > 1
 }
 
 pub fn has_odd_trailer(trailers: &[Field]) -> bool {

@@ -105,7 +105,8 @@ fn each_rule_of_a_body_is_kept() {
         refuses(with(&format!("content-length: {length}"), "a"), "9112 §6.3: a length");
     }
     refuses(with("content-length: 1\r\ntransfer-encoding: chunked", ""), "9112 §6.3: a message");
-    for coding in ["", "gzip", "gzip, chunked", "chunked, chunked", "chunked;a=b", "\"chunked\"", "identity"]
+    for coding in
+        ["", ",", "gzip", "gzip, chunked", "chunked, , chunked", "chunked;a=b", "\"chunked\"", "identity"]
     {
         refuses(with(&format!("transfer-encoding: {coding}"), ""), "9112 §6.1, §6.3");
     }

@@ -1,6 +1,7 @@
 //! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -16,14 +17,15 @@ use crate::client::response_reader::ResponseReader;
 use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
-use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
+use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, TargetForm};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
-/// responses are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
-/// long as there are others.
+/// default. A failure is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that
+/// cannot do its work often sends at once: without a penalty, it would be the least busy one. With
+/// [`BalancerBuilder::healthy_if`], other outcomes are failures. Hosts that fail an active check
+/// ([`BalancerBuilder::health_check`]) get no requests as long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
 /// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not
@@ -69,6 +71,8 @@ struct BalancerInner {
     members: RwLock<Vec<Arc<Member>>>,
     choice: HostChoice,
     random_pairs: RandomPairs,
+    /// How many requests were assigned to hosts.
+    assigned: AtomicU64,
     health: HealthPolicy,
     check: Option<Arc<HealthCheck>>,
     retry: RetryPolicy,
@@ -228,9 +232,7 @@ impl BalancerInner {
         if members.iter().any(|member| member.host.origin() == host.origin()) {
             return Ok(false);
         }
-        // A host that is added later must not catch up on all the requests that the others have answered.
-        let assigned = members.iter().map(|member| member.assigned()).min().unwrap_or(0);
-        members.push(Arc::new(Member::new(host, assigned)));
+        members.push(Arc::new(Member::new(host)));
         Ok(true)
     }
 
@@ -257,7 +259,9 @@ impl BalancerInner {
             .choice
             .choose(up, &self.random_pairs)
             .or_else(|| self.choice.choose(others(), &self.random_pairs));
-        Some(HostAttempt::new(chosen?.clone()))
+        let member = chosen?.clone();
+        let in_flight = member.begin_request(self.assigned.fetch_add(1, Ordering::Relaxed) + 1);
+        Some(HostAttempt { member, through_other: None, in_flight, is_second: false })
     }
 
     /// The recorder of an attempt that goes on.
@@ -332,11 +336,6 @@ struct HostAttempt {
 }
 
 impl HostAttempt {
-    fn new(member: Arc<Member>) -> HostAttempt {
-        let in_flight = member.begin_request();
-        HostAttempt { member, through_other: None, in_flight, is_second: false }
-    }
-
     /// Uses the connections of `sender`, if there is one.
     fn through(
         mut self,
@@ -383,13 +382,14 @@ impl BalancerBuilder {
         let health = HealthPolicy {
             penalty: PENALTY,
             penalty_max: PENALTY_MAX,
-            is_healthy: Box::new(|outcome| outcome.is_ok()),
+            is_healthy: Box::new(|outcome| outcome.is_ok_and(|response| can_work(response.status))),
         };
         BalancerBuilder(BalancerInner {
             sender,
             members: RwLock::default(),
             choice: HostChoice::default(),
             random_pairs: RandomPairs::default(),
+            assigned: AtomicU64::new(0),
             health,
             check: None,
             retry: RetryPolicy::Never,
@@ -422,7 +422,7 @@ impl BalancerBuilder {
 
     /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
     /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
-    /// even if it answers with 500.
+    /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -468,6 +468,11 @@ impl BalancerBuilder {
     }
 }
 
+/// Whether a host that answers so can do its work. The status 500 may be about one request alone.
+fn can_work(status: Status) -> bool {
+    ![Status::BAD_GATEWAY, Status::SERVICE_UNAVAILABLE, Status::GATEWAY_TIMEOUT].contains(&status)
+}
+
 const PENALTY: Duration = Duration::from_secs(3);
 const PENALTY_MAX: usize = 300;
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -485,7 +490,8 @@ impl fmt::Debug for BalancerBuilder {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::collections::VecDeque;
+    use std::sync::atomic::AtomicBool;
     use std::thread;
 
     use super::*;
@@ -513,5 +519,79 @@ mod tests {
                 assert_eq!(missed, 0, "{choice:?}");
             });
         }
+    }
+
+    /// How a host misses requests that the others get.
+    #[derive(Clone, Copy, Debug)]
+    enum Absence {
+        /// It fails its checks.
+        Down,
+        /// It has failed.
+        Penalized,
+        /// It answers none of its requests for a while.
+        Slow,
+        /// It is removed, and added again.
+        Removed,
+    }
+
+    /// A host that is back gets its share, and does not catch up on all that it has missed.
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_is_back_gets_its_share() {
+        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+            for absence in [Absence::Down, Absence::Penalized, Absence::Slow, Absence::Removed] {
+                for at_once in [1, 32] {
+                    let shares = shares_after(choice, absence, at_once).await;
+                    assert!(
+                        shares.iter().all(|share| (600..=734).contains(share)),
+                        "{choice:?} {absence:?}, {at_once} at once: {shares:?} of 2000"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The shares of three hosts in 2,000 requests, after one of them was absent for as many.
+    async fn shares_after(choice: HostChoice, absence: Absence, at_once: usize) -> [usize; 3] {
+        const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
+        let balancer = Client::new().balance(URLS).unwrap().choice(choice).build();
+        let inner = &*balancer.inner;
+        let absent = inner.choose(None).unwrap();
+        let (url, origin) = (absent.host().origin().to_owned(), absent.host().origin().to_owned());
+        let mut held = Vec::new();
+        match absence {
+            Absence::Down => absent.member.set_up(false),
+            Absence::Penalized => {
+                let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
+                (0..100).for_each(|_| absent.member.record(&inner.health, Ok(&refusal)));
+            }
+            Absence::Slow => held.extend((0..100).map(|number| absent.member.begin_request(number))),
+            Absence::Removed => assert!(balancer.remove(&url)),
+        }
+        let missed = requests(inner, at_once);
+        assert!(missed.iter().all(|asked| *asked != origin), "{absence:?}");
+        match absence {
+            Absence::Down => absent.member.set_up(true),
+            Absence::Penalized => tokio::time::sleep(PENALTY).await,
+            Absence::Slow => held.clear(),
+            Absence::Removed => assert!(balancer.add(&url).unwrap()),
+        }
+        drop(absent);
+        let asked = requests(inner, at_once);
+        URLS.map(|url| asked.iter().filter(|asked| *asked == url).count())
+    }
+
+    /// The hosts of 2,000 requests, so many of which are in flight at once.
+    fn requests(inner: &BalancerInner, at_once: usize) -> Vec<String> {
+        let mut in_flight = VecDeque::new();
+        let ask = |_| {
+            if in_flight.len() == at_once {
+                in_flight.pop_front();
+            }
+            let attempt = inner.choose(None).unwrap();
+            let origin = attempt.host().origin().to_owned();
+            in_flight.push_back(attempt);
+            origin
+        };
+        (0..2_000).map(ask).collect()
     }
 }

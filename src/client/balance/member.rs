@@ -24,8 +24,8 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
-    /// How many requests were assigned to it. A host that was added later starts with the least count of the others.
-    assigned: AtomicU64,
+    /// The number of the last request that was assigned to it; 0 if there was none.
+    last_assigned: AtomicU64,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
     /// The result of the last check; true if there was none.
@@ -65,32 +65,28 @@ pub(super) struct HealthPolicy {
 type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl Member {
-    pub(super) fn new(host: Host, assigned: u64) -> Member {
+    pub(super) fn new(host: Host) -> Member {
         Member {
             host,
             pending: Arc::default(),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            assigned: AtomicU64::new(assigned),
+            last_assigned: AtomicU64::new(0),
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
             check_task: Mutex::default(),
         }
     }
 
-    /// Counts a request as pending.
-    pub(super) fn begin_request(&self) -> InFlightGuard {
-        self.assigned.fetch_add(1, Ordering::Relaxed);
+    /// Counts the request with this number, of all that the balancer assigns, as pending.
+    pub(super) fn begin_request(&self, number: u64) -> InFlightGuard {
+        self.last_assigned.store(number, Ordering::Relaxed);
         InFlightGuard::new(&self.pending)
     }
 
     /// The load of the host, including its penalties.
     pub(super) fn load(&self) -> usize {
         self.pending.load(Ordering::Relaxed) + self.penalty_count()
-    }
-
-    pub(super) fn assigned(&self) -> u64 {
-        self.assigned.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -156,11 +152,12 @@ impl fmt::Debug for HealthPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostChoice {
-    /// The host with the fewest pending requests; among equals, the one with the fewest requests so far.
+    /// The host with the fewest pending requests; among equals, the one whose last request is the longest ago, so that
+    /// they take turns. The requests that a host missed while it was down, slow or not there are not made up for.
     #[default]
     LeastPending,
-    /// Of two hosts chosen at random, the one with fewer pending requests. With this choice, several independent
-    /// balancers do not all rush to the same idle host.
+    /// Of two hosts chosen at random, the one with fewer pending requests; between equals, as above. With this choice,
+    /// several independent balancers do not all rush to the same idle host.
     TwoRandom,
 }
 
@@ -171,7 +168,8 @@ impl HostChoice {
         candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
         random_pairs: &RandomPairs,
     ) -> Option<&'a Arc<Member>> {
-        let load = |member: &&Arc<Member>| (member.load(), member.assigned());
+        // A count of all requests so far would send each one to a host that is back, until it has caught up.
+        let load = |member: &&Arc<Member>| (member.load(), member.last_assigned.load(Ordering::Relaxed));
         let count = candidates.clone().count();
         match self {
             HostChoice::TwoRandom if count > 2 => {

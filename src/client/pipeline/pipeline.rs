@@ -14,9 +14,10 @@ use crate::client::origin;
 use crate::client::pool::Pool;
 use crate::client::redirect::OutgoingRequest;
 use crate::client::request_sender::{self, RequestSender};
+use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
-use crate::runtime::{self, Handle, Instant, select, sleep_until, timeout_at};
+use crate::runtime::{self, Handle, select, sleep_until, timeout_at};
 use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
@@ -107,27 +108,27 @@ impl Pipeline {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         response.reset();
-        let deadline = shared.sender.deadline();
-        let sent = self.send_before(deadline, request, response).await;
-        sent.map_err(|error| shared.sender.describe(error, request, deadline).with_origin(&shared.key))
+        let limits = shared.sender.limits();
+        let sent = self.send_within(&limits, request, response).await;
+        sent.map_err(|error| shared.sender.describe(error, request, &limits).with_origin(&shared.key))
     }
 
-    async fn send_before(
+    async fn send_within(
         &self,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
         request: &Request,
         response: &mut Response,
     ) -> Result<(), ClientError> {
         let shared = &self.0.0;
         shared.check(request)?;
-        let permit = shared.enter(deadline).await?;
+        let permit = shared.enter(limits).await?;
         let pool = shared.pool()?;
         let span = shared.sender.settings().tracing.begin(request, &pool.origin);
         let outgoing = OutgoingRequest::new(request).with_trace(span.fields());
         let cookies = pool.cookies(outgoing);
         let mut pending = shared.push(outgoing, cookies.cookie(), pool, permit)?;
         let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
-        let answered = match deadline {
+        let answered = match limits.deadline {
             None => received.await,
             // Its end is looked at first: a caller who polls late finds that the exchange is over.
             Some(deadline) => {
@@ -197,11 +198,11 @@ impl PipelineInner {
     }
 
     /// Waits until one more request may be in flight.
-    async fn enter(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, ClientError> {
+    async fn enter(&self, limits: &RequestLimits) -> Result<OwnedSemaphorePermit, ClientError> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let until = self.sender.settings().queue_until(runtime::now(), deadline);
+        let until = limits.queue_until(runtime::now(), self.sender.settings());
         match timeout_at(until, self.permits.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => {

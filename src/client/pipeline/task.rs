@@ -11,11 +11,12 @@ use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::pool::{CheckoutMiss, PooledConn};
 use crate::client::request_sender::{self, RequestSender};
+use crate::client::settings::RequestLimits;
 use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
-use crate::net::{Timer, TimerSlot, TokioTimer};
+use crate::net::{ConnError, Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
 use crate::wire::ConnectionOption;
 
@@ -23,6 +24,8 @@ use crate::wire::ConnectionOption;
 /// long time.
 pub(super) struct PipelineTask {
     sender: RequestSender,
+    /// The time limits of each request on a connection. Its caller looks at that of the whole exchange.
+    limits: RequestLimits,
     /// The [`origin::key`](crate::client::origin::key).
     key: Arc<str>,
     queue: Arc<Queue>,
@@ -82,6 +85,7 @@ enum ConnEnd {
 impl PipelineTask {
     pub(super) fn new(sender: RequestSender, key: Arc<str>, queue: Arc<Queue>) -> PipelineTask {
         PipelineTask {
+            limits: RequestLimits { deadline: None, total: None, ..sender.limits() },
             sender,
             key,
             queue,
@@ -103,7 +107,7 @@ impl PipelineTask {
                 Ok(pooled) => self.serve(pooled).await,
                 // No permit became free. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
-                    self.queue.lock().expire(self.sender.settings().timeouts.queue);
+                    self.queue.lock().expire(self.limits.timeouts(self.sender.settings()).queue);
                 }
                 Err(error) => self.queue.lock().fail_waiting(error),
             }
@@ -134,9 +138,9 @@ impl PipelineTask {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                request_sender::wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
+                request_sender::wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.limits).await
             }
-            Err(miss) => request_sender::wait_for_conn(miss, None).await,
+            Err(miss) => request_sender::wait_for_conn(miss, &self.limits).await,
         }
     }
 
@@ -240,7 +244,7 @@ impl PipelineTask {
         };
         self.response.reset();
         self.part = ResponsePart::Head;
-        pooled.exchange.next_response(request.dequeued.request_info, timings);
+        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.limits);
     }
 
     /// Receives the response to the first in flight.
@@ -269,14 +273,22 @@ impl PipelineTask {
     /// Ready when the connection ends or receives something although the first in flight has not been written yet: the
     /// bytes are not its response.
     fn poll_unsolicited(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<ClientError> {
-        if let Some(error) = self.failure.take() {
-            return Poll::Ready(error);
-        }
         let input = &mut pooled.exchange.incoming.input;
-        if input.is_empty() {
-            let _ = ready!(pooled.conn.poll_fill(cx, input, Duration::MAX));
-        }
-        Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::PipelineBroken))
+        let read = match input.is_empty() {
+            true => pooled.conn.poll_fill(cx, input, Duration::MAX),
+            false => Poll::Ready(Ok(input.unread().len())),
+        };
+        let cause = match read {
+            Poll::Ready(Err(ConnError::Io(error))) => ClientCause::from_exchange(ExchangeError::Io(error)),
+            Poll::Pending if self.failure.is_none() => return Poll::Pending,
+            Poll::Ready(_) | Poll::Pending => ClientCause::PipelineBroken,
+        };
+        Poll::Ready(match (cause, self.failure.take()) {
+            // The server has said why it closed.
+            (ClientCause::Tls(refused), _) => pooled.error(ClientPhase::Send, ClientCause::Tls(refused)),
+            (_, Some(error)) => error,
+            (_, None) => pooled.error(ClientPhase::Send, ClientCause::PipelineBroken),
+        })
     }
 
     /// Hands out the response that has come. Returns how the connection ends, if that was its last one.
@@ -305,7 +317,7 @@ impl PipelineTask {
 
     /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue_timeout(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
-        let queue = pooled.settings().timeouts.queue;
+        let queue = self.limits.timeouts(pooled.settings()).queue;
         pooled.conn.disarm(TimerSlot::Total);
         match self.queue.lock().expire(queue) {
             // A timer counts whole milliseconds, and this method is polled again until nothing is left.
@@ -363,8 +375,10 @@ impl PipelineTask {
 
     /// How the connection broke, by the error that the first in flight met.
     fn disconnect_of(&self, pooled: &PooledConn, error: &ClientError) -> Disconnect {
-        let was_closed =
-            matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
+        let was_closed = matches!(
+            error.cause(),
+            ClientCause::Closed | ClientCause::Tls(_) | ClientCause::Exchange(ExchangeError::Io(_))
+        );
         let has_begun = self.part == ResponsePart::Body || !pooled.exchange.incoming.input.is_empty();
         if error.is_timeout() {
             Disconnect::TimedOut

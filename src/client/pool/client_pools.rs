@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
-use super::pool::Pool;
+use super::pool::{Pool, SharedConns};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::origin::{self, Origin};
-use crate::client::route::InvalidProxy;
+use crate::client::route::{InvalidProxy, Proxy};
 use crate::client::settings::Settings;
 use crate::client::stats::{ClientStats, HostRegistry};
 use crate::memory::{lock, read_lock, write_lock};
@@ -52,13 +52,18 @@ impl ClientPools {
         self.with_current_pools(|pools| {
             // Nearly all targets spell the origin exactly as its key, and need no normalization.
             let known = target.origin().and_then(|key| pools.find(key));
-            known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
+            known.map_or_else(|| pools.pool(&origin::key(target)?, Way::Usual), Ok)
         })
     }
 
     /// The pool of the origin with this key, in this runtime.
     pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.with_current_pools(|pools| pools.pool(key))
+        self.with_current_pools(|pools| pools.pool(key, Way::Usual))
+    }
+
+    /// The pool of tunnels to `origin` through a proxy that reads other requests, in this runtime.
+    pub(in crate::client) fn tunnels_to(&self, origin: &Origin) -> Result<Arc<Pool>, ClientError> {
+        self.with_current_pools(|pools| pools.pool(origin.key(), Way::Tunnel))
     }
 
     fn with_current_pools<T>(
@@ -120,9 +125,13 @@ impl RuntimePools {
     /// # Errors
     ///
     /// Fails if it is not the key of an origin.
-    fn pool(self: &Arc<RuntimePools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+    fn pool(self: &Arc<RuntimePools>, key: &str, way: Way) -> Result<Arc<Pool>, ClientError> {
         let mut by_origin = lock(&self.by_origin);
-        if let Some(pool) = by_origin.find(key) {
+        let known = match way {
+            Way::Usual => by_origin.find(key),
+            Way::Tunnel => by_origin.tunnels.get(key).cloned(),
+        };
+        if let Some(pool) = known {
             return Ok(pool);
         }
         let origin = Origin::from_key(key)
@@ -131,6 +140,10 @@ impl RuntimePools {
         let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy =
             proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
+        let proxy = match way {
+            Way::Usual => proxy,
+            Way::Tunnel => proxy.map(Proxy::tunneling),
+        };
         if by_origin.by_key.len() == by_origin.by_key.capacity() {
             // Before the map grows, pools are dropped whose hosts could never be reached.
             by_origin.prune();
@@ -143,9 +156,20 @@ impl RuntimePools {
         };
         let (settings, registry, is_reaping) =
             (self.settings.clone(), self.registry.clone(), self.is_reaping.clone());
-        let pool = Pool::new(self.handle.id(), (origin, proxy), settings, registry, is_reaping, start_reaper);
+        let new_conns = || SharedConns::new(settings.pool.connections_max);
+        let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
+            true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
+            false => new_conns(),
+        };
+        let way_there = (origin, proxy);
+        let pool =
+            Pool::new(self.handle.id(), way_there, conns, settings, registry, is_reaping, start_reaper);
         let pool = Arc::new(pool);
-        by_origin.by_key.insert(key.into(), pool.clone());
+        let by_key = match way {
+            Way::Usual => &mut by_origin.by_key,
+            Way::Tunnel => &mut by_origin.tunnels,
+        };
+        by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
 
@@ -153,11 +177,11 @@ impl RuntimePools {
     fn is_empty(&self) -> bool {
         let mut by_origin = lock(&self.by_origin);
         by_origin.prune();
-        by_origin.by_key.is_empty()
+        by_origin.each().next().is_none()
     }
 
     fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
+        let pools = Vec::from_iter(lock(&self.by_origin).each().cloned());
         pools.iter().for_each(|pool| then(pool));
     }
 
@@ -183,6 +207,10 @@ impl RuntimePools {
 struct PoolMap {
     /// By the keys of their origins.
     by_key: HashMap<Box<str>, Arc<Pool>>,
+    /// The pools of tunnels to origins that are otherwise reached through a proxy that reads the requests.
+    tunnels: HashMap<Box<str>, Arc<Pool>>,
+    /// The connections to the proxy that reads requests. A client has at most one, which is that for `http` URLs.
+    forwarded: Option<SharedConns>,
     /// The pool that was found last, since most clients send many requests to one host.
     last: Option<Arc<Pool>>,
 }
@@ -198,8 +226,23 @@ impl PoolMap {
     /// Removes pools that are not in use and have no idle connection.
     fn prune(&mut self) {
         self.last = None;
-        self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+        for by_key in [&mut self.by_key, &mut self.tunnels] {
+            by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+        }
     }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        self.by_key.values().chain(self.tunnels.values())
+    }
+}
+
+/// How the connections of a pool reach their origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// As the client is set to.
+    Usual,
+    /// Through a tunnel, if there is a proxy.
+    Tunnel,
 }
 
 /// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the
@@ -242,7 +285,31 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::lock;
-    use crate::{Client, block_on};
+    use crate::{Client, Context, MemoryListener, Proxies, Proxy, Server, block_on};
+
+    /// The connection that they share belongs to the host that has used it last.
+    #[test]
+    fn hosts_that_a_proxy_forwards_to_are_forgotten() {
+        let listener = MemoryListener::new();
+        let proxies = Proxies::all(Proxy::new("p").unwrap());
+        let client = Client::builder().memory(listener.connector()).proxies(proxies).build();
+        let server = Server::bind(listener).cores(1);
+        let running = server.start(|ctx: &mut Context| ctx.response.set_text("ok")).unwrap();
+        block_on(async {
+            for host in 0..200 {
+                client.get(&format!("http://a{host}/")).await.unwrap();
+            }
+            let all = client.sender.pools.by_runtime.read().unwrap();
+            let pools = lock(&all[0].1.by_origin).by_key.len();
+            drop(all);
+            assert!(pools < 50, "{pools} pools");
+            assert_eq!((client.idle(), client.busy(), client.stats().total.dials), (1, 0, 1));
+            client.close_idle();
+            assert_eq!(client.idle(), 0);
+        })
+        .unwrap();
+        running.stop(std::time::Duration::ZERO);
+    }
 
     #[test]
     fn unreachable_hosts_and_ended_runtimes_are_forgotten() {

@@ -14,7 +14,7 @@ use crate::client::origin::Origin;
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::response::ClientConnection;
 use crate::client::route::Proxy;
-use crate::client::settings::Settings;
+use crate::client::settings::{RequestLimits, Settings};
 use crate::client::stats::{HostRegistry, PoolCounters};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
@@ -23,7 +23,8 @@ use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
 
-/// The connections to one origin: a bounded number in use, and the idle ones.
+/// The connections to one origin: a bounded number in use, and the idle ones. Origins whose requests one proxy reads
+/// share their connections, which lead to the proxy.
 pub(in crate::client) struct Pool {
     /// The runtime of the connections.
     runtime: Id,
@@ -36,10 +37,14 @@ pub(in crate::client) struct Pool {
     public_fields: Headers,
     /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
     /// turn.
-    permits: Semaphore,
-    /// How many requests wait for a permit.
+    permits: Arc<Semaphore>,
+    /// How many requests to this origin wait for a permit.
     waiting: AtomicUsize,
-    state: Mutex<PoolState>,
+    /// How many permits requests to this origin have.
+    in_use: AtomicUsize,
+    state: Arc<Mutex<PoolState>>,
+    /// The number of this pool among those that share `state`.
+    number: u64,
     pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
@@ -54,8 +59,25 @@ pub(in crate::client) struct Pool {
     start_reaper: Box<dyn Fn() + Send + Sync>,
 }
 
+/// The connections of one pool, or of all that lead to one proxy.
+#[derive(Clone)]
+pub(super) struct SharedConns {
+    permits: Arc<Semaphore>,
+    state: Arc<Mutex<PoolState>>,
+}
+
+impl SharedConns {
+    pub(super) fn new(connections_max: usize) -> SharedConns {
+        SharedConns { permits: Arc::new(Semaphore::new(connections_max)), state: Arc::default() }
+    }
+}
+
 #[derive(Default)]
 struct PoolState {
+    /// How many pools have shared this state so far.
+    pools: u64,
+    /// When the connections were swept last.
+    swept_at: Option<Instant>,
     /// The most recently used connection is at the end, and is taken first, so that surplus ones expire.
     conns: Vec<IdleConn>,
     /// How often all idle connections were closed.
@@ -69,6 +91,8 @@ pub(in crate::client) struct IdleConn {
     pub(in crate::client) connection: Arc<ClientConnection>,
     idle_since: Instant,
     expires_at: Instant,
+    /// The number of the pool that has used it last, and counts it as idle.
+    pool: u64,
 }
 
 /// The right to use one connection of a pool. Dropping it passes the right to the next request in line.
@@ -85,15 +109,15 @@ pub(in crate::client) enum CheckoutMiss {
 }
 
 impl Pool {
-    pub(in crate::client) fn new(
+    pub(super) fn new(
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
+        SharedConns { permits, state }: SharedConns,
         settings: Arc<Settings>,
         registry: Arc<HostRegistry>,
         is_reaping: Arc<AtomicBool>,
         start_reaper: impl Fn() + Send + Sync + 'static,
     ) -> Pool {
-        let permits = Semaphore::new(settings.pool.connections_max);
         let (mut fields, mut public_fields) = (settings.fields.clone(), settings.fields.clone());
         public_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
@@ -103,6 +127,11 @@ impl Pool {
             }
         }
         let counters = registry.enroll(origin.key());
+        let number = {
+            let mut state = lock(&state);
+            state.pools += 1;
+            state.pools
+        };
         Pool {
             runtime,
             origin,
@@ -111,7 +140,9 @@ impl Pool {
             public_fields,
             permits,
             waiting: AtomicUsize::new(0),
-            state: Mutex::default(),
+            in_use: AtomicUsize::new(0),
+            state,
+            number,
             settings,
             created_at: runtime::now(),
             answered_in_1_0: AtomicU64::new(0),
@@ -176,7 +207,7 @@ impl Pool {
     }
 
     /// Whether a proxy reads the requests.
-    fn is_forwarded(&self) -> bool {
+    pub(in crate::client) fn is_forwarded(&self) -> bool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
@@ -197,11 +228,23 @@ impl Pool {
         };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
+        // A range of coded content is of no use to a caller who has a part of the content itself.
+        let accept_encoding = match self.settings.accept_encoding {
+            Some(_) if request.headers.contains("range") => Some("identity"),
+            codings => codings,
+        };
         encode::request(
             out,
             request,
             framing,
-            RequestDefaults { scheme, authority, headers: defaults, cookie, trace: trace.headers() },
+            RequestDefaults {
+                scheme,
+                authority,
+                headers: defaults,
+                accept_encoding,
+                cookie,
+                trace: trace.headers(),
+            },
         );
     }
 
@@ -217,7 +260,7 @@ impl Pool {
     /// Returns a permit, if one is free and no request waits for it; else the pool.
     pub(in crate::client) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
         match self.permits.try_acquire().map(SemaphorePermit::forget) {
-            Ok(()) => Ok(PoolPermit { pool: self }),
+            Ok(()) => Ok(PoolPermit::new(self)),
             Err(_) => Err(self),
         }
     }
@@ -230,25 +273,25 @@ impl Pool {
     pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> Result<PoolPermit, ClientError> {
-        let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
         let waits = WaitGuard::new(&self.waiting);
-        match timeout_at(self.settings.queue_until(since, deadline), self.permits.acquire()).await {
+        match timeout_at(limits.queue_until(since, &self.settings), self.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
                 let most = self.settings.pool.connections_max;
                 self.counters.count_queued(Err(ClientPhase::Queue));
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                return Err(error.with_subject(format!(
-                    "one of the {most} connections to {}",
-                    self.origin.host_and_port()
-                )));
+                let proxy = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.origin.scheme));
+                let to =
+                    proxy.map_or_else(|| self.origin.host_and_port(), |proxy| proxy.subject(&self.origin));
+                return Err(error.with_subject(format!("one of the {most} connections to {to}")));
             }
         }
         drop(waits);
-        Ok(PoolPermit { pool: self })
+        Ok(PoolPermit::new(self))
     }
 
     /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
@@ -279,7 +322,9 @@ impl Pool {
 
     #[inline]
     fn take_from(&self, state: &PoolState) -> Box<ClientExchange> {
-        state.exchanges.take(|| Box::new(ClientExchange::new(self.counters.clone())))
+        let mut exchange = state.exchanges.take(|| Box::new(ClientExchange::new(self.counters.clone())));
+        exchange.set_counters(&self.counters);
+        exchange
     }
 
     /// Takes a connection back, which is idle from `now` on.
@@ -295,7 +340,8 @@ impl Pool {
         let idle = self.idle_max(exchange.persistence.idle);
         let connection = exchange.connection.take().expect("an exchange has a connection");
         let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
-        let idle_conn = IdleConn { conn, connection, idle_since: now, expires_at: later(now, idle) };
+        let expires_at = later(now, idle);
+        let idle_conn = IdleConn { conn, connection, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let mut state = lock(&self.state);
         self.counters.count_returned(&exchange.progress.timings, traffic);
@@ -320,6 +366,10 @@ impl Pool {
     pub(in crate::client) fn sweep(&self, now: Instant) -> bool {
         let (mut conns, closings) = {
             let mut state = lock(&self.state);
+            if state.swept_at.replace(now) == Some(now) {
+                // Another pool that shares the connections has swept them.
+                return !state.conns.is_empty() || !state.exchanges.is_empty();
+            }
             (std::mem::take(&mut state.conns), state.closings)
         };
         let dead = conns.extract_if(.., |idle_conn| idle_conn.expires_at <= now || !idle_conn.is_quiet());
@@ -327,7 +377,7 @@ impl Pool {
         let mut state = lock(&self.state);
         // While the lock was free, all connections may have been closed, or others opened instead of these.
         let room = match state.closings == closings {
-            true => self.settings.pool.connections_max.saturating_sub(self.busy() + state.conns.len()),
+            true => self.permits.available_permits().saturating_sub(state.conns.len()),
             false => 0,
         };
         let surplus = Vec::from_iter(conns.drain(..conns.len().saturating_sub(room)));
@@ -352,14 +402,14 @@ impl Pool {
         closed.into_iter().for_each(IdleConn::close);
     }
 
-    /// How many connections are idle.
+    /// How many connections are idle that a request to this origin was the last to use.
     pub(in crate::client) fn idle(&self) -> usize {
-        lock(&self.state).conns.len()
+        lock(&self.state).conns.iter().filter(|idle_conn| idle_conn.pool == self.number).count()
     }
 
     /// How many connections are in use, or about to be.
     pub(in crate::client) fn busy(&self) -> usize {
-        self.settings.pool.connections_max.saturating_sub(self.permits.available_permits())
+        self.in_use.load(Ordering::Relaxed)
     }
 
     /// How many requests wait for a connection.
@@ -403,16 +453,30 @@ const VERSION_KEPT_SECS: u64 = 60;
 /// An idle time that is shorter than any server's timeout. Connections in constant use are idle no longer than this.
 const SHORT: Duration = Duration::from_millis(1);
 
+impl PoolPermit {
+    /// The right that was acquired from the semaphore of `pool`.
+    fn new(pool: Arc<Pool>) -> PoolPermit {
+        pool.in_use.fetch_add(1, Ordering::Relaxed);
+        PoolPermit { pool }
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.close_idle();
         self.registry.retire(self.origin.key(), &self.counters);
+    }
+}
+
+impl Drop for PoolState {
+    fn drop(&mut self) {
+        self.conns.drain(..).for_each(IdleConn::close);
     }
 }
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
         debug_assert!(self.pool.busy() > 0, "a permit returns once");
+        self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
         self.pool.permits.add_permits(1);
     }
 }

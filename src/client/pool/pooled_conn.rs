@@ -14,7 +14,7 @@ use crate::client::error::ClientError;
 use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
 use crate::client::redirect::OutgoingRequest;
 use crate::client::response::ClientConnection;
-use crate::client::settings::Settings;
+use crate::client::settings::{ClientTimeouts, RequestLimits, Settings};
 use crate::client::stats::ExchangeEnd;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
@@ -96,6 +96,17 @@ impl PooledConn {
         &self.permit.pool.settings
     }
 
+    /// The limits of the phases of this exchange.
+    pub(in crate::client) fn timeouts(&self) -> &ClientTimeouts {
+        self.exchange.spec.limits.timeouts(self.settings())
+    }
+
+    /// The connection, the exchange and the settings, apart.
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&mut Conn<Sendable>, &mut ClientExchange, &Settings) {
+        (&mut self.conn, &mut self.exchange, &self.permit.pool.settings)
+    }
+
     /// Whether the connection was used before this exchange.
     pub(in crate::client) fn is_reused(&self) -> bool {
         self.exchange.progress.timings.reused
@@ -107,12 +118,12 @@ impl PooledConn {
         outgoing: OutgoingRequest<'_>,
         framing: OutgoingFraming,
         cookie: Option<&[u8]>,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = outgoing;
-        self.exchange.spec = ExchangeSpec::new(request, deadline);
+        self.exchange.spec = ExchangeSpec::new(request, limits);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
@@ -143,8 +154,9 @@ impl PooledConn {
             if self.check_deadline(cx, ClientPhase::Receive).is_err() {
                 return Poll::Ready(false);
             }
-            let PooledConn { conn, exchange, permit } = &mut self;
-            let drained = exchange.incoming.poll_drain(cx, conn, &permit.pool.settings.bounds);
+            let (conn, exchange, settings) = self.parts();
+            let bounds = exchange.spec.limits.bounds(settings);
+            let drained = exchange.incoming.poll_drain(cx, conn, bounds);
             drained.map(|drained| drained.unwrap_or(false))
         });
         if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {
@@ -182,7 +194,9 @@ impl PooledConn {
         let traffic = self.conn.traffic();
         let was_closed = matches!(
             error.cause(),
-            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
+            ClientCause::Closed
+                | ClientCause::Tls(_)
+                | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
         );
         was_closed
             && !error.is_timeout()
@@ -204,7 +218,7 @@ impl PooledConn {
             ExchangeError::TimedOut(_, limit) => {
                 self.error(phase, ClientCause::TimedOut).with_time_limit(limit)
             }
-            error => self.error(phase, ClientCause::Exchange(error)),
+            error => self.error(phase, ClientCause::from_exchange(error)),
         }
     }
 
@@ -219,7 +233,7 @@ impl PooledConn {
     /// peer.
     #[cold]
     pub(in crate::client) fn describe_error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
+        let Pool { origin, proxy, .. } = &*self.permit.pool;
         let peer = self.conn.transport.peer_addr();
         let subject = match (proxy, peer) {
             (None, Some(peer)) => peer.to_string(),
@@ -229,7 +243,7 @@ impl PooledConn {
         let error = ClientError::new(phase, cause)
             .with_subject(subject)
             .with_peer(peer)
-            .with_phase_limit(|phase| settings.timeouts.phase_limit(phase));
+            .with_phase_limit(|phase| self.timeouts().phase_limit(phase));
         let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
         match &*self.exchange.target {
             "" => error,
@@ -246,7 +260,7 @@ impl PooledConn {
         cx: &mut Context<'_>,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        match self.exchange.spec.deadline {
+        match self.exchange.spec.limits.deadline {
             Some(deadline) => self.check_deadline_at(cx, deadline, phase),
             None => Ok(()),
         }
@@ -262,9 +276,9 @@ impl PooledConn {
     ) -> Result<(), ClientError> {
         self.conn.arm(TimerSlot::Total, deadline);
         match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
-            Poll::Ready(_) => {
-                Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.spec.total))
-            }
+            Poll::Ready(_) => Err(self
+                .error(phase, ClientCause::TimedOut)
+                .with_total_limit(self.exchange.spec.limits.total)),
             Poll::Pending => Ok(()),
         }
     }
@@ -337,8 +351,8 @@ impl PooledConn {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let bounds = &permit.pool.settings.bounds;
+        let (conn, exchange, settings) = self.parts();
+        let bounds = exchange.spec.limits.bounds(settings);
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
@@ -353,7 +367,7 @@ impl PooledConn {
 
     /// Copies as much of the chunk as fits into `out`, and as one read may copy. The rest becomes the next chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        let has_deadline = self.exchange.spec.deadline.is_some();
+        let has_deadline = self.exchange.spec.limits.deadline.is_some();
         let most =
             if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
         let chunk = self.chunk();
@@ -381,11 +395,11 @@ impl PooledConn {
 
     /// Receives the next chunk of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let settings = &permit.pool.settings;
+        let (conn, exchange, settings) = self.parts();
+        let limits = &exchange.spec.limits;
         let bounds = match reading {
-            Reading::Whole => &settings.bounds,
-            Reading::InChunks => &settings.streamed_bounds,
+            Reading::Whole => limits.bounds(settings),
+            Reading::InChunks => limits.streamed_bounds(settings),
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))

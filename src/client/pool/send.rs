@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pooled_conn::PooledConn;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::exchange::{ClientExchange, INTERIM_MAX, ResponseStage, Upload};
+use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
 use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
@@ -41,8 +41,8 @@ impl PooledConn {
 
     /// Receives one head, interim or final.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let bounds = &permit.pool.settings.bounds;
+        let (conn, exchange, settings) = self.parts();
+        let bounds = exchange.spec.limits.bounds(settings);
         // The time for the response runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
@@ -61,38 +61,40 @@ impl PooledConn {
                 Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,
                 Err(error) => match exchange.incoming.unfinished_head_error(error, &mut message, bounds) {
                     ExchangeError::TimedOut(..) => ClientCause::TimedOut,
-                    error => ClientCause::Exchange(error),
+                    error => ClientCause::from_exchange(error),
                 },
             };
             return Poll::Ready(Err(self.no_response(cause)));
         }
         let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
-        permit.pool.note_version(version);
         exchange.progress.version = version;
+        self.permit.pool.note_version(version);
         Poll::Ready(Ok(()))
     }
 
-    /// Processes the head that has arrived. An interim response is only counted, unless the caller takes it.
-    fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
+    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it. All that are
+    /// dropped may have as many bytes as one head, since an endless sequence would be a hang.
+    fn process_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.exchange.spec.has_upgrade_field {
-            return Err(self.fail_and_close(ClientCause::Upgrade));
+        if is_upgrade && let Err(reason) = self.exchange.spec.check_switch(&response.headers) {
+            return Err(self.fail_and_close(ClientCause::Upgrade).with_detail(reason));
         }
         if response.status.is_informational() && !is_upgrade {
-            let progress = &mut self.exchange.progress;
-            progress.interim += 1;
-            if progress.interim > INTERIM_MAX {
-                let error = self.fail_and_close(ClientCause::TooManyInformational);
-                return Err(error.with_detail(format!("more than {INTERIM_MAX}")));
-            }
             if response.status == Status::CONTINUE {
                 self.continue_upload();
             }
+            let head_max = self.settings().bounds.limits.head_max;
             let progress = &mut self.exchange.progress;
             if progress.wants_interim {
                 progress.stage = ResponseStage::Interim;
+                return Ok(());
+            }
+            progress.dropped_interim += response.headers.text_received().len();
+            if progress.dropped_interim > head_max {
+                let error = self.fail_and_close(ClientCause::TooManyInformational);
+                return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));
             }
             return Ok(());
         }
@@ -129,7 +131,7 @@ impl PooledConn {
             (ResponseStage::Final, _) => Poll::Ready(Ok(())),
             // No other timer ends the wait if the caller does not take it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
-                let limit = self.settings().timeouts.wait;
+                let limit = self.timeouts().wait;
                 ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
                 Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
@@ -176,11 +178,13 @@ impl PooledConn {
         error
     }
 
-    /// The error for a response that will not come. If sending failed before, that is the reason.
+    /// The error for a response that will not come. If sending failed before, that is the reason, unless the server has
+    /// given one.
     fn no_response(&mut self, cause: ClientCause) -> ClientError {
-        let send = self.settings().timeouts.send;
-        let Upload::Failed(error) = &mut self.exchange.progress.upload else {
-            return self.error(self.phase(), cause);
+        let send = self.timeouts().send;
+        let error = match &mut self.exchange.progress.upload {
+            Upload::Failed(error) if !matches!(cause, ClientCause::Tls(_)) => error,
+            _ => return self.error(self.phase(), cause),
         };
         // The upload stays failed: should a response arrive after all, the server still has not received a whole
         // request.
@@ -223,8 +227,8 @@ impl PooledConn {
         cx: &mut Context<'_>,
         request: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let bounds = &permit.pool.settings.bounds;
+        let (conn, exchange, settings) = self.parts();
+        let bounds = exchange.spec.limits.bounds(settings);
         let sent = match request {
             Some(Request { body, trailers, .. }) => {
                 match ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds)) {
@@ -276,7 +280,8 @@ impl PooledConn {
 
     /// Marks the request as sent, and starts the wait for its response.
     pub(in crate::client) fn mark_sent(&mut self) {
-        let PooledConn { conn, exchange, permit } = self;
+        let (conn, exchange, settings) = self.parts();
+        let wait = exchange.spec.limits.timeouts(settings).wait;
         let progress = &mut exchange.progress;
         if matches!(progress.upload, Upload::Sending) {
             progress.upload = Upload::Sent;
@@ -285,9 +290,7 @@ impl PooledConn {
             match progress.has_response() {
                 // A response that came earlier was not waited for.
                 true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
-                false => {
-                    conn.arm(TimerSlot::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
-                }
+                false => conn.arm(TimerSlot::Read, later(progress.phase_start, wait)),
             }
         }
     }
@@ -315,8 +318,8 @@ impl PooledConn {
         if matches!(self.exchange.progress.upload, Upload::AwaitingContinue) && !self.continue_if_due(cx) {
             return Poll::Pending;
         }
-        let PooledConn { conn, exchange, permit } = self;
-        let written = exchange.outgoing.poll_write(cx, conn, data, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let written = exchange.outgoing.poll_write(cx, conn, data, exchange.spec.limits.bounds(settings));
         written.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -353,7 +356,7 @@ impl PooledConn {
                         self.fail_upload(match error.is_timeout() {
                             true => ExchangeError::from_failed_write(
                                 io::ErrorKind::TimedOut,
-                                self.settings().timeouts.send,
+                                self.timeouts().send,
                             ),
                             false => ExchangeError::Length,
                         });
@@ -382,7 +385,7 @@ impl PooledConn {
     /// Whether a failed write means that the server has finished with the request, which a write that failed at the
     /// deadline of the whole exchange does not.
     fn has_finished_reading(&self, error: &ClientError) -> bool {
-        let is_over = self.exchange.spec.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_over = self.exchange.spec.limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.exchange.has_whole_response()
     }
 
@@ -392,8 +395,8 @@ impl PooledConn {
             return Ok(());
         }
         self.continue_upload();
-        let PooledConn { conn, exchange, permit } = self;
-        let ended = exchange.outgoing.finish(conn, trailers, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let ended = exchange.outgoing.finish(conn, trailers, exchange.spec.limits.bounds(settings));
         ended.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -421,8 +424,8 @@ impl PooledConn {
     /// Sends what was written so far.
     pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Send)?;
-        let PooledConn { conn, permit, .. } = self;
-        let flushed = poll_flush(cx, conn, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let flushed = poll_flush(cx, conn, exchange.spec.limits.bounds(settings));
         flushed.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -439,12 +442,7 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
-        if waits
-            && self
-                .conn
-                .poll_expired(cx, TimerSlot::Write, self.settings().timeouts.expect_continue)
-                .is_ready()
-        {
+        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
             self.continue_upload();
             return true;
         }

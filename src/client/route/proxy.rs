@@ -10,7 +10,6 @@ use super::socks::{NameResolution, Socks};
 use super::socks_handshake::Login;
 use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::client::error::ClientError;
-use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::{Origin, TlsHandshake};
 use crate::error::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
@@ -55,6 +54,8 @@ pub(super) enum Protocol {
     Http {
         /// Whether the proxy itself is reached over TLS.
         scheme: Scheme,
+        /// The use of the proxy for `http` URLs.
+        http: HttpUse,
         /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
         authorization: Option<Box<str>>,
         /// The lines of the other fields of a CONNECT.
@@ -64,12 +65,21 @@ pub(super) enum Protocol {
     Socks5(Socks),
 }
 
+/// How an HTTP proxy is used for `http` URLs. For `https` it opens tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum HttpUse {
+    /// The proxy reads the requests.
+    Forward,
+    /// The proxy opens a tunnel, for requests whose fields are not for it.
+    Tunnel,
+}
+
 impl Proxy {
     /// Creates the proxy at `url`.
     ///
     /// | scheme | |
     /// |---|---|
-    /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https` |
+    /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https`, WebSockets and other upgrades |
     /// | `https://` | the same over TLS, with the feature `tls`: the proxy must prove who it is, as a host must |
     /// | `socks5://` | names are looked up by the client |
     /// | `socks5h://` | names are looked up by the proxy |
@@ -115,7 +125,7 @@ impl Proxy {
     /// # Errors
     ///
     /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
-    /// each must have 1 to 255 octets.
+    /// neither may have more than 255 octets. Either may be empty, and is sent so, as by curl.
     pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
         self.with_credentials(user.as_bytes(), password.as_bytes())
     }
@@ -185,7 +195,15 @@ impl Proxy {
     /// Whether the proxy reads requests to URLs of this scheme, so that each must have its absolute URL as target (RFC
     /// 9112 §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
-        scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { .. })
+        scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { http: HttpUse::Forward, .. })
+    }
+
+    /// Returns this proxy, which opens a tunnel also for `http` URLs.
+    pub(in crate::client) fn tunneling(mut self) -> Proxy {
+        if let Protocol::Http { http, .. } = &mut self.protocol {
+            *http = HttpUse::Tunnel;
+        }
+        self
     }
 
     /// The value of `proxy-authorization`, if there are credentials.
@@ -237,7 +255,8 @@ static USERINFO: OctetSet = OctetSet::URI_PLAIN.with(b"%:");
 impl Protocol {
     fn from_scheme(scheme: &str) -> Option<Protocol> {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
-            return Some(Protocol::Http { scheme, authorization: None, fields: Box::default() });
+            let (http, fields) = (HttpUse::Forward, Box::default());
+            return Some(Protocol::Http { scheme, http, authorization: None, fields });
         }
         let socks = |resolution| Protocol::Socks5(Socks { resolution, login: None });
         match &*scheme.to_ascii_lowercase() {
@@ -385,7 +404,7 @@ impl Proxy {
                     times.connect += took;
                 }
                 // A proxy that reads the requests finds the origin in the target of each.
-                if origin.scheme == Scheme::Https {
+                if !self.forwards(origin.scheme) {
                     let tunnel_start = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
                     transport = opened.map_err(|error| error.with_subject(self.subject(origin)))?;
@@ -418,7 +437,9 @@ async fn open_tunnel(
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
     let idle = HeadOutcome::Idle;
-    for _ in 0..=INTERIM_MAX {
+    let mut received = 0;
+    // Interim responses may have as many bytes together as one head.
+    while received <= bounds.limits.head_max {
         let head = poll_fn(|cx| {
             let mut message = IncomingResponse::new(&mut response, request_info);
             match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
@@ -432,12 +453,13 @@ async fn open_tunnel(
             Ok(HeadOutcome::Idle) | Err(ExchangeError::TimedOut(..)) => {
                 return Err(failed(ClientCause::TimedOut));
             }
-            Err(error) => return Err(failed(ClientCause::Exchange(error))),
+            Err(error) => return Err(failed(ClientCause::from_exchange(error))),
         }
         // A CONNECT has no `upgrade` field, so a 101 is an error, and no other response follows it.
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
+        received += response.headers.text_received().len();
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
@@ -578,7 +600,9 @@ mod tests {
             ("http://Aladdin:open%20sesame@proxy", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             ("http://test:123%C2%A3@proxy", "Basic dGVzdDoxMjPCow=="),
             ("joe@proxy", "Basic am9lOg=="),
+            ("joe:@proxy", "Basic am9lOg=="),
             (":pw@proxy", "Basic OnB3"),
+            (":@proxy", "Basic Og=="),
             ("joe:a:b@proxy", "Basic am9lOmE6Yg=="),
             ("joe:a+b@proxy", "Basic am9lOmErYg=="),
             ("joe:%ff@proxy", "Basic am9lOv8="),
@@ -603,13 +627,17 @@ mod tests {
         for (url, expected) in [
             ("socks5h://joe:s%40crets@proxy", login("joe", b"s@crets")),
             ("socks5h://a%3Ab:%0d%0a@proxy", login("a:b", b"\r\n")),
+            ("socks5h://joe@proxy", login("joe", b"")),
+            ("socks5h://joe:@proxy", login("joe", b"")),
+            ("socks5h://:pw@proxy", login("", b"pw")),
+            ("socks5h://:@proxy", login("", b"")),
             ("socks5h://proxy", None),
         ] {
             let expected = Protocol::Socks5(Socks { resolution: NameResolution::Remote, login: expected });
             assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
         }
         let long = "x".repeat(256);
-        for userinfo in ["joe", "joe:", ":pw", ":", &long, &format!("{long}:pw"), &format!("joe:{long}")] {
+        for userinfo in [&*long, &format!("{long}:pw"), &format!("joe:{long}")] {
             check(&format!("socks5://{userinfo}@proxy"), Err(E::Credentials));
         }
     }

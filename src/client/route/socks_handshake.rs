@@ -151,7 +151,8 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Returns `None` if one of the two is empty, or longer than its length octet can say.
+    /// Returns `None` if one of the two is longer than its length octet can say. Either may be empty, although RFC 1929
+    /// has no such length: proxies take a token as the username, and ignore the password.
     pub(super) fn new(user: &[u8], password: &[u8]) -> Option<Login> {
         let mut message = vec![LOGIN_VERSION];
         for part in [user, password] {
@@ -161,10 +162,9 @@ impl Login {
     }
 }
 
-/// Appends the number of `octets`, 1 to 255, and the octets.
+/// Appends the number of `octets`, at most 255, and the octets.
 fn push_counted(message: &mut Vec<u8>, octets: &[u8]) -> Option<()> {
-    let len = u8::try_from(octets.len()).ok().filter(|len| *len > 0)?;
-    message.push(len);
+    message.push(u8::try_from(octets.len()).ok()?);
     message.extend(octets);
     Some(())
 }
@@ -426,10 +426,19 @@ mod tests {
         check(Some(JOE), b"\x05\x02\x01\xff", refused);
         check(Some(JOE), b"\x05\x02\x05\x00", "the proxy does not speak SOCKS5");
         let long = [b'x'; 256];
-        for (user, password) in [(&b""[..], &b"pw"[..]), (b"joe", b""), (&long, b"pw"), (b"joe", &long)] {
+        for (user, password) in [(&long[..], &b"pw"[..]), (b"joe", &long)] {
             assert!(Login::new(user, password).is_none());
         }
-        assert!(Login::new(&long[1..], &long[1..]).is_some());
+        let longest = [&b"\x01\xff"[..], &long[1..], b"\xff", &long[1..]].concat();
+        for (user, password, login) in [
+            (&b"joe"[..], &b""[..], &b"\x01\x03joe\x00"[..]),
+            (b"", b"pw", b"\x01\x00\x02pw"),
+            (b"", b"", b"\x01\x00\x00"),
+            (&long[1..], &long[1..], &longest),
+        ] {
+            let sent_bytes = check_sent("a", Some((user, password)), &replies, "connected");
+            assert_eq!(sent_bytes, [&greeting[..], login, b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
+        }
     }
 
     #[test]

@@ -53,7 +53,8 @@ impl ClientStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientCounts {
-    /// Connections that are open now, and not in use.
+    /// Connections that are open now, and not in use. One to a proxy that reads requests, and so carries those to many
+    /// hosts, counts for the host that has used it last.
     pub idle: u64,
     /// Connections that are in use now, or about to be opened.
     pub busy: u64,

@@ -83,15 +83,73 @@ impl Encode for BrEncoder {
 pub(super) struct BrDecoder {
     state: BrotliState<CachingAlloc, CachingAlloc, CachingAlloc>,
     alloc: CachingAlloc,
+    content_max: usize,
+    /// Whether the octet that announces the window has been read.
+    has_begun: bool,
     is_whole: bool,
 }
 
 impl BrDecoder {
     pub(super) fn new() -> BrDecoder {
-        let alloc = CachingAlloc::new(DECODER_KEPT_MAX);
-        BrDecoder { state: decoder_state(&alloc), alloc, is_whole: false }
+        let (alloc, content_max) = (CachingAlloc::new(DECODER_KEPT_MAX), usize::MAX);
+        BrDecoder { state: decoder_state(&alloc), alloc, content_max, has_begun: false, is_whole: false }
+    }
+
+    fn decode(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
+        let (mut unread, mut read, mut unwritten, mut written) = (input.len(), 0, room.len(), 0);
+        let result = BrotliDecompressStream(
+            &mut unread,
+            &mut read,
+            input,
+            &mut unwritten,
+            &mut written,
+            room,
+            &mut 0,
+            &mut self.state,
+        );
+        self.is_whole = match result {
+            BrotliResult::ResultSuccess => true,
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => false,
+            // Beyond the most that it may become, content is read with too small a window.
+            BrotliResult::ResultFailure if self.decoded() > self.content_max => {
+                return Err(CodingError::TooLarge(self.content_max));
+            }
+            BrotliResult::ResultFailure => return Err(CodingError::Corrupt),
+        };
+        Ok(Step { read, written, is_whole: self.is_whole })
+    }
+
+    /// How many bytes were decoded. Some of them may not have been written yet.
+    fn decoded(&self) -> usize {
+        let turns = self.state.rb_roundtrips.saturating_mul(self.state.ringbuffer_size as usize);
+        turns.saturating_add(self.state.pos as usize)
     }
 }
+
+/// Narrows the window that the first octet of some content announces (RFC 7932 §9.1) to the smallest one, of 256 KiB or
+/// more, that content of at most `content_max` bytes cannot tell from it.
+///
+/// The decoder allocates the whole window before any content has arrived, and a few octets would otherwise cost 16 MiB.
+/// A reference reaches back to the first byte of the content, or to the last byte of the window if that is nearer
+/// (§4), so content that is shorter than its window means the same with any larger window.
+fn narrow_window(first: u8, content_max: usize) -> u8 {
+    let announced = match first & 1 {
+        1 => first >> 1 & 7,
+        _ => 0,
+    };
+    let needed = usize::BITS - content_max.saturating_add(WINDOW_GAP - 1).leading_zeros();
+    match needed.saturating_sub(WIDE_BITS_BASE).clamp(1, 7) as u8 {
+        needed if needed < announced => first & !(7 << 1) | needed << 1,
+        _ => first,
+    }
+}
+
+/// A window of 2^n bytes reaches back by that many less.
+const WINDOW_GAP: usize = 16;
+
+/// Windows of more than 2^17 bytes are announced by a bit that is set, and three for the exponent beyond 17. Three that
+/// are zero announce smaller ones in other bits.
+const WIDE_BITS_BASE: u32 = 17;
 
 /// A window of more than 16 MiB, which is not part of RFC 7932, is refused.
 fn decoder_state(alloc: &CachingAlloc) -> BrotliState<CachingAlloc, CachingAlloc, CachingAlloc> {
@@ -107,28 +165,22 @@ impl Decode for BrDecoder {
             let nothing = Step { is_whole: true, ..Step::default() };
             return if input.is_empty() { Ok(nothing) } else { Err(CodingError::Corrupt) };
         }
-        let (mut unread, mut read, mut unwritten, mut written) = (input.len(), 0, room.len(), 0);
-        let result = BrotliDecompressStream(
-            &mut unread,
-            &mut read,
-            input,
-            &mut unwritten,
-            &mut written,
-            room,
-            &mut 0,
-            &mut self.state,
-        );
-        self.is_whole = match result {
-            BrotliResult::ResultSuccess => true,
-            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => false,
-            BrotliResult::ResultFailure => return Err(CodingError::Corrupt),
-        };
-        Ok(Step { read, written, is_whole: self.is_whole })
+        match input {
+            [first, ..] if !self.has_begun => {
+                self.has_begun = true;
+                self.decode(&[narrow_window(*first, self.content_max)], room)
+            }
+            _ => self.decode(input, room),
+        }
+    }
+
+    fn set_content_max(&mut self, content_max: usize) {
+        self.content_max = content_max;
     }
 
     fn reset(&mut self) {
         self.state = decoder_state(&self.alloc);
-        self.is_whole = false;
+        (self.has_begun, self.is_whole) = (false, false);
     }
 
     fn memory(&self) -> usize {
@@ -158,18 +210,21 @@ impl CachingAlloc {
         CachingAlloc { slices: Arc::default(), kept_max }
     }
 
-    /// How many bytes are kept or in use.
+    /// How many bytes are kept or in use, or reserved for a window.
     fn memory(&self) -> usize {
         lock(&self.slices).bytes
     }
 
-    fn allocate<T>(&self, len: usize) -> Vec<T> {
-        let memory = Vec::with_capacity(len);
+    /// Allocates a slice. A window that is too large to be kept takes pages that the system clears when they are used.
+    fn allocate<T: Clone + Default>(&self, len: usize) -> Vec<T> {
+        let is_window = size_of::<T>() == 1 && len > self.kept_max;
+        let mut memory = vec![T::default(); if is_window { len.max(MAPPED_MIN) } else { len }];
+        memory.truncate(len);
         lock(&self.slices).bytes += size(&memory);
         memory
     }
 
-    /// Takes the smallest free slice that has room for `len`.
+    /// Takes the smallest free slice that has room for `len`, as it was given.
     fn take<T: Send + 'static>(&self, len: usize) -> Option<Vec<T>> {
         let Slices { free, .. } = &mut *lock(&self.slices);
         let of_type = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>())?;
@@ -201,6 +256,12 @@ fn size<T>(memory: &Vec<T>) -> usize {
     memory.capacity() * size_of::<T>()
 }
 
+/// How many bytes glibc always takes from the system, and returns to it. Of fewer it may keep some that were freed, and
+/// has to clear them all for the next window, which a peer fills or not: 2 ms and 16 MiB. Pages that are not used cost
+/// nothing.
+const MAPPED_MIN: usize =
+    if cfg!(all(target_env = "gnu", target_pointer_width = "64")) { (32 << 20) + 1 } else { 0 };
+
 /// How many slices of one type are kept: more than a codec uses at once.
 const SLICES_MAX: usize = 16;
 
@@ -211,11 +272,16 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
         if len == 0 {
             return CachedSlice::default();
         }
-        let mut memory = self.take(len).unwrap_or_else(|| self.allocate(len));
         // The brotli of C initializes its memory; the brotli of Rust relies on memory that is zeroed, and goes out of
         // bounds without it.
-        memory.clear();
-        memory.resize(len, T::default());
+        let memory = match self.take(len) {
+            Some(mut memory) => {
+                memory.clear();
+                memory.resize(len, T::default());
+                memory
+            }
+            None => self.allocate(len),
+        };
         CachedSlice { memory, alloc: Some(self.clone()) }
     }
 
@@ -277,6 +343,98 @@ mod tests {
     /// The lengths of all free slices, which are taken.
     fn free(alloc: &CachingAlloc) -> Vec<usize> {
         std::iter::from_fn(|| alloc.take::<u16>(0)).map(|memory| memory.capacity()).collect()
+    }
+
+    /// Encodes `content` with a window of 16 MiB.
+    fn encode_with_widest_window(content: &[u8]) -> Vec<u8> {
+        let mut encoder = BrEncoder::new(5);
+        encoder.state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, 24);
+        let mut coded = vec![0; content.len() + 1024];
+        let step = encoder.step(content, &mut coded, Flush::End).unwrap();
+        assert!(step.is_whole && step.read == content.len());
+        coded.truncate(step.written);
+        coded
+    }
+
+    /// Decodes what may become `content_max` bytes, with a window of `taken` bytes.
+    fn decode(coded: &[u8], content_max: usize, taken: &mut usize) -> Result<Vec<u8>, CodingError> {
+        let (mut decoder, mut room, mut content) = (BrDecoder::new(), [0; 4096], Vec::new());
+        decoder.set_content_max(content_max);
+        let mut rest = coded;
+        loop {
+            let step = decoder.step(rest, &mut room)?;
+            *taken = decoder.state.ringbuffer_size as usize;
+            content.extend_from_slice(&room[..step.written]);
+            rest = &rest[step.read..];
+            if content.len() > content_max {
+                return Err(CodingError::TooLarge(content_max));
+            }
+            if step == Step::default() || step.is_whole {
+                return Ok(content);
+            }
+        }
+    }
+
+    /// Numbers without a pattern, of which the encoder finds only those that it has seen before.
+    fn noise(len: usize) -> impl Iterator<Item = u8> {
+        let step = |seed: &u32| Some(seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        std::iter::successors(Some(1u32), step).map(|seed| (seed >> 24) as u8).take(len)
+    }
+
+    #[test]
+    fn a_window_is_no_larger_than_the_content_may_be_rfc7932_9_1() {
+        for (content_max, kilobytes) in
+            [(0, 256), (200 << 10, 256), (1 << 20, 2 << 10), (4 << 20, 8 << 10), (9 << 20, 16 << 10)]
+        {
+            let mut taken = 0;
+            let decoded = decode(b"\xcf\xff\xff\xff", content_max, &mut taken);
+            assert_eq!(decoded, Ok(Vec::new()));
+            assert_eq!(taken, kilobytes << 10, "content of {content_max}");
+        }
+    }
+
+    /// References reach as far back as the window allows, and words of the dictionary stand beyond them.
+    #[test]
+    fn content_is_read_with_a_narrow_window_as_with_the_announced_one_rfc7932_4() {
+        let words = b"the government of the people, by the people, for the people";
+        for len in [1, (256 << 10) - 17, (256 << 10) - 16, (256 << 10) - 15, 256 << 10, 300 << 10] {
+            let mut content = Vec::from_iter(noise(1 << 10).chain([0].repeat(len)));
+            content.truncate(len.saturating_sub(words.len() + (1 << 10)));
+            content.extend_from_slice(words);
+            content.extend(noise(1 << 10));
+            let (coded, len, mut taken) = (encode_with_widest_window(&content), content.len(), 0);
+            assert!(coded.len() < 3 << 10, "the encoder has found the repetition");
+            assert!(decode(&coded, len, &mut taken).as_ref() == Ok(&content), "{len} bytes");
+            assert!(taken <= 1 << 20, "{taken} bytes for content of {len}");
+            assert!(decode(&coded, usize::MAX, &mut taken) == Ok(content), "{len} bytes");
+            assert_eq!(decode(&coded, len - 1, &mut taken), Err(CodingError::TooLarge(len - 1)));
+            assert_eq!(decode(&coded, len / 2, &mut taken), Err(CodingError::TooLarge(len / 2)));
+        }
+    }
+
+    #[test]
+    fn only_wide_windows_are_narrowed_rfc7932_9_1() {
+        let codes = [(0b0, 16), (0b1000_0001u8 >> 7, 17), (0b0011, 18), (0b1101, 23), (0b1111, 24)];
+        for (code, bits) in codes {
+            for content_max in
+                [0, 1 << 17, (1 << 18) - 16, (1 << 18) - 15, (1 << 22) - 16, 1 << 23, usize::MAX]
+            {
+                let narrow = narrow_window(code, content_max);
+                let has = if narrow & 1 == 1 && narrow >> 1 & 7 > 0 {
+                    17 + u32::from(narrow >> 1 & 7)
+                } else {
+                    bits
+                };
+                let holds_all = (1usize << has) - WINDOW_GAP >= content_max;
+                assert!(has == bits || has < bits && has >= 18 && holds_all, "{code:b}, {content_max}");
+                assert!(
+                    has <= 18 || (1usize << (has - 1)) - WINDOW_GAP < content_max,
+                    "{code:b}, {content_max}"
+                );
+            }
+        }
+        (0..=255u8).for_each(|first| assert_eq!(narrow_window(first, usize::MAX), first));
+        (0..=255u8).for_each(|first| assert_eq!(narrow_window(first, 0) & !0b1110, first & !0b1110));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `zstd` (RFC 8878), by the library that defines it.
 
+use std::io;
+
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
-use zstd::zstd_safe::{CCtx, CParameter, ResetDirective};
+use zstd::zstd_safe::{CCtx, CParameter, ResetDirective, get_error_name};
 
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
@@ -86,7 +88,7 @@ impl Decode for ZstdDecoder {
             return Ok(Step { is_whole: self.is_whole, ..Step::default() });
         }
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
-        let status = decoder.run_on_buffers(input, room).map_err(|_| CodingError::Corrupt)?;
+        let status = decoder.run_on_buffers(input, room).map_err(|error| decoding_error(&error))?;
         (self.is_whole, self.is_full) = (status.remaining == 0, status.bytes_written == room.len());
         Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
     }
@@ -100,6 +102,16 @@ impl Decode for ZstdDecoder {
         DECODER_MEMORY
     }
 }
+
+/// The fault of content that cannot be decoded. The library hands its errors over as their names.
+#[cold]
+fn decoding_error(error: &io::Error) -> CodingError {
+    let is_window = error.to_string() == get_error_name(0usize.wrapping_sub(WINDOW_TOO_LARGE));
+    if is_window { CodingError::Window } else { CodingError::Corrupt }
+}
+
+/// `ZSTD_error_frameParameter_windowTooLarge`: codes are stable, and errors are their negatives.
+const WINDOW_TOO_LARGE: usize = 16;
 
 /// How much memory a decoder takes before it has seen content.
 const DECODER_MEMORY: usize = 94 << 10;
@@ -132,7 +144,7 @@ mod tests {
             ZstdDecoder::new().step(&frame, &mut [0; 9]).map(|step| step.is_whole)
         };
         assert_eq!(decode(23), Ok(true));
-        assert_eq!(decode(24), Err(CodingError::Corrupt));
+        assert_eq!(decode(24), Err(CodingError::Window));
     }
 
     /// If the end of a frame does not fit into the room, no further, empty frame may follow. Some decoders refuse content

@@ -1,4 +1,4 @@
-//! [`InvalidText`] and [`InvalidCharset`]: text that is not UTF-8, or not in a charset that can be read.
+//! [`InvalidText`] and [`InvalidCharset`]: text that is not UTF-8, not in a charset that can be read, or not here yet.
 
 use std::error::Error;
 use std::fmt;
@@ -22,6 +22,8 @@ pub(in crate::message) enum CharsetError {
     Malformed,
     /// The charset cannot be read, for this reason.
     Unknown(&'static str),
+    /// The content has not been received.
+    Unread,
 }
 
 impl InvalidCharset {
@@ -42,11 +44,11 @@ impl InvalidCharset {
 
     /// The status that the peer is answered with, if it is to blame.
     pub(crate) fn status(&self) -> Option<Status> {
-        let status = match self.error {
-            CharsetError::Malformed => Status::BAD_REQUEST,
-            CharsetError::Unknown(_) => Status::UNSUPPORTED_MEDIA_TYPE,
-        };
-        self.is_of_request.then_some(status)
+        match self.error {
+            CharsetError::Malformed => self.is_of_request.then_some(Status::BAD_REQUEST),
+            CharsetError::Unknown(_) => self.is_of_request.then_some(Status::UNSUPPORTED_MEDIA_TYPE),
+            CharsetError::Unread => None,
+        }
     }
 }
 
@@ -59,15 +61,16 @@ impl fmt::Display for InvalidCharset {
         match self.error {
             CharsetError::Malformed => write!(f, "the content is not text in the charset {charset}"),
             CharsetError::Unknown(why) => write!(f, "the content is text in the charset {charset}, {why}"),
+            CharsetError::Unread => f.write_str("the content was not read yet"),
         }
     }
 }
 
 impl Error for InvalidCharset {}
 
-/// Text of a peer is not UTF-8.
+/// Text of a peer is not UTF-8, or has not been received.
 ///
-/// In a handler, `?` turns it into 400.
+/// In a handler, `?` turns it into the right status: see [`InvalidText::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidText {
@@ -75,12 +78,19 @@ pub enum InvalidText {
     Path,
     /// The content of a request.
     Content,
+    /// The content of a response, or of a [`Body`](crate::Body) whose message is not known.
+    Body,
+    /// The content has not been received: the application read it too early, or it is a stream.
+    Unread,
 }
 
 impl InvalidText {
-    /// Returns the status that the peer is answered with: 400 (RFC 9110 §15.5.1).
+    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.6.1).
     pub fn status(self) -> Status {
-        Status::BAD_REQUEST
+        match self {
+            InvalidText::Path | InvalidText::Content => Status::BAD_REQUEST,
+            InvalidText::Body | InvalidText::Unread => Status::INTERNAL_SERVER_ERROR,
+        }
     }
 }
 
@@ -89,6 +99,8 @@ impl fmt::Display for InvalidText {
         f.write_str(match self {
             InvalidText::Path => "the path of the request is not UTF-8",
             InvalidText::Content => "the content of the request is not UTF-8",
+            InvalidText::Body => "the content is not UTF-8",
+            InvalidText::Unread => "the content was not read yet",
         })
     }
 }

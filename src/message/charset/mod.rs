@@ -11,4 +11,5 @@ mod enabled;
 pub(super) use disabled::decode;
 #[cfg(feature = "charset")]
 pub(super) use enabled::decode;
+pub(super) use invalid_charset::CharsetError;
 pub use invalid_charset::{InvalidCharset, InvalidText};

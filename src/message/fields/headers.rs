@@ -35,13 +35,13 @@ use crate::message::{HttpDate, decimal};
 #[derive(Clone, Default)]
 pub struct Headers {
     /// The bytes of all names and values, as they are on the wire. A received head is stored as it came.
-    text: Arena,
-    fields: Vec<FieldLine>,
+    pub(super) text: Arena,
+    pub(super) fields: Vec<FieldLine>,
     /// A Bloom filter: the [`NameHash::bit`]s of all names that were added since the lines were last cleared. Most
     /// look-ups are for names that are absent.
-    present: u64,
+    pub(super) present: u64,
     /// Whether the text is anything other than the lines in order.
-    is_patched: bool,
+    pub(super) is_patched: bool,
 }
 
 impl Headers {
@@ -78,9 +78,10 @@ impl Headers {
             return;
         }
         let Some(lines) = other.as_wire() else {
-            let lines =
-                other.fields.iter().map(|line| (line.hash, &other.text[line.name], &other.text[line.value]));
-            return lines.for_each(|(hash, name, value)| self.push_line(hash, name, value));
+            for line in &other.fields {
+                self.push_line(line.hash, line.name_in(&other.text), line.value_in(&other.text));
+            }
+            return;
         };
         let start = self.text.len();
         self.text.extend(lines);
@@ -269,7 +270,7 @@ impl Headers {
 
     /// Removes all lines but those whose name `is_kept`.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
-        self.retain_fields(|field, text| is_kept(&text[field.name]));
+        self.retain_fields(|field, text| is_kept(field.name_in(text)));
     }
 
     /// Removes all lines but those of which `is_kept` is true. Returns whether there were others.
@@ -309,9 +310,12 @@ impl Headers {
     pub(in crate::message) fn push_joined(&mut self, name: FieldName<'_>, pieces: &[&str]) {
         let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
+        debug_assert!(
+            pieces.iter().all(|piece| is_field_value(piece.as_bytes())),
+            "the caller has checked them"
+        );
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
         let value = Span::new(value_start, self.text.len() - value_start);
-        debug_assert!(is_field_value(&self.text[value]), "the caller has checked the value");
         self.text.extend(b"\r\n");
         self.push_spans(name.hash(), front.part(0, name.as_str().len()), value);
     }
@@ -331,7 +335,7 @@ impl Headers {
     /// The value of the first line with a name.
     #[inline]
     pub(crate) fn first(&self, name: FieldName<'_>) -> Option<&[u8]> {
-        self.position(name).map(|first| &self.text[self.fields[first].value])
+        self.position(name).map(|first| self.fields[first].value_in(&self.text))
     }
 
     #[inline]
@@ -353,7 +357,7 @@ impl Headers {
     #[inline]
     pub(crate) fn named(&self, name: FieldName<'_>) -> impl Iterator<Item = &[u8]> {
         let fields: &[FieldLine] = if self.may_have(name) { &self.fields } else { &[] };
-        fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
+        fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| field.value_in(&self.text))
     }
 
     /// The value of the only line with a name, if there is one.
@@ -364,7 +368,7 @@ impl Headers {
         let mut single = None;
         for field in self.fields.iter().filter(|field| field.is(name, &self.text)) {
             match single {
-                None => single = Some(&self.text[field.value]),
+                None => single = Some(field.value_in(&self.text)),
                 Some(_) => return Err(Repeated),
             }
         }
@@ -381,7 +385,7 @@ impl Headers {
     /// All lines, names and values, in order.
     #[inline]
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|field| (&self.text[field.name], &self.text[field.value]))
+        self.fields.iter().map(|field| (field.name_in(&self.text), field.value_in(&self.text)))
     }
 
     /// All lines as they go on the wire, if they are stored that way.
@@ -408,7 +412,7 @@ impl Headers {
                 Some(line) => write(&text[std::mem::replace(&mut piece, line)]),
                 None => {
                     write(&text[std::mem::take(&mut piece)]);
-                    let (name, value) = (&text[field.name.range()], &text[field.value.range()]);
+                    let (name, value) = (field.name_in(&self.text), field.value_in(&self.text));
                     [name, b": ", value, b"\r\n"].into_iter().for_each(&mut write);
                 }
             }
@@ -416,38 +420,22 @@ impl Headers {
         write(&text[piece]);
     }
 
-    /// Removes all lines, before those of a received head are pushed, whose bytes the caller puts into
-    /// [`Headers::text_mut`].
+    /// Adds a line by its place in the text, whose bytes are there, or are those of a draft.
     #[inline]
-    pub(crate) fn begin_received(&mut self) {
-        let Headers { text: _, fields, present, is_patched } = self;
-        fields.clear();
-        *present = 0;
-        *is_patched = true;
-    }
-
-    /// Adds a line by its place in the text, whose bytes are there, or will be.
-    #[inline]
-    pub(crate) fn push_spans(&mut self, hash: NameHash, name: Span, value: Span) {
+    pub(super) fn push_spans(&mut self, hash: NameHash, name: Span, value: Span) {
         self.fields.push(FieldLine { hash, name, value });
         self.present |= hash.bit();
     }
 
-    /// Removes the received lines of whose value `is_bad` is true.
-    pub(crate) fn remove_received(&mut self, is_bad: impl Fn(Span) -> bool) {
-        self.fields.retain(|field| !is_bad(field.value));
-    }
-
-    /// The arena that the spans of [`Headers::push_spans`] point into.
-    #[inline]
-    pub(crate) fn text_mut(&mut self) -> &mut Arena {
-        &mut self.text
+    /// The text that the lines are in. That of received lines is the head that they came in.
+    pub(crate) fn text_received(&self) -> &[u8] {
+        self.text.as_slice()
     }
 
     /// Replaces line ends in values, and the blanks around them, with spaces (RFC 9112 §5.2).
     pub(crate) fn unfold(&mut self) {
         for field in &mut self.fields {
-            let mut unfolded = self.text[field.value].to_vec();
+            let mut unfolded = field.value_in(&self.text).to_vec();
             let is_blank = u8::is_ascii_whitespace;
             let runs = unfolded.chunk_by_mut(|one, next| is_blank(one) == is_blank(next));
             runs.filter(|run| run.contains(&b'\n')).for_each(|fold| fold.fill(b' '));
@@ -581,8 +569,9 @@ impl<'a> Iterator for HeadersIter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let field = self.fields.next()?;
-        let name = str::from_utf8(&self.text[field.name]).expect("a field name is a token");
-        Some((name, &self.text[field.value]))
+        let name = str::from_utf8(field.name_in(self.text));
+        debug_assert!(name.is_ok(), "a field name is a token");
+        Some((name.unwrap_or_default(), field.value_in(self.text)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -1,11 +1,14 @@
 //! Fields (RFC 9110 §5): the lines of a message, their names and their values.
 
 mod headers;
+
+mod draft;
 mod list;
 mod name;
 mod parameters;
 mod value;
 
+pub(crate) use draft::HeadersDraft;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, is_tchar, is_token, token_len,

@@ -134,14 +134,26 @@ pub(super) struct FieldLine {
 }
 
 impl FieldLine {
+    /// The name, which is in `text`.
+    #[inline]
+    pub(super) fn name_in<'t>(&self, text: &'t Arena) -> &'t [u8] {
+        part(self.name, text)
+    }
+
+    /// The value, which is in `text`.
+    #[inline]
+    pub(super) fn value_in<'t>(&self, text: &'t Arena) -> &'t [u8] {
+        part(self.value, text)
+    }
+
     #[inline]
     pub(super) fn is(&self, name: FieldName<'_>, text: &Arena) -> bool {
-        self.hash == name.hash() && name.is(&text[self.name])
+        self.hash == name.hash() && name.is(self.name_in(text))
     }
 
     #[inline]
     pub(super) fn is_any(&self, names: &NameSet, text: &Arena) -> bool {
-        self.hash.bit() & names.bits() != 0 && names.contains(&text[self.name])
+        self.hash.bit() & names.bits() != 0 && names.contains(self.name_in(text))
     }
 
     /// Where the line is in `text`, if it is spelled there as it goes on the wire: a received one may have other blanks,
@@ -159,6 +171,15 @@ impl FieldLine {
     pub(super) fn shifted(self, len: usize) -> FieldLine {
         FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
     }
+}
+
+/// The part of `text` at `span`. A line and its text are stored together, so the part is there; were it not, a reader of
+/// headers should find nothing rather than panic.
+#[inline]
+fn part(span: Span, text: &Arena) -> &[u8] {
+    let part = text.get(span);
+    debug_assert!(part.is_some(), "a line and its text are stored together");
+    part.unwrap_or_default()
 }
 
 /// Whether `text` is a token (RFC 9110 §5.6.2).

@@ -86,6 +86,9 @@ pub enum InvalidField {
     Name(Box<str>),
     /// The value contains CR, LF, NUL or another control character than HTAB. With the name of the field.
     Value(Box<str>),
+    /// The value is no URI reference: browsers take a `\` at its front or in its host for a `/`, and go to another host.
+    /// With the name of the field.
+    Reference(Box<str>),
 }
 
 impl fmt::Display for InvalidField {
@@ -94,6 +97,9 @@ impl fmt::Display for InvalidField {
             InvalidField::Name(name) => write!(f, "the field name {name} is not a token"),
             InvalidField::Value(name) => {
                 write!(f, "the value of the field {name} contains a control character")
+            }
+            InvalidField::Reference(name) => {
+                write!(f, "the value of the field {name} has a `\\` that browsers take for a `/`")
             }
         }
     }

@@ -202,6 +202,21 @@ fn is_ip_future(address: &[u8]) -> bool {
     }
 }
 
+/// Whether `origin`, as browsers write it (RFC 6454 §6.1), is `http` or `https` to the host and port of `authority`.
+///
+/// The scheme of the request does not count: it is that of a proxy, if one is in front. The default port may stand in the
+/// authority, where some clients and proxies write it, but not in the origin.
+pub(crate) fn is_origin_of(origin: &[u8], authority: &str) -> bool {
+    let https = origin.strip_prefix(b"https://").map(|rest| (Scheme::Https, rest));
+    let http = || origin.strip_prefix(b"http://").map(|rest| (Scheme::Http, rest));
+    let Some((scheme, of_origin)) = https.or_else(http) else { return false };
+    let (host, port) = split_port(authority);
+    let is_default =
+        port.is_none_or(|port| port.is_empty() || port_number(port.as_bytes()) == Some(Some(scheme.port())));
+    let own = if is_default { host } else { authority };
+    !host.is_empty() && of_origin.eq_ignore_ascii_case(own.as_bytes())
+}
+
 fn parse_port(text: &[u8]) -> Option<Option<u16>> {
     match text {
         [] => Some(None),
@@ -364,6 +379,38 @@ mod tests {
             assert_eq!(split_port(authority), expected, "{authority}");
             let parsed = Authority::parse(authority.as_bytes()).map(|authority| authority.host);
             assert_eq!(parsed, Some(expected.0), "the host is the same to all");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_of_the_host_and_the_port_rfc6454_4() {
+        for (origin, authority, expected) in [
+            ("https://a.example", "a.example", true),
+            ("http://a.example", "a.example", true),
+            ("https://A.example", "a.Example", true),
+            ("https://a.example", "a.example:443", true),
+            ("https://a.example", "a.example:", true),
+            ("http://a.example", "a.example:80", true),
+            ("http://[::1]", "[::1]:80", true),
+            ("https://[::1]:8443", "[::1]:8443", true),
+            ("https://a.example:80", "a.example:80", true),
+            ("https://a.example", "a.example:80", false),
+            ("http://a.example", "a.example:443", false),
+            ("https://a.example", "a.example:8443", false),
+            ("https://a.example:8443", "a.example", false),
+            ("https://a.example:443", "a.example", false),
+            ("https://a.example:443", "a.example:443", false),
+            ("https://a.example", "a.example.", false),
+            ("https://a.example/", "a.example", false),
+            ("https://a.example@b.example", "b.example", false),
+            ("HTTPS://a.example", "a.example", false),
+            ("ftp://a.example", "a.example", false),
+            ("null", "a.example", false),
+            ("https://", "", false),
+            ("https://", ":443", false),
+            ("https://:8443", ":8443", false),
+        ] {
+            assert_eq!(is_origin_of(origin.as_bytes(), authority), expected, "{origin} {authority}");
         }
     }
 

@@ -8,7 +8,7 @@ mod url;
 mod idna;
 
 pub use components::TargetForm;
-pub(crate) use components::{Authority, Scheme, port_number, split_port};
+pub(crate) use components::{Authority, Scheme, is_origin_of, port_number, split_port};
 pub use target::Target;
 pub(crate) use target::TargetBase;
 pub(super) use target::decode_path;

@@ -89,8 +89,12 @@ impl Target {
         kept.extend_from_slice(&text[..blocks_end.min(text.len())]);
         // UTF-8 is checked in the copy, since that is aligned. In each head, the octets are at another alignment, on
         // which the branches of the check depend, so that they would be mispredicted.
-        self.text = String::from_utf8(kept).ok()?;
-        self.text.truncate(query.end());
+        let Ok(mut kept) = String::from_utf8(kept) else {
+            self.reset();
+            return None;
+        };
+        kept.truncate(query.end());
+        self.text = kept;
         self.components = Components { path, query, is_path_plain, ..Components::default() };
         debug_assert!(self.authorization.is_none(), "the target was reset");
         debug_assert_eq!(self.components.end(), self.text.len(), "the components are those of the text");
@@ -220,6 +224,11 @@ impl Target {
         if self.authorization.is_none() {
             self.authorization.clone_from(&other.authorization);
         }
+    }
+
+    /// Whether this is a new target, which stands for `/`.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.text.is_empty()
     }
 
     /// Returns which of the four forms the target has.

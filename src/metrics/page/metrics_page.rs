@@ -38,7 +38,7 @@ use crate::sse::Event;
 ///     let metrics = Metrics::new();
 ///     // A browser on this machine shows http://127.0.0.1:9090/.
 ///     Server::bind("127.0.0.1:9090").cores(1).start(MetricsPage::new(&metrics))?;
-///     Server::bind("[::]:8080").metrics(&metrics).run(|ctx: &mut Context| ctx.response.set_text("hi"))
+///     Server::bind("[::]:8080").observe(metrics.clone()).run(|ctx: &mut Context| ctx.response.set_text("hi"))
 /// }
 /// ```
 #[doc(alias("dashboard", "status", "monitor"))]

@@ -138,13 +138,14 @@ function charts(data) {
   const rates = history(data, slots, (slot) => slot[0] / data.slotSeconds).map((value) => value ?? 0);
   const failures = history(data, slots, (slot) => slot[1] / data.slotSeconds).map((value) => value ?? 0);
   chart("rate", [rates, failures], count, false);
-  legend("rate-text", [`all: ${count(rates.at(-1))} now, at most ${count(Math.max(...rates))}`,
+  // Before the first slot is complete, nothing is known of any.
+  legend("rate-text", data.slot < 2 ? [] : [`all: ${count(rates.at(-1))} now, at most ${count(Math.max(...rates))}`,
     `failed: ${count(failures.at(-1))} now, at most ${count(Math.max(...failures))}`]);
   const times = [2, 3, 4].map((at) => history(data, slots, (slot) => slot[0] ? slot[at] : null));
   chart("time", times, time, true);
-  legend("time-text", ["50%", "90%", "99%"].map((name, which) => {
+  legend("time-text", ["50%", "90%", "99%"].flatMap((name, which) => {
     const known = times[which].filter((value) => value !== null);
-    return known.length ? `${name}: ${time(known.at(-1))}, at most ${time(Math.max(...known))}` : name;
+    return known.length ? [`${name}: ${time(known.at(-1))}, at most ${time(Math.max(...known))}`] : [];
   }));
 }
 

@@ -213,10 +213,11 @@ mod tests {
     fn what_happened_is_in_the_snapshot() {
         let metrics = Metrics::new();
         metrics.keep_recent();
-        let service = Server::new().metrics(&metrics).service(|ctx: &mut Context| match ctx.request.path() {
-            "/fails" => Err(Error::new(Status::BAD_GATEWAY, "\"quoted\"\u{1b} <b>")),
-            _ => Ok(()),
-        });
+        let service =
+            Server::new().observe(metrics.clone()).service(|ctx: &mut Context| match ctx.request.path() {
+                "/fails" => Err(Error::new(Status::BAD_GATEWAY, "\"quoted\"\u{1b} <b>")),
+                _ => Ok(()),
+            });
         for path in ["/a", "/a", "/fails?secret=1", "/%22%3Cscript%3E'"] {
             crate::block_on(service.respond(Request::get(path).unwrap())).unwrap();
         }
@@ -262,7 +263,7 @@ mod tests {
     fn only_exchanges_that_are_meant_to_last_are_not_slow() {
         let metrics = Metrics::new();
         metrics.keep_recent();
-        let service = Server::new().metrics(&metrics).service(|ctx: &mut Context| {
+        let service = Server::new().observe(metrics.clone()).service(|ctx: &mut Context| {
             match ctx.request.path() {
                 "/events" => {
                     ctx.response.headers.set("content-type", "text/event-stream")?;
@@ -286,7 +287,7 @@ mod tests {
     #[test]
     fn nothing_recent_is_kept_without_a_page() {
         let metrics = Metrics::new();
-        let service = Server::new().metrics(&metrics).service(|_: &mut Context| {});
+        let service = Server::new().observe(metrics.clone()).service(|_: &mut Context| {});
         crate::block_on(service.respond(Request::get("/").unwrap())).unwrap();
         let data: Value = serde_json::from_str(&snapshot(&metrics, None).1).unwrap();
         assert_eq!((&data["recent"][0], &data["slow"]), (&json!(0), &json!([])));

@@ -214,6 +214,10 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 /// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
 /// as long as one is left. An address that is in use is an error.
 fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
+    if let Some((_, address)) = name.split_once("://") {
+        let why = format!("an address has no scheme: write `{}`", address.trim_end_matches('/'));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
@@ -545,6 +549,10 @@ mod tests {
         {
             let error = bind(address).unwrap_err();
             assert_eq!(error.to_string(), format!("cannot listen on {address}: the port is missing"));
+        }
+        for url in ["http://127.0.0.1:0", "https://127.0.0.1:0/"] {
+            let why = "an address has no scheme: write `127.0.0.1:0`";
+            assert_eq!(bind(url).unwrap_err().to_string(), format!("cannot listen on {url}: {why}"));
         }
     }
 

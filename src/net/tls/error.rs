@@ -18,7 +18,8 @@ pub enum TlsError {
     Host,
     /// The certificate of the peer is not trusted, or a required one is missing.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// The peer ended the handshake with an alert: it did not accept this side.
+    /// The peer ended the handshake or the connection with an alert: it did not accept this side. A server of TLS 1.3
+    /// that refuses a client's certificate does so after the handshake, so that the request may have been sent.
     Refused(Box<dyn StdError + Send + Sync>),
     /// The peer began with plain text, such as HTTP without TLS. A server answers it with 400.
     PlainText,
@@ -75,7 +76,7 @@ impl fmt::Display for TlsError {
                 TlsError::Unavailable => "the crate was built without its feature `tls`",
                 TlsError::Host => "no certificate can be issued for the host",
                 TlsError::Certificate(_) => "the peer's certificate is not trusted",
-                TlsError::Refused(_) => "the peer ended the handshake",
+                TlsError::Refused(_) => "the peer refused with an alert of TLS",
                 TlsError::PlainText => "the peer speaks plain text, such as HTTP, instead of TLS",
                 TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
                 TlsError::Resolver(_) => "the resolver of the configuration refused the peer",

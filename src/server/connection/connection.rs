@@ -9,7 +9,8 @@ use super::serve;
 use crate::net::{Conn, TimerSlot};
 use crate::server::connection_report::{ConnectionEnd, ConnectionReport};
 use crate::server::core_state::CoreState;
-use crate::server::opening::{OpenedConnection, Opening};
+use crate::server::observer::PollReport;
+use crate::server::opening::Opening;
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
 use crate::server::{Context, ErrorCause, ErrorReport, Handler};
@@ -83,7 +84,7 @@ impl<H: Handler + 'static> Connection<H> {
 
     /// Serves until the connection is closed, even if it was upgraded. Errors of the connection have been reported.
     pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        if self.per_core.core.times_polls {
+        if self.per_core.core.events.observes_polls() {
             return self.poll_timed(cx);
         }
         self.poll_untimed(cx)
@@ -96,10 +97,10 @@ impl<H: Handler + 'static> Connection<H> {
         let begun = self.per_core.core.clock.now();
         self.per_core.core.waiting.take();
         let polled = self.poll_untimed(cx);
-        let CoreState { clock, observer, waiting, .. } = &*self.per_core.core;
+        let CoreState { clock, events, waiting, .. } = &*self.per_core.core;
         clock.refresh();
         let took = clock.now().saturating_duration_since(begun);
-        observer.iter().for_each(|observer| observer.on_poll(took, waiting.take()));
+        events.report_poll(&PollReport { took, waiting: waiting.take() });
         polled
     }
 
@@ -118,7 +119,7 @@ impl<H: Handler + 'static> Connection<H> {
     fn admit(&mut self, conn: Conn) {
         let core = &self.per_core.core;
         core.note_opening(&conn);
-        match OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
+        match core.events.admits(&conn) {
             Ok(true) => return self.idle = Some(conn),
             Ok(false) => {}
             Err(_) => core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Panic)),

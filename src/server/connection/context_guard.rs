@@ -89,6 +89,7 @@ fn clear_user_values(ctx: &mut Context) {
     extensions.clear();
     *transform = None;
     head_filters.first = None;
+    head_filters.saver = None;
     request.body.clear();
     response.body.clear();
     exchange.outgoing.drop_source();

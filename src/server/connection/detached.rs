@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, Cursor};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
@@ -16,13 +16,14 @@ use super::handler_outcome::{finalize_response, refuse};
 use super::serve::{
     RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
 };
-use crate::exchange::ExchangeError;
-use crate::message::{Body, Request, Response};
+use crate::exchange::{ExchangeError, Expectation};
+use crate::message::{Body, BodyLength, BodySource, FieldName, Request, Response};
 use crate::net::Conn;
 use crate::server::error_report::Refused;
 use crate::server::exchange::CloseMode;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Handler};
+use crate::wire::Framing;
 
 /// Answers `request`. `connect` makes a connection of the [`CaptureStream`], which takes the place of a peer.
 pub(in crate::server) async fn respond<H: Handler + 'static>(
@@ -30,15 +31,18 @@ pub(in crate::server) async fn respond<H: Handler + 'static>(
     request: Request,
     connect: impl FnOnce(CaptureStream) -> Conn,
 ) -> Response {
-    let written = Rc::default();
+    let written = Rc::<Cell<Vec<u8>>>::default();
+    let content = Rc::default();
+    let stream = CaptureStream { written: Rc::clone(&written), content: Rc::clone(&content) };
     per_core.core.clock.refresh();
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     let ctx = &mut *guard;
     ctx.request = request;
     // A handler may have passed its own request on.
     ctx.request.matched_route_mut().clear();
-    ctx.exchange.begin_detached(connect(CaptureStream { written: Rc::clone(&written) }), &ctx.request);
-    let mode = match answer(per_core, &mut guard).await {
+    announce_body(&mut ctx.request);
+    ctx.exchange.begin_detached(connect(stream), &ctx.request);
+    let mode = match answer(per_core, &mut guard, &content).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
         Err(refused) => match refuse(&mut guard, *refused).0 {
@@ -57,14 +61,23 @@ pub(in crate::server) async fn respond<H: Handler + 'static>(
 }
 
 /// Produces the response, as for a request on a connection.
-async fn answer<H: Handler + 'static>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
+async fn answer<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    ctx: &mut Context,
+    content: &Cell<Option<Content>>,
+) -> Result<(), Box<Refused>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
+    // An interim response would pass for content here.
+    ctx.exchange.incoming.get_mut().expectation = Expectation::None;
     let mut action = decide_action(per_core, ctx)?;
-    let body_max = if let RequestAction::Buffer(body_max) = action { body_max } else { usize::MAX };
-    if !matches!(action, RequestAction::Refuse(_))
-        && let Err(error) = receive(&mut ctx.request.body, body_max).await
-    {
-        action = RequestAction::Refuse(refuse_body(ctx, error)?);
+    match action {
+        RequestAction::Refuse(_) => {}
+        RequestAction::Buffer(body_max) => {
+            if let Err(error) = receive(&mut ctx.request.body, body_max).await {
+                action = RequestAction::Refuse(refuse_body(ctx, error)?);
+            }
+        }
+        RequestAction::Call => withhold(ctx, content),
     }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
@@ -79,6 +92,34 @@ async fn answer<H: Handler + 'static>(per_core: &PerCore<H>, ctx: &mut Context) 
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
+/// Sets the fields that announce a body, as a client does when it sends the request, unless the request has them.
+fn announce_body(request: &mut Request) {
+    let Request { headers, body, .. } = request;
+    if headers.contains("content-length") || headers.contains("transfer-encoding") {
+        return;
+    }
+    match body.declared_length() {
+        BodyLength::NoContent => {}
+        BodyLength::Known(len) => headers.put(FieldName::CONTENT_LENGTH, len.to_string().as_bytes()),
+        BodyLength::Unknown => headers.put(FieldName::TRANSFER_ENCODING, b"chunked"),
+    }
+}
+
+/// Has the body arrive only when the handler reads it, which has planned for a stream.
+fn withhold(ctx: &mut Context, content: &Cell<Option<Content>>) {
+    let body = mem::take(&mut ctx.request.body);
+    let (framing, left) = match body.declared_length() {
+        BodyLength::NoContent => return,
+        BodyLength::Known(0) => return ctx.request.body.set_bytes(""),
+        BodyLength::Known(len) => (Framing::Length(len), Some(len)),
+        BodyLength::Unknown => (Framing::UntilClose, None),
+    };
+    let source = body.take_source();
+    let source = source.unwrap_or_else(|| Box::pin(Cursor::new(body.into_bytes().unwrap_or_default())));
+    content.set(Some(Content { source, left }));
+    ctx.exchange.incoming.get_mut().begin_body(framing);
+}
+
 /// Receives the body as bytes, which is how it would arrive over a connection. A stream is read to one byte beyond
 /// `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
@@ -91,18 +132,49 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
 }
 
 /// The peer of a request without a connection: a stream that keeps the bytes that are written to it, and yields
-/// nothing, not even its end.
+/// the content that is left for it. Behind that it yields nothing, not even its end.
 pub(in crate::server) struct CaptureStream {
     written: Rc<Cell<Vec<u8>>>,
+    content: Rc<Cell<Option<Content>>>,
+}
+
+/// Content that arrives when it is read.
+struct Content {
+    source: BodySource,
+    /// How many bytes are left. `None` if its end is that of the source.
+    left: Option<u64>,
 }
 
 impl AsyncRead for CaptureStream {
     fn poll_read(
         self: Pin<&mut Self>,
-        _: &mut task::Context<'_>,
-        _: &mut ReadBuf<'_>,
+        cx: &mut task::Context<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Poll::Pending
+        match self.content.take() {
+            None => Poll::Pending,
+            Some(mut content) => {
+                let polled = content.poll_read(cx, buf);
+                let is_over = content.left == Some(0) || matches!(polled, Poll::Ready(Ok(0) | Err(_)));
+                self.content.set((!is_over).then_some(content));
+                polled.map_ok(|_| ())
+            }
+        }
+    }
+}
+
+impl Content {
+    /// Reads once. Returns how much; 0 at the end of the source.
+    fn poll_read(&mut self, cx: &mut task::Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let most = self.left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(most.min(buf.remaining())));
+        ready!(self.source.as_mut().poll_read(cx, &mut part))?;
+        let count = part.filled().len();
+        buf.advance(count);
+        if let Some(left) = &mut self.left {
+            *left -= count as u64;
+        }
+        Poll::Ready(Ok(count))
     }
 }
 

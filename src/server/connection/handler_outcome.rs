@@ -2,6 +2,7 @@
 //! §15.6).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_all_user_values};
@@ -14,7 +15,7 @@ use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, ResponseContent};
-use crate::server::exchange_report::CutBy;
+use crate::server::exchange_report::{CutBy, HeadState};
 use crate::server::per_core::PerCore;
 use crate::server::refusal::RefusalOrigin;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -24,6 +25,8 @@ pub(super) enum HandlerOutcome {
     /// The handler was not called, since its [`BodyPlan`](crate::BodyPlan) refused the request.
     Refused(Status),
     Returned(Result),
+    /// The response was over with its head, and the handler waited to write content that is not sent.
+    Over,
     Panicked,
     /// The body could not be received, or the handler took longer than its time limit.
     Failed(Box<ExchangeError>),
@@ -60,7 +63,7 @@ impl HandlerOutcome {
 /// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     let cause = match outcome.unconfined() {
-        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::Failed(error) => (*error).into(),
@@ -87,8 +90,10 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// handlers leave one that can be sent.
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
-    match (outcome.unconfined(), ctx.exchange.outgoing.has_begun()) {
+    ctx.exchange.conn.note_over(false);
+    match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
+        (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
@@ -105,6 +110,15 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         (HandlerOutcome::Failed(error), _) => return Err((*error).into()),
     }
     Ok(true)
+}
+
+/// Chooses the status of an error that no function has returned, but a type that is a handler. The application's function
+/// may panic as a handler may.
+fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome {
+    let HandlerOutcome::Returned(Err(error)) = outcome else { return outcome };
+    let statuses = &ctx.exchange.conn.core().error_statuses;
+    let chosen = catch_unwind(AssertUnwindSafe(|| statuses.choose_for(error)));
+    chosen.map_or(HandlerOutcome::Panicked, |error| HandlerOutcome::Returned(Err(error)))
 }
 
 /// Sets the response to a request that the handler has refused by its head.
@@ -141,11 +155,11 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    let is_head_refused = ctx.exchange.info.is_head_refused;
-    let now = ctx.exchange.conn.core().clock.now();
-    ctx.exchange.observe(|observation| {
-        if is_head_refused && !observation.is_open() {
-            observation.begin(now, None);
+    let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
+    let Context { exchange, request, .. } = ctx;
+    exchange.observe(|observation| {
+        if head != HeadState::Accepted && !observation.is_open() {
+            observation.begin_refused(now, request, head);
         }
         observation.cut = Some(CutBy::from_cause(&cause));
     });

@@ -217,7 +217,8 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     Poll::Ready(())
 }
 
-/// Runs the handler, confining its panics and enforcing its time limit.
+/// Runs the handler, confining its panics and enforcing its time limit. Ends once the handler waits although its
+/// response is over.
 ///
 /// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
 /// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
@@ -231,6 +232,9 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         if let Poll::Ready(outcome) = poll_handler(handling.as_mut(), cx) {
             return Poll::Ready(outcome);
+        }
+        if conn.is_over() {
+            return Poll::Ready(HandlerOutcome::Over);
         }
         conn.send_earlier_responses(cx);
         conn.note_waiting();

@@ -55,9 +55,13 @@ impl<'a> BodyReader<'a> {
     /// describe the body as it was sent; [`Context::decode_body`](super::Context::decode_body), for bodies that fit
     /// into memory, changes them too.
     ///
+    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer says, but not much more than
+    /// twice `limit`, or 256 KiB, and no more than 16 MiB. `zstd` keeps 8 MiB at most, the others 32 KiB.
+    ///
     /// # Errors
     ///
-    /// Fails if a coding is unknown (answered with 415 if passed on with `?`). Later, reading fails if the content is
+    /// Fails if a coding is unknown, or if there are [too many](CodingError::TooMany) (answered with 415 if passed on
+    /// with `?`). Later, reading fails if the content is
     /// corrupt or cut short (400), or exceeds the limit when decoded (413). Do not act on the content before the end of
     /// the body, because such an error may still follow.
     ///

@@ -25,9 +25,13 @@ use crate::server::{InvalidResponse, Result};
 /// writes are collected until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
 /// something. If the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that
 /// compresses, may hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too,
-/// and the response cannot be finished: otherwise the peer would not notice that something is missing. Writes in
-/// response to HEAD are dropped, and fail once the head was sent and the peer has closed the connection, or its sending
-/// half.
+/// and the response cannot be finished: otherwise the peer would not notice that something is missing.
+///
+/// A response to HEAD, and one of 204, 205 or 304, is over with its head (RFC 9110 §9.3.2, §15.3.5): what is written is
+/// dropped. If the method is [safe](crate::Method::is_safe), a handler that waits before it has finished the body is
+/// dropped with all middleware around it, as when it runs out of time, and the exchange is complete. So a stream without
+/// an end does not hold the connection. The handler of another method, which may have changes to make, goes on; its
+/// writes fail once the head was sent and the peer has closed the connection, or its sending half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -62,9 +66,16 @@ impl<'a> BodyWriter<'a> {
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
         };
+        // A stream of events has no end of its own.
+        if response.headers.content_type() == Some("text/event-stream") {
+            exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
+        }
         exchange.begin_response(response, content, ResponseContent::Streamed(unread));
         exchange.note_response_time();
-        let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
+        let Exchange { incoming, outgoing, conn, transformed, info, .. } = exchange;
+        // A method that is not safe has work to do beside its response (RFC 9110 §9.2.1).
+        let is_safe = info.request_info.is_head || request.method().is_safe();
+        conn.note_over(is_safe && outgoing.is_empty());
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_empty());
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
@@ -245,6 +256,8 @@ impl<'a> BodyWriter<'a> {
 
     fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
+        // A handler that has written all of its content goes on to its end.
+        conn.note_over(false);
         conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
                 ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;

@@ -235,8 +235,8 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
-        if self.head_filters.first.is_some() {
-            self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        if !self.head_filters.is_empty() {
+            self.pass_head(SentKind::Stream).await?;
         }
         let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
         writer.incoming = Some(incoming);
@@ -264,7 +264,7 @@ impl Context {
             }
             self.exchange.incoming.get_mut().expectation = Expectation::None;
         }
-        self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        self.pass_head(SentKind::Stream).await?;
         let (writer, incoming) = self.writer(UnreadBody::Keep)?;
         Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
     }
@@ -446,7 +446,7 @@ impl Context {
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
     /// type. `None` once the connection was upgraded.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
-        self.exchange.rare_state()?.state.clone()?.downcast().ok()
+        self.exchange.rare_state()?.state()
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
@@ -580,6 +580,7 @@ impl Reset for Context {
         extensions.clear();
         clear_cold(transform);
         clear_cold(&mut head_filters.first);
+        clear_cold(&mut head_filters.saver);
         exchange.reset();
     }
 

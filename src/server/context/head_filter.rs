@@ -1,11 +1,15 @@
-//! [`HeadFilter`] and [`HeadFilters`]: change the head of a response that a handler sends itself.
+//! [`HeadFilter`], [`StateSaver`] and [`HeadFilters`]: change the head of a response that a handler sends itself.
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::extensions::Extensions;
 use super::transform::Transform;
 use crate::message::{Response, Status};
+use crate::server::Result;
 
 /// Changes the head of a response that a handler streams, or upgrades the connection with, before it is sent.
 ///
@@ -33,13 +37,33 @@ pub(crate) enum SentKind {
     Upgrade(Status),
 }
 
+/// Saves the state of an exchange, such as its session, which may set fields of the response.
+///
+/// A stream may go on for hours after its head. State that is saved only then would undo all that other requests have
+/// changed meanwhile, and could set no cookie.
+pub(crate) trait StateSaver {
+    /// Saves what has changed in the extensions since the last call. `head` is the response, unless its head was sent.
+    fn save<'a>(
+        &'a self,
+        head: Option<&'a mut Response>,
+        extensions: &'a mut Extensions,
+    ) -> Pin<Box<dyn Future<Output = Result> + 'a>>;
+}
+
 /// The filters of an exchange, from the inside out.
 #[derive(Default)]
 pub(crate) struct HeadFilters {
     pub(crate) first: Option<Box<dyn HeadFilter>>,
+    /// Called after the filters, when it is certain that the head is sent, with the fields that it sets.
+    pub(crate) saver: Option<Arc<dyn StateSaver>>,
 }
 
 impl HeadFilters {
+    /// Whether the head is to be passed through anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.saver.is_none()
+    }
+
     /// Passes the head through the filters, before the handler sends it. If the future is dropped, the filter that was
     /// waiting is the first of the next call.
     pub(super) async fn pass(

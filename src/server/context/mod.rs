@@ -20,6 +20,8 @@ pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;
 pub use extensions::Extensions;
+#[cfg(feature = "session")]
+pub(crate) use head_filter::StateSaver;
 #[cfg(feature = "tower")]
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};

@@ -1,5 +1,5 @@
 //! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: how a handler takes the connection over
-//! (RFC 9110 §7.8, §9.3.6).
+//! (RFC 9110 §7.8, §9.3.6); and what precedes a head that a handler sends itself.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use super::context::Context;
 use super::head_filter::SentKind;
 use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, ReadBuffer};
-use crate::server::InvalidResponse;
 use crate::server::connection_report::ConnectionReport;
 use crate::server::exchange_report::CutBy;
 use crate::server::upgraded::{Upgraded, UpgradedGuard, UpgradedHandle};
+use crate::server::{InvalidResponse, Result};
 
 impl Context {
     /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
@@ -146,9 +146,30 @@ impl Context {
     /// Sends a head with this status, once middleware has seen it, and takes the connection out, with the bytes that
     /// have arrived. The caller sets the handle of the upgraded connection.
     async fn switch(&mut self, status: Status, protocol: Option<&str>) -> io::Result<(Conn, ReadBuffer)> {
-        let Context { response, transform, head_filters, exchange, .. } = self;
-        exchange.check_upgrade()?;
-        head_filters.pass(response, transform, SentKind::Upgrade(status)).await?;
-        exchange.switch(response, protocol).await
+        self.exchange.check_upgrade()?;
+        self.pass_head(SentKind::Upgrade(status)).await?;
+        let switched = self.exchange.switch(&mut self.response, protocol).await?;
+        self.exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
+        Ok(switched)
+    }
+
+    /// Passes the head of a response through the filters, and saves the state of the exchange, before the handler sends
+    /// it.
+    pub(super) async fn pass_head(&mut self, kind: SentKind) -> io::Result<()> {
+        let Context { response, transform, head_filters, .. } = self;
+        head_filters.pass(response, transform, kind).await?;
+        match self.has_responded() {
+            // The caller fails, since there is no other response.
+            true => Ok(()),
+            false => self.save_state().await.map_err(io::Error::other),
+        }
+    }
+
+    /// Saves the state of the exchange, such as its session.
+    pub(crate) async fn save_state(&mut self) -> Result {
+        let Some(saver) = self.head_filters.saver.clone() else { return Ok(()) };
+        let is_unsent = !self.has_responded();
+        let Context { response, extensions, .. } = self;
+        saver.save(is_unsent.then_some(response), extensions).await
     }
 }

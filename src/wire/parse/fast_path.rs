@@ -6,17 +6,19 @@
 use wide::{i8x16, u8x16};
 
 use crate::memory::Span;
-use crate::message::{Headers, Method, NameHash, Request, Status, Version, decimal, is_token, token_len};
+use crate::message::{
+    HeadersDraft, Method, NameHash, RequestLineDraft, Status, Version, decimal, is_token, token_len,
+};
 
-/// Reads the request line at the front of `head` into `request`, if its target is a path. Returns its length, including
+/// Reads the request line at the front of `head` into `line`, if its target is a path. Returns its length, including
 /// CRLF.
 #[inline]
-pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> {
-    let (method, target, version) = request.line_mut();
+pub(super) fn request_line(head: &[u8], line: &mut RequestLineDraft<'_>) -> Option<usize> {
+    let RequestLineDraft { method, target, version } = line;
     let rest = match head.strip_prefix(b"GET ") {
         // Most requests are GET.
         Some(rest) => {
-            *method = Method::Get;
+            **method = Method::Get;
             rest
         }
         None => {
@@ -24,7 +26,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
             let rest = rest.strip_prefix(b" ")?;
             method.set(token).ok()?;
             // A tunnel leads to a host and a port, and never to a path (RFC 9112 §3.2.3).
-            if *method == Method::Connect {
+            if **method == Method::Connect {
                 return None;
             }
             rest
@@ -32,7 +34,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
     };
     let rest = &rest[target.take_origin_form(rest)?..];
     // The version is compared as a whole, since a pattern would be compared octet by octet.
-    *version = match rest.first_chunk::<VERSION_LEN>()? {
+    **version = match rest.first_chunk::<VERSION_LEN>()? {
         version if *version == *b" HTTP/1.1\r\n" => Version::Http11,
         version if *version == *b" HTTP/1.0\r\n" => Version::Http10,
         _ => return None,
@@ -77,8 +79,13 @@ const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
 /// Notes the field lines of `head` from `start` on, at most `fields_max`. Returns where the empty line after them ends.
 #[inline(never)]
-pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
-    into.begin_received();
+pub(super) fn fields(
+    head: &[u8],
+    start: usize,
+    fields_max: usize,
+    into: &mut HeadersDraft<'_>,
+) -> Option<usize> {
+    into.restart();
     // The head is cut to the length that spans can address, which then need not be checked for each span.
     let head = &head[..head.len().min(u32::MAX as usize)];
     if head[start..].starts_with(b"\r\n") {
@@ -97,7 +104,7 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
         {
             return None;
         }
-        into.push_spans(NameHash::new(name), Span::from_slices(name, head), Span::from_slices(value, head));
+        into.push(NameHash::new(name), Span::from_slices(name, head), Span::from_slices(value, head));
         // The octets are compared as a whole, since a pattern would be compared octet by octet.
         match head[end..].first_chunk()? {
             line_ends if line_ends == b"\r\n\r\n" => return Some(end + line_ends.len()),

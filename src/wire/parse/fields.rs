@@ -4,7 +4,7 @@ use httparse::{EMPTY_HEADER, Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
-use crate::message::{Headers, NameHash, Version};
+use crate::message::{Headers, HeadersDraft, NameHash, Version};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -14,15 +14,19 @@ pub(super) const FIELDS_CEILING: usize = 1024;
 
 /// Adds the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
 #[inline]
-pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
+pub(super) fn record(
+    lines: &[Header<'_>],
+    section: &[u8],
+    into: &mut HeadersDraft<'_>,
+) -> Result<(), WireError> {
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
     // are how requests are smuggled (RFC 9112 §11.2).
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
-    into.begin_received();
+    into.restart();
     for line in lines {
         let name = Span::from_slices(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.push_spans(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
+        into.push(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
     }
     match ends_well {
         true => Ok(()),
@@ -45,11 +49,34 @@ pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) ->
     }
 }
 
+/// Checks that `input` does not begin with a TLS record: an alert or a handshake (RFC 8446 §5.1).
+pub(super) fn check_plain(input: &[u8]) -> Result<(), WireError> {
+    const ALERT: u8 = 21;
+    const HANDSHAKE: u8 = 22;
+    match input.first() {
+        Some(&(ALERT | HANDSHAKE)) => Err(WireError::TlsRecord),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// `input` up to the end of the head that begins at `start`, or all of it if the head does not end. So a copy of the head
 /// does not include all that is pipelined behind it.
 pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
     const END: &[u8] = b"\r\n\r\n";
     memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])
+}
+
+/// The first fault of an input.
+pub(super) struct Fault {
+    pub(super) error: WireError,
+    /// How many octets before it are not malformed.
+    pub(super) at: usize,
+}
+
+impl From<Fault> for WireError {
+    fn from(fault: Fault) -> WireError {
+        fault.error
+    }
 }
 
 /// Parses `input`. The error is that of the shortest prefix that is malformed: if two rules are broken, the rule broken
@@ -58,21 +85,18 @@ pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
 pub(super) fn with_earliest_error<T>(
     input: &[u8],
     mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
-) -> Result<T, WireError> {
-    match parse(input) {
-        Err(error) => Err(first_error(input, error, parse)),
-        good => good,
-    }
+) -> Result<T, Fault> {
+    parse(input).map_err(|error| first_fault(input, error, parse))
 }
 
 /// The error of the shortest prefix of `input` that is malformed, found by bisection. `error` is that of all of `input`.
 #[cold]
 #[inline(never)]
-fn first_error<T>(
+fn first_fault<T>(
     input: &[u8],
     mut error: WireError,
     mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
-) -> WireError {
+) -> Fault {
     // A malformed prefix stays malformed when more octets follow, so the prefixes are ordered.
     let (mut good, mut bad) = (0, input.len());
     while bad - good > 1 {
@@ -82,7 +106,7 @@ fn first_error<T>(
             Err(earlier) => (bad, error) = (middle, earlier),
         }
     }
-    error
+    Fault { error, at: good }
 }
 
 /// The version 1.`minor` that httparse has read.
@@ -125,7 +149,7 @@ pub(crate) fn trailers(
     forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
-    with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))
+    Ok(with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))?)
 }
 
 fn parse_section(
@@ -134,21 +158,28 @@ fn parse_section(
     forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
+    let mut draft = into.draft();
     let parsed = match limits.trailer_fields_max {
-        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, forbidden, into),
-        _ => parse_trailers::<FIELDS_CEILING>(input, limits, forbidden, into),
+        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, forbidden, &mut draft),
+        _ => parse_trailers::<FIELDS_CEILING>(input, limits, forbidden, &mut draft),
     }?;
-    match parsed.unwrap_or(input.len()) > limits.trailers_max {
-        true => Err(WireError::TrailersTooLarge),
-        false => Ok(parsed),
+    if parsed.unwrap_or(input.len()) > limits.trailers_max {
+        return Err(WireError::TrailersTooLarge);
     }
+    if let Some(end) = parsed {
+        draft.commit(&input[..end]);
+        if forbidden == ForbiddenTrailers::Discarded {
+            into.retain(|name| !is_forbidden_in_trailers(name));
+        }
+    }
+    Ok(parsed)
 }
 
 fn parse_trailers<const N: usize>(
     input: &[u8],
     limits: &Limits,
     forbidden: ForbiddenTrailers,
-    into: &mut Headers,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
     let mut room = [EMPTY_HEADER; N];
     let (end, lines) = match httparse::parse_headers(input, &mut room[..limits.trailer_fields_max.min(N)]) {
@@ -157,21 +188,12 @@ fn parse_trailers<const N: usize>(
         Err(httparse::Error::TooManyHeaders) => return Err(WireError::TooManyTrailers),
         Err(_) => return Err(WireError::Trailer),
     };
-    let has_forbidden = lines.iter().any(|line| is_forbidden_in_trailers(line.name.as_bytes()));
-    if has_forbidden && forbidden == ForbiddenTrailers::Refused {
+    let is_forbidden = |line: &Header<'_>| is_forbidden_in_trailers(line.name.as_bytes());
+    if forbidden == ForbiddenTrailers::Refused && lines.iter().any(is_forbidden) {
         return Err(WireError::Trailer);
     }
     debug_assert!(input[..end].ends_with(b"\n"), "a section ends with a line");
-    if record(lines, &input[..end], into).is_err() {
-        // The spans recorded so far point into a text that was not stored.
-        into.clear();
-        return Err(WireError::Trailer);
-    }
-    into.text_mut().clear();
-    into.text_mut().extend(&input[..end]);
-    if has_forbidden {
-        into.retain(|name| !is_forbidden_in_trailers(name));
-    }
+    record(lines, &input[..end], draft).map_err(|_| WireError::Trailer)?;
     Ok(Some(end))
 }
 

@@ -3,36 +3,78 @@
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Status as Progress};
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memrchr};
 
 use super::fast_path;
 use super::fields::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, is_forbidden_in_trailers, record,
-    version, with_earliest_error,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error,
+    is_forbidden_in_trailers, record, version, with_earliest_error,
 };
 use crate::memory::Span;
-use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
+use crate::message::{
+    Authority, FieldName, Headers, InvalidMethod, Method, Repeated, Request, RequestDraft, RequestLineDraft,
+    Version, members,
+};
 use crate::wire::{Limits, WireError};
 
-/// Parses the request head at the front of `input`, including empty lines before it.
+/// Parses the request head at the front of `input`, including empty lines before it, and makes it that of `request`.
 ///
-/// Returns its length, or `None` if it is incomplete. The spans of the fields point into `input`: the caller makes
-/// these bytes the text of the headers, and then calls [`check_fields`].
+/// Returns its length, or `None` if it is incomplete. The request is then as new. [`check_fields`] has still to be
+/// called.
 ///
 /// # Errors
 ///
-/// Fails as soon as no further bytes could make it a valid head.
+/// Fails as soon as no further bytes could make it a valid head. The request then has the lines before the fault, as
+/// after [`request_front`].
 #[inline]
 pub(crate) fn request(
     input: &[u8],
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
-    with_earliest_error(input, |front| parse_head(front, limits, request))
+    with_earliest_error(input, |front| take_head(front, limits, request)).map_err(|fault| {
+        request_front(&input[..fault.at], limits, request);
+        fault.error
+    })
+}
+
+/// Makes the lines of `input` that are complete the head of `request`, for reports of a head that is refused, or that
+/// does not end. Nothing else may depend on them, since the fields after them are not known. Without a whole request
+/// line, the request is as new.
+#[cold]
+pub(crate) fn request_front(input: &[u8], limits: &Limits, request: &mut Request) {
+    // Complete lines are a head as soon as an empty line follows.
+    let lines = memrchr(b'\n', input).map_or(&[][..], |lf| &input[..=lf]);
+    let limits = Limits { head_max: usize::MAX, ..*limits };
+    // The target is checked once the head has ended, so there may be a fault even here.
+    let _ = take_head(&[lines, b"\r\n"].concat(), &limits, request);
+}
+
+/// Whether `input` begins with this method, perhaps after empty lines, and a space.
+pub(crate) fn begins_with(method: Method, mut input: &[u8]) -> bool {
+    while let [b'\r', b'\n', rest @ ..] = input {
+        input = rest;
+    }
+    input.strip_prefix(method.as_str().as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+}
+
+/// Makes the head at the front of `input` that of `request`, if it is complete. Otherwise the request is as new.
+#[inline]
+fn take_head(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<usize>, WireError> {
+    let mut draft = request.draft();
+    let parsed = parse_head(input, limits, &mut draft)?;
+    if let Some(end) = parsed {
+        draft.commit(&input[..end]);
+    }
+    Ok(parsed)
 }
 
 #[inline]
-fn parse_head(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<usize>, WireError> {
+fn parse_head(
+    input: &[u8],
+    limits: &Limits,
+    draft: &mut RequestDraft<'_>,
+) -> Result<Option<usize>, WireError> {
     let start = match input {
         [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input, limits.empty_lines_max)? {
             Some(start) => start,
@@ -40,9 +82,9 @@ fn parse_head(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Op
         },
         _ => 0,
     };
-    let parsed = match parse_fast(input, start, limits, request) {
+    let parsed = match parse_fast(input, start, limits, draft) {
         Some(end) => Some(end),
-        None => parse_with_httparse(input, start, limits, request)?,
+        None => parse_with_httparse(input, start, limits, draft)?,
     };
     match parsed {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
@@ -101,13 +143,13 @@ fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, Wir
 
 /// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
-fn parse_fast(input: &[u8], start: usize, limits: &Limits, request: &mut Request) -> Option<usize> {
-    let line_len = fast_path::request_line(&input[start..], request)?;
+fn parse_fast(input: &[u8], start: usize, limits: &Limits, draft: &mut RequestDraft<'_>) -> Option<usize> {
+    let line_len = fast_path::request_line(&input[start..], &mut draft.line)?;
     if line_len > limits.request_line_max.saturating_add("\r\n".len()) {
         return None;
     }
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    fast_path::fields(input, start + line_len, fields_max, &mut request.headers)
+    fast_path::fields(input, start + line_len, fields_max, &mut draft.fields)
 }
 
 /// Parses any head, or returns the error in it.
@@ -117,11 +159,12 @@ fn parse_with_httparse(
     input: &[u8],
     start: usize,
     limits: &Limits,
-    request: &mut Request,
+    draft: &mut RequestDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
-    match parse_request::<FIELDS_USUAL>(input, start, limits, request) {
+    check_plain(&input[start..])?;
+    match parse_request::<FIELDS_USUAL>(input, start, limits, draft) {
         Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
-            parse_large_request(input, start, limits, request)
+            parse_large_request(input, start, limits, draft)
         }
         parsed => parsed,
     }
@@ -131,7 +174,7 @@ fn parse_request<const N: usize>(
     input: &[u8],
     start: usize,
     limits: &Limits,
-    request: &mut Request,
+    draft: &mut RequestDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
     let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
     let room = &mut room[..limits.fields_max.min(N)];
@@ -139,15 +182,15 @@ fn parse_request<const N: usize>(
     let end = match parsed.parse_with_uninit_headers(&input[start..], room) {
         Ok(Progress::Complete(len)) => start + len,
         Ok(Progress::Partial) => return Ok(None),
-        Err(httparse::Error::Version) => return other_version(input, start, limits, request),
+        Err(httparse::Error::Version) => return other_version(input, start, limits, draft),
         Err(error) => return Err(head_error(error)),
     };
     let line_end = parsed
         .headers
         .first()
         .map_or(end - 2, |first| Span::from_slices(first.name.as_bytes(), input).start());
-    set_line(&parsed, line_end - start, limits, request)?;
-    record(parsed.headers, &input[..end], &mut request.headers)?;
+    set_line(&parsed, line_end - start, limits, &mut draft.line)?;
+    record(parsed.headers, &input[..end], &mut draft.fields)?;
     Ok(Some(end))
 }
 
@@ -156,13 +199,13 @@ fn set_line(
     parsed: &httparse::Request<'_, '_>,
     len: usize,
     limits: &Limits,
-    request: &mut Request,
+    line: &mut RequestLineDraft<'_>,
 ) -> Result<(), WireError> {
     if len > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
     }
-    let (method, target, spoken) = request.line_mut();
-    *spoken = version(parsed.version);
+    let RequestLineDraft { method, target, version: spoken } = line;
+    **spoken = version(parsed.version);
     method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
         InvalidMethod::TooLong(_) => WireError::MethodTooLong,
         InvalidMethod::NotToken(_) => WireError::RequestLine,
@@ -178,9 +221,9 @@ fn parse_large_request(
     input: &[u8],
     start: usize,
     limits: &Limits,
-    request: &mut Request,
+    draft: &mut RequestDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
-    parse_request::<FIELDS_CEILING>(input, start, limits, request)
+    parse_request::<FIELDS_CEILING>(input, start, limits, draft)
 }
 
 /// Handles a version that httparse refuses, which is one of three things: a later 1.x, which is served as 1.1 (RFC 9110
@@ -190,7 +233,7 @@ fn other_version(
     input: &[u8],
     start: usize,
     limits: &Limits,
-    request: &mut Request,
+    draft: &mut RequestDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
     let Some(line_len) = memchr(b'\n', &input[start..]) else {
         let version = input[start..].splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
@@ -212,7 +255,7 @@ fn other_version(
         (b'1', b'2'..=b'9') => {
             let mut as_1_1 = first_head(input, start).to_vec();
             as_1_1[start + line_len - 2] = b'1';
-            parse_head(&as_1_1, limits, request)
+            parse_head(&as_1_1, limits, draft)
         }
         (b'0'..=b'9', b'0'..=b'9') => Err(WireError::VersionNotSupported),
         _ => Err(WireError::Version),
@@ -228,22 +271,23 @@ mod tests {
     /// The result of `parse` for `head`, with the request if the head is complete.
     fn parsed(
         head: &[u8],
-        parse: impl FnOnce(&[u8], &Limits, &mut Request) -> Option<Outcome>,
+        parse: impl FnOnce(&[u8], &Limits, &mut RequestDraft<'_>) -> Option<Outcome>,
     ) -> Option<(Outcome, Option<Request>)> {
         let limits = Limits { fields_max: 4, request_line_max: 54, ..Limits::default() };
         let mut request = Request::default();
-        let outcome = parse(head, &limits, &mut request)?;
-        let is_whole = matches!(outcome, Ok(Some(_)));
-        request.headers.text_mut().extend(head);
-        Some((outcome, is_whole.then_some(request)))
+        let mut draft = request.draft();
+        let outcome = parse(head, &limits, &mut draft)?;
+        let Ok(Some(_)) = outcome else { return Some((outcome, None)) };
+        draft.commit(head);
+        Some((outcome, Some(request)))
     }
 
     fn by_fast_path(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, request| parse_fast(head, 0, limits, request).map(|end| Ok(Some(end))))
+        parsed(head, |head, limits, draft| parse_fast(head, 0, limits, draft).map(|end| Ok(Some(end))))
     }
 
     fn by_httparse(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, request| Some(parse_with_httparse(head, 0, limits, request)))
+        parsed(head, |head, limits, draft| Some(parse_with_httparse(head, 0, limits, draft)))
     }
 
     const HEADS: [&str; 7] = [
@@ -280,6 +324,86 @@ mod tests {
                 by_fast_path(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(),
                 "{other_form}"
             );
+        }
+    }
+
+    /// The request after `head`, which has so many octets in front that are not malformed.
+    #[track_caller]
+    fn check_front(head: &str, error: Option<WireError>, line: &str, fields: &str) {
+        let limits = Limits { request_line_max: 40, head_max: 100, fields_max: 4, ..Limits::default() };
+        for cut in 0..=head.len() {
+            let mut parsed = Request::get("http://earlier/?a").unwrap();
+            parsed.headers.set("earlier", "1").unwrap();
+            let found = request(&head.as_bytes()[..cut], &limits, &mut parsed);
+            if found == Ok(None) {
+                assert_eq!(parsed, Request::default(), "cut at {cut}");
+                request_front(&head.as_bytes()[..cut], &limits, &mut parsed);
+            }
+            let is_line = cut >= line.len() + "\r\n".len() && !line.is_empty();
+            assert_eq!(parsed.has_line(), is_line, "cut at {cut}");
+            let read = format!("{} {} {}", parsed.method(), parsed.target(), parsed.version());
+            assert_eq!(read, if is_line { line } else { "GET / HTTP/1.1" }, "cut at {cut}");
+            let shown = Vec::from_iter(parsed.headers.iter().map(|(name, _)| name)).join(" ");
+            assert!(fields.starts_with(&shown) && parsed.headers.iter().all(|(_, value)| value == b"v"));
+            if cut == head.len() {
+                assert_eq!((found.err(), &*shown), (error, fields), "{head:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_lines_before_a_fault_are_kept_and_no_others_rfc9112_2_2() {
+        use WireError::{
+            FieldName, FieldValue, HeadTooLarge, LineEnd, RequestLine, RequestLineTooLong, TooManyFields,
+        };
+        let line = "PUT /a?b HTTP/1.0";
+        let check =
+            |rest: &str, error, fields| check_front(&format!("{line}\r\n{rest}"), error, line, fields);
+        check("a: v\r\nb:v\r\nc", None, "a b");
+        check("a: v\r\nb:v\r\n", None, "a b");
+        check("a: v\r\nX: \x1b\r\n\r\n", Some(FieldValue), "a");
+        check("a: v\r\nX : v\r\nb: v\r\n\r\n", Some(FieldName), "a");
+        check("a: v\r\nb: v\n\r\n", Some(LineEnd), "a");
+        check("a: v\r\n folded\r\n\r\n", Some(FieldName), "a");
+        check("a: v\r\nb: v\r\nc: v\r\nd: v\r\ne: v\r\n\r\n", Some(TooManyFields), "a b c d");
+        let long = "v".repeat(100);
+        check(&format!("a: v\r\nb: {long}"), Some(HeadTooLarge), "a");
+        // The last line ends where the limit is.
+        let name = "n".repeat(100 - line.len() - "\r\n: v\r\n".len());
+        check(&format!("{name}: v\r\nb: v\r\n\r\n"), Some(HeadTooLarge), &name);
+        check_front("PUT /a?b HTTP/1.0\n", Some(LineEnd), "", "");
+        check_front("PUT  /a HTTP/1.0\r\na: v\r\n", Some(RequestLine), "", "");
+        check_front(&format!("GET /{long}"), Some(RequestLineTooLong), "", "");
+        check_front("", None, "", "");
+    }
+
+    /// The target is checked once the head has ended, and then there is no request line either.
+    #[test]
+    fn a_target_that_is_refused_is_not_kept_rfc9112_3_2() {
+        let mut parsed = Request::default();
+        for head in ["PUT /\x7f HTTP/1.1\r\nhost: a\r\n\r\n", "PUT a HTTP/1.1\r\nhost: a\r\n\r\n"] {
+            assert!(request(head.as_bytes(), &Limits::default(), &mut parsed).is_err());
+            assert_eq!((&parsed, parsed.has_line()), (&Request::default(), false));
+        }
+        // The octets that the target is copied with are not always text.
+        for end in ["GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n\r\n"] {
+            let head = [end.as_bytes(), b"\xff\xff\xff"].concat();
+            let _ = request(&head, &Limits::default(), &mut parsed);
+            assert_eq!((parsed.path(), parsed.has_line()), ("/", true), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_is_found_before_a_head_is_whole_rfc9112_3() {
+        for (input, expected) in [
+            ("HEAD ", true),
+            ("\r\n\r\nHEAD /", true),
+            ("HEAD", false),
+            ("HEADER ", false),
+            (" HEAD ", false),
+            ("", false),
+        ] {
+            assert_eq!(begins_with(Method::Head, input.as_bytes()), expected, "{input:?}");
         }
     }
 }

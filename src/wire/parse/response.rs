@@ -7,10 +7,10 @@ use memchr::memchr_iter;
 
 use super::fast_path;
 use super::fields::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error, record, version,
     with_earliest_error,
 };
-use crate::message::{Response, Status, Version};
+use crate::message::{HeadersDraft, Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
 /// The parts of a head that the [`Response`] does not store.
@@ -19,13 +19,13 @@ pub(crate) struct ResponseHead {
     /// The length of the head.
     pub(crate) len: usize,
     pub(crate) version: Version,
-    /// Whether a field line is folded. If so, the caller, having made these bytes the text of the headers, calls
-    /// [`Headers::unfold`](crate::message::Headers::unfold).
-    pub(crate) is_folded: bool,
+    status: Status,
+    /// Whether a field line is folded.
+    is_folded: bool,
 }
 
-/// Parses the response head at the front of `input`. Returns `None` if it is incomplete. Like
-/// [`request`](super::request()), it leaves spans that point into `input`.
+/// Parses the response head at the front of `input`, and makes it that of `response`. Returns `None` if it is incomplete.
+/// The status then stays, and there are no fields.
 ///
 /// # Errors
 ///
@@ -35,22 +35,41 @@ pub(crate) fn response(
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
-    with_earliest_error(input, |front| parse_head(front, limits, response))
+    Ok(with_earliest_error(input, |front| take_head(front, limits, response))?)
+}
+
+/// Makes the head at the front of `input` that of `response`, if it is complete.
+#[inline]
+fn take_head(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    let mut draft = response.headers.draft();
+    let parsed = parse_head(input, limits, &mut draft)?;
+    if let Some(head) = parsed {
+        draft.commit(&input[..head.len]);
+        if head.is_folded {
+            response.headers.unfold();
+        }
+        response.status = head.status;
+    }
+    Ok(parsed)
 }
 
 #[inline]
 fn parse_head(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(WireError::StatusLine);
     }
-    let parsed = match parse_fast(input, limits, response) {
+    let parsed = match parse_fast(input, limits, draft) {
         Some(head) => Some(head),
-        None => match parse_with_httparse(input, limits, response) {
-            Err(WireError::FieldValue) => parse_without_bad_cookies(input, limits, response)?,
+        None => match parse_with_httparse(input, limits, draft) {
+            Err(WireError::FieldValue) => parse_without_bad_cookies(input, limits, draft)?,
             parsed => parsed?,
         },
     };
@@ -67,12 +86,11 @@ fn parse_head(
 
 /// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
-fn parse_fast(input: &[u8], limits: &Limits, response: &mut Response) -> Option<ResponseHead> {
+fn parse_fast(input: &[u8], limits: &Limits, draft: &mut HeadersDraft<'_>) -> Option<ResponseHead> {
     let line = fast_path::status_line(input)?;
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    let len = fast_path::fields(input, line.len, fields_max, &mut response.headers)?;
-    response.status = line.status;
-    Some(ResponseHead { len, version: line.version, is_folded: false })
+    let len = fast_path::fields(input, line.len, fields_max, draft)?;
+    Some(ResponseHead { len, version: line.version, status: line.status, is_folded: false })
 }
 
 /// Parses any head, or returns the error in it.
@@ -80,14 +98,15 @@ fn parse_fast(input: &[u8], limits: &Limits, response: &mut Response) -> Option<
 fn parse_with_httparse(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
-    match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
+    check_plain(input)?;
+    match parse::<FIELDS_USUAL>(input, limits, draft, Folding::Refused) {
         Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
-            parse_unusual(input, limits, response)
+            parse_unusual(input, limits, draft)
         }
-        Err(WireError::FieldName) => parse_unusual(input, limits, response),
-        Err(WireError::Version) => parse_later_version(input, limits, response),
+        Err(WireError::FieldName) => parse_unusual(input, limits, draft),
+        Err(WireError::Version) => parse_later_version(input, limits, draft),
         parsed => parsed,
     }
 }
@@ -103,7 +122,7 @@ enum Folding {
 fn parse<const N: usize>(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
     folding: Folding,
 ) -> Result<Option<ResponseHead>, WireError> {
     let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
@@ -117,10 +136,10 @@ fn parse<const N: usize>(
         Err(httparse::Error::Token | httparse::Error::Status) => return Err(WireError::StatusLine),
         Err(error) => return Err(head_error(error)),
     };
-    response.status = parsed.code.and_then(Status::from_received).ok_or(WireError::StatusLine)?;
+    let status = parsed.code.and_then(Status::from_received).ok_or(WireError::StatusLine)?;
     let is_folded = folding == Folding::Read && is_folded(parsed.headers, &input[..len])?;
-    record(parsed.headers, &input[..len], &mut response.headers)?;
-    Ok(Some(ResponseHead { len, version: version(parsed.version), is_folded }))
+    record(parsed.headers, &input[..len], draft)?;
+    Ok(Some(ResponseHead { len, version: version(parsed.version), status, is_folded }))
 }
 
 /// The same as [`parse`], for the few heads that have many or folded fields. A function of its own, so that the others
@@ -130,9 +149,9 @@ fn parse<const N: usize>(
 fn parse_unusual(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
-    parse::<FIELDS_CEILING>(input, limits, response, Folding::Read)
+    parse::<FIELDS_CEILING>(input, limits, draft, Folding::Read)
 }
 
 /// Parses a head without each `set-cookie` that contains a control character, as user agents do (RFC 6265bis §5.6): one
@@ -142,7 +161,7 @@ fn parse_unusual(
 fn parse_without_bad_cookies(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
     let mut masked = first_head(input, 0).to_vec();
     let (mut start, mut is_cookie) = (0, false);
@@ -156,9 +175,9 @@ fn parse_without_bad_cookies(
         octets.iter_mut().filter(|octet| is_cookie && is_control(octet)).for_each(|octet| *octet = b'.');
         start += line.len();
     }
-    let parsed = parse_with_httparse(&masked, limits, response)?;
+    let parsed = parse_with_httparse(&masked, limits, draft)?;
     if parsed.is_some() {
-        response.headers.remove_received(|value| input[value.range()].iter().any(is_control));
+        draft.remove(|value| input[value.range()].iter().any(is_control));
     }
     Ok(parsed)
 }
@@ -175,13 +194,13 @@ fn is_control(octet: &u8) -> bool {
 fn parse_later_version(
     input: &[u8],
     limits: &Limits,
-    response: &mut Response,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
     match input {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => {
             let mut as_1_1 = first_head(input, 0).to_vec();
             as_1_1["HTTP/1.".len()] = b'1';
-            parse_head(&as_1_1, limits, response)
+            parse_head(&as_1_1, limits, draft)
         }
         _ => Err(WireError::Version),
     }
@@ -200,6 +219,7 @@ fn is_folded(lines: &[Header<'_>], head: &[u8]) -> Result<bool, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Headers;
 
     /// A complete `head` is read as `expected`. Cut at any byte, the head is incomplete, or fails for the same reason.
     #[track_caller]
@@ -210,18 +230,26 @@ mod tests {
                 Ok(None) => {}
                 cut_short => assert_eq!(cut_short.map(drop), expected.map(drop), "cut at {cut}"),
             }
+            assert_eq!((into.status, &into.headers), (Status::OK, &Headers::new()), "cut at {cut}");
         }
         let parsed = response(head.as_bytes(), &limits, &mut into).map(|head| head.expect("it is whole"));
         let read = parsed.map(|parsed| {
             assert_eq!(parsed.len, head.len());
-            into.headers.text_mut().clear();
-            into.headers.text_mut().extend(head.as_bytes());
-            if parsed.is_folded {
-                into.headers.unfold();
-            }
             (into.status.as_u16(), parsed.version, into.headers.text("a").unwrap_or_default())
         });
         assert_eq!(read, expected, "{head:?}");
+    }
+
+    /// The head that `parse` finds, with its fields.
+    fn parsed(
+        head: &[u8],
+        parse: impl FnOnce(&mut HeadersDraft<'_>) -> Option<ResponseHead>,
+    ) -> Option<(ResponseHead, Headers)> {
+        let mut headers = Headers::new();
+        let mut draft = headers.draft();
+        let found = parse(&mut draft)?;
+        draft.commit(head);
+        Some((found, headers))
     }
 
     #[test]
@@ -248,6 +276,9 @@ mod tests {
         {
             check(&format!("{line}\r\n\r\n"), Err(Bad));
         }
+        for record in ["\x15\x03\x01\0\x02\x02\x28", "\x16\x03\x03\0\x7a\x02\0\0\x76\x03\x03"] {
+            check(record, Err(WireError::TlsRecord));
+        }
     }
 
     /// The other fields of the response are kept.
@@ -269,7 +300,6 @@ mod tests {
                 check(&head, Ok((200, Version::Http11, "b")));
                 let mut into = Response::new();
                 response(head.as_bytes(), &Limits::default(), &mut into).expect("it is read");
-                into.headers.text_mut().extend(head.as_bytes());
                 assert!(into.headers.all("set-cookie").eq([b"one=1", b"two=2"]), "{head:?}");
                 assert_eq!((into.headers.len(), into.headers.as_wire()), (3, None));
             }
@@ -349,19 +379,16 @@ mod tests {
             "HTTP/1.0 404 Not Found\r\nX_y: a longer one, with \"quotes\" ~\r\nx-b3: 1\r\na: \r\nb: c\r\n\r\n",
             "HTTP/1.1 599 \r\n\r\nbody",
         ] {
-            let (mut plain, mut by_httparse) = (Response::new(), Response::new());
-            assert!(parse_fast(head.as_bytes(), &limits, &mut plain).is_some(), "{head}");
+            let by_fast_path = |head: &[u8]| parsed(head, |draft| parse_fast(head, &limits, draft));
+            let by_httparse =
+                |head: &[u8]| parsed(head, |draft| parse_with_httparse(head, &limits, draft).ok().flatten());
+            assert!(by_fast_path(head.as_bytes()).is_some(), "{head}");
             for other in fast_path::variations(head.as_bytes()) {
-                let Some(len) = parse_fast(&other, &limits, &mut plain) else {
+                let Some(plain) = by_fast_path(&other) else {
                     left += 1;
                     continue;
                 };
-                assert_eq!(parse_with_httparse(&other, &limits, &mut by_httparse), Ok(Some(len)));
-                for response in [&mut plain, &mut by_httparse] {
-                    response.headers.text_mut().clear();
-                    response.headers.text_mut().extend(&other);
-                }
-                assert_eq!(plain, by_httparse, "{}", other.escape_ascii());
+                assert_eq!(by_httparse(&other), Some(plain), "{}", other.escape_ascii());
                 taken += 1;
             }
         }

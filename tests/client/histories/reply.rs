@@ -107,8 +107,14 @@ impl Reply {
             Fault::Endless => vec![103; 17],
             _ => self.interim.clone(),
         };
+        // They may have 64 KiB together.
+        let long = match self.fault {
+            Fault::Endless => format!("x: {}\r\n", "a".repeat(4 << 10)),
+            _ => String::new(),
+        };
         // A length has no meaning there (RFC 9110 §15.2).
-        interim.iter().map(|status| format!("HTTP/1.1 {status} x\r\ncontent-length: 5\r\n\r\n")).collect()
+        let head = |status| format!("HTTP/1.1 {status} x\r\ncontent-length: 5\r\n{long}\r\n");
+        interim.iter().map(head).collect()
     }
 
     pub fn head(&self) -> String {

@@ -8,6 +8,7 @@ use corehttp::{Client, Headers, Redirects, Request, Response};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
+use crate::everything;
 use crate::memory::bounded;
 use crate::oracle::client::{Call, LIMITS, Limits, check, final_response};
 use crate::oracle::server::has_odd_trailer;
@@ -22,7 +23,7 @@ pub fn run(data: &[u8]) {
     CLIENTS.with(|clients| {
         let caller = &clients[usize::from(settings.flag(1))];
         let (method, closes) = (if settings.flag(2) { "HEAD" } else { "GET" }, settings.flag(0));
-        let most = MEMORY_MAX + 32 * wire.len();
+        let most = MEMORY_MAX + 100 * wire.len();
         let packets = vec![wire.to_vec()];
         let whole = bounded(most, || caller.call(method, packets, closes));
         let cut = bounded(most, || caller.call(method, settings.cut(wire), closes));
@@ -58,7 +59,7 @@ pub(crate) fn has_odd_cookie(wire: &[u8]) -> bool {
 }
 
 /// The memory of a call without a response, and of the servers in memory.
-const MEMORY_MAX: usize = 512 << 10;
+const MEMORY_MAX: usize = 1 << 20;
 
 thread_local! {
     static CLIENTS: [Caller; 2] = {
@@ -109,6 +110,7 @@ impl Caller {
             self.client.close_idle();
             let request = Request::new(method, "http://a/").unwrap();
             let sent = self.client.send(&request, &mut response).await;
+            everything::of_response(&response);
             // Which line an error quotes depends on how much of it has arrived.
             let unquoted = |text: String| text.split(": `").next().map(str::to_owned).unwrap_or_default();
             let received = sent

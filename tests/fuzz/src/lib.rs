@@ -6,8 +6,11 @@ pub mod content;
 pub mod decoding;
 pub mod files;
 pub mod gateway;
+pub mod reports;
 pub mod server;
 
+#[path = "../../support/everything.rs"]
+mod everything;
 mod memory;
 #[path = "../../oracle/mod.rs"]
 mod oracle;
@@ -27,5 +30,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("decoding", decoding::run),
     ("files", files::run),
     ("gateway", gateway::run),
+    ("reports", reports::run),
     ("server", server::run),
 ];

@@ -46,7 +46,7 @@ thread_local! {
     static SEEN: RefCell<Vec<String>> = RefCell::default();
 }
 
-fn small() -> Limits {
+pub(crate) fn small() -> Limits {
     Limits {
         request_line_max: 100,
         head_max: 400,

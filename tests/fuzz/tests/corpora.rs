@@ -35,6 +35,11 @@ fn gateway() {
 }
 
 #[test]
+fn reports() {
+    play("reports");
+}
+
+#[test]
 fn server() {
     play("server");
 }

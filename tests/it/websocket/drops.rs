@@ -1,12 +1,12 @@
 //! WebSockets that are dropped: the close frame is sent all the same, and the peer can read it (RFC 6455 §7.1.1).
 
+use std::future::pending;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    Broadcast, Client, CloseCode, Context, Server, SlowMember, Timeouts, WebSocket, WebSocketSettings,
-    block_on,
+    Broadcast, Client, CloseCode, Context, Server, SlowMember, WebSocket, WebSocketSettings, block_on,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::spawn_local;
@@ -56,7 +56,9 @@ impl Way {
             Way::Returned => {}
             Way::Failed => return Err(io::Error::other("the handler failed").into()),
             Way::Panicked => panic!("the handler panicked"),
-            Way::TimedOut => std::future::pending().await,
+            Way::TimedOut => {
+                let _ = timeout(Duration::from_millis(50), pending::<()>()).await;
+            }
             Way::ReaderFirst => {
                 let WebSocket { reader, writer, .. } = socket;
                 drop(reader);
@@ -112,11 +114,7 @@ fn opened(served: &Served) -> Peer {
 #[test]
 fn a_peer_that_sends_reads_why_it_is_closed_rfc6455_7_1_1() {
     for way in WAYS {
-        let timeouts = Timeouts { handler: Some(Duration::from_millis(50)), ..Timeouts::default() };
-        let served = Served::with(
-            |server| if way == Way::TimedOut { server.timeouts(timeouts) } else { server },
-            async move |ctx: &mut Context| way.handle(ctx).await,
-        );
+        let served = Served::new(async move |ctx: &mut Context| way.handle(ctx).await);
         let mut peer = opened(&served);
         // The rest of a message may be under way, and others behind it.
         let rest = [frame(FIRST_BINARY, "b"), frame(MORE, vec![7; 900_000])].concat();

@@ -56,7 +56,7 @@ fn check_report(sent: &[u8], expected: &[&str]) {
 #[test]
 fn ends_are_reported() {
     check_report(&close(1000, ""), &[]);
-    check_report(&frame(TEXT, "a"), &["the peer closed before it was answered in full"]);
+    check_report(&frame(TEXT, "a"), &["the peer closed the connection without a close frame"]);
     check_report(&[0xff], &["the opcode 0xf is reserved"]);
 }
 
@@ -208,7 +208,7 @@ fn ends_at_every_byte_are_errors() {
             .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
         paused(async { talk(&service, "", &[&sent[..end]]).await });
         let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
-        assert_eq!(causes, ["the peer closed before it was answered in full"], "{end}");
+        assert_eq!(causes, ["the peer closed the connection without a close frame"], "{end}");
     }
 }
 

@@ -59,16 +59,22 @@ impl Measured {
         if self.is_scored { whole().filter_map(score).collect() } else { Vec::new() }
     }
 
-    /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
-    /// Peers whose rounds are too far apart have none, but may be surely cheaper all the same.
+    /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper. A row has a place only if
+    /// no other has a lower median without being surely cheaper: it shares one otherwise, also with a row whose rounds are
+    /// too far apart to be ranked. So nobody is first beside a lower median.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
         let peers = self.rows.iter().filter(|row| !row.is_limit() && row.failed.is_none());
         let spreads: Vec<Spread> = peers.filter_map(Row::cpu).collect();
-        let place = |mine: Spread| 1 + spreads.iter().filter(|other| other.is_below(&mine)).count();
+        let place = |mine: Spread| {
+            let cheaper = spreads.iter().filter(|other| other.median < mine.median);
+            let (surely, perhaps): (Vec<&Spread>, Vec<&Spread>) =
+                cheaper.partition(|other| other.is_below(&mine));
+            if perhaps.is_empty() { Rank::Place(1 + surely.len()) } else { Rank::Shared }
+        };
         let rank = |row: &Row| match row.cpu() {
             _ if row.is_limit() => Rank::Limit,
             _ if row.failed.is_some() => Rank::Failed,
-            Some(mine) if row.rounds.len() >= ROUNDS_MIN && !mine.is_wide() => Rank::Place(place(mine)),
+            Some(mine) if row.rounds.len() >= ROUNDS_MIN && !mine.is_wide() => place(mine),
             Some(_) if row.rounds.len() >= ROUNDS_MIN => Rank::Wide,
             _ => Rank::Few,
         };
@@ -87,6 +93,8 @@ pub(crate) enum Rank {
     /// It is what the others are compared with.
     Limit,
     Place(usize),
+    /// Another may be cheaper.
+    Shared,
     /// Its rounds are too far apart.
     Wide,
     /// Its rounds are too few.
@@ -99,6 +107,7 @@ impl fmt::Display for Rank {
         match self {
             Rank::Limit => Ok(()),
             Rank::Place(place) => write!(f, "{place}"),
+            Rank::Shared => f.write_str("shared"),
             Rank::Wide => f.write_str("wide"),
             Rank::Few => f.write_str("–"),
             Rank::Failed => f.write_str("failed"),
@@ -257,9 +266,12 @@ mod tests {
     #[test]
     fn ranks_are_shared_unless_the_rounds_say_who_is_cheaper() {
         check(&[&[2.0; 3], &[3.0; 3], &[2.5; 3]], "1 3 2");
-        check(&[&[2.0, 2.01, 2.02], &[2.02, 2.03, 2.1]], "1 1");
+        check(&[&[2.0, 2.01, 2.02], &[2.02, 2.03, 2.1]], "1 shared");
+        check(&[&[2.02, 2.03, 2.1], &[2.0, 2.01, 2.02], &[3.0; 3]], "shared 1 3");
         check(&[&[2.0, 2.5, 3.0], &[4.0; 3]], "wide 2");
-        check(&[&[2.0, 2.5, 4.5], &[4.0; 3]], "wide 1");
+        check(&[&[2.0, 4.5, 5.0], &[4.0; 3]], "wide 1");
+        check(&[&[2.0, 2.5, 4.5], &[4.0; 3]], "wide shared");
+        check(&[&[15.3; 3], &[12.0, 12.9, 16.0]], "shared wide");
         check(&[], "");
     }
 

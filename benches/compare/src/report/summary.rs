@@ -2,7 +2,7 @@
 
 use super::charts::charts;
 use super::warning;
-use crate::measure::{Measured, Results, Round, Row};
+use crate::measure::{Measured, Rank, Results, Round, Row};
 use crate::spread::{Spread, number};
 
 pub(super) fn summary(results: &Results) -> String {
@@ -85,7 +85,7 @@ fn table_row(measured: &Measured) -> String {
 
 /// A sentence for each figure in which somebody is surely better.
 fn lost(measured: &Measured) -> Vec<String> {
-    let Some((_, row)) = ours(measured) else { return Vec::new() };
+    let Some((index, row)) = ours(measured) else { return Vec::new() };
     if let Some(why) = &row.failed {
         return vec![format!("Failed in `{}`: {}.", measured.name, why.replace('\n', " "))];
     }
@@ -93,6 +93,14 @@ fn lost(measured: &Measured) -> Vec<String> {
     sentences.extend(beaten(measured, row.cpu(), "CPU time", Row::cpu));
     if row.cpu().is_some_and(|it| it.is_wide()) {
         sentences.push(format!("Not ranked in `{}`: the rounds are too far apart.", measured.name));
+    }
+    if measured.ranks()[index] == Rank::Shared {
+        sentences.push(format!(
+            "Shared in `{}`: {} µs, and the rounds of another with a lower median overlap: {}.",
+            measured.name,
+            row.cpu().map_or_else(String::new, |it| number(it.median)),
+            best(measured, Row::cpu)
+        ));
     }
     let tail = row.of_thousand().filter(|mine| is_over_limit(measured, mine));
     sentences.extend(beaten(measured, tail, "slowest of 1,000", Row::of_thousand));
@@ -207,6 +215,9 @@ mod tests {
         check(corehttp(&[0.9]), row("hyper", &[0.5], true), &[quick]);
         let wide = "Not ranked in `row`: the rounds are too far apart.";
         check(corehttp(&[2.0, 3.0]), row("hyper", &[3.0], true), &[wide]);
+        let shared =
+            "Shared in `row`: 3.05 µs, and the rounds of another with a lower median overlap: 3.00 hyper.";
+        check(corehttp(&[3.0, 3.05, 3.1]), row("hyper", &[2.95, 3.0, 3.2], true), &[shared]);
         let overloaded = "Overloaded in `row`: no latency.";
         check(row("corehttp", &[2.0], false), row("hyper", &[3.0], true), &[overloaded]);
         let failed = Row { failed: Some("it hung".into()), ..Row::new("corehttp") };

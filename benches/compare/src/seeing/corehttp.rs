@@ -22,7 +22,7 @@ pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
         write(exchange);
     };
     let router = routes! { GET "/users/{id}" => respond, GET "/metrics" => MetricsText::new(&metrics) };
-    run(server.metrics(&metrics).on_exchange(sees), router)
+    run(server.observe(metrics.clone()).on_exchange(sees), router)
 }
 
 fn run(server: Server, handler: impl Handler + Send + Sync + 'static) -> io::Result<()> {

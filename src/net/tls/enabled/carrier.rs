@@ -117,6 +117,22 @@ impl TlsError {
     }
 }
 
+impl TlsError {
+    /// The refusal that a read has met, if `error` is an alert of the peer. In TLS 1.3 a client has finished its
+    /// handshake before the server has seen its certificate, so a refusal is the first that it reads (RFC 8446 §4.4.2).
+    ///
+    /// # Errors
+    ///
+    /// Fails with `error` if that is anything else.
+    pub(crate) fn from_alert(error: io::Error) -> Result<TlsError, io::Error> {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+        match cause {
+            Some(Error::AlertReceived(_)) => Ok(TlsError::from_io(error)),
+            Some(_) | None => Err(error),
+        }
+    }
+}
+
 /// Explains an error of rustls-webpki, of which rustls displays only the name.
 fn explained(error: &Error) -> Option<&'static str> {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else { return None };

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
@@ -17,6 +18,7 @@ use webpki::EndEntityCert;
 use super::TlsConfigError;
 use super::config_cache::Replaceable;
 use super::session::Cryptography;
+use super::validity::Validity;
 
 /// The certificate authorities that one side trusts. There is always at least one.
 ///
@@ -132,6 +134,9 @@ impl fmt::Debug for TlsRoots {
 ///
 /// A server uses it for the names in the certificate. Clones are cheap, and share their contents.
 ///
+/// An identity whose certificate has expired can be made, and its [dates](TlsIdentity::not_after) can be read. A server
+/// does not start with it: see [`ServerTls::check_dates`](crate::ServerTls::check_dates).
+///
 /// # Examples
 ///
 /// ```no_run
@@ -147,6 +152,7 @@ impl fmt::Debug for TlsRoots {
 #[derive(Clone)]
 pub struct TlsIdentity {
     pub(super) key: Arc<CertifiedKey>,
+    validity: Validity,
 }
 
 impl TlsIdentity {
@@ -216,11 +222,11 @@ impl TlsIdentity {
     /// ```
     pub fn from_certified_key(key: impl Into<Arc<CertifiedKey>>) -> Result<TlsIdentity, TlsConfigError> {
         let key = key.into();
-        check_certificate(&key.cert)?;
+        let validity = check_certificate(&key.cert)?;
         match key.keys_match() {
             // Not every key can show its public half.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
-                Ok(TlsIdentity { key })
+                Ok(TlsIdentity { key, validity })
             }
             Err(error) => Err(key_error(error)),
         }
@@ -230,10 +236,10 @@ impl TlsIdentity {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<TlsIdentity, TlsConfigError> {
-        check_certificate(&chain)?;
+        let validity = check_certificate(&chain)?;
         let provider = Cryptography::default().provider();
         let key = CertifiedKey::from_der(chain, key, &provider).map_err(key_error)?;
-        Ok(TlsIdentity { key: Arc::new(key) })
+        Ok(TlsIdentity { key: Arc::new(key), validity })
     }
 
     /// Whether this is a clone of `other`. The contents are not compared.
@@ -247,12 +253,54 @@ impl TlsIdentity {
         let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
         names.map(str::to_ascii_lowercase).collect()
     }
+
+    /// Returns when the certificate begins to be valid (RFC 5280 §4.1.2.5).
+    pub fn not_before(&self) -> SystemTime {
+        self.validity.not_before
+    }
+
+    /// Returns the last second in which the certificate is valid (RFC 5280 §4.1.2.5). The certificates that lead from
+    /// it to a root may expire earlier.
+    ///
+    /// # Examples
+    ///
+    /// An alarm, some days before:
+    ///
+    /// ```no_run
+    /// use std::time::{Duration, SystemTime};
+    /// use corehttp::TlsIdentity;
+    ///
+    /// # fn main() -> Result<(), corehttp::TlsConfigError> {
+    /// let identity = TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
+    /// let left = identity.not_after().duration_since(SystemTime::now()).unwrap_or_default();
+    /// if left < Duration::from_secs(14 * 86_400) {
+    ///     eprintln!("{identity:?} expires in {} days", left.as_secs() / 86_400);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("expiry", "expiration", "valid_until"))]
+    pub fn not_after(&self) -> SystemTime {
+        self.validity.not_after
+    }
+
+    /// Checks that the certificate is valid at this time.
+    fn check_dates(&self, now: SystemTime) -> Result<(), TlsConfigError> {
+        let Validity { not_before, not_after } = self.validity;
+        if now > not_after {
+            return Err(TlsConfigError::Expired { names: self.names(), not_after });
+        }
+        if now < not_before {
+            return Err(TlsConfigError::NotYetValid { names: self.names(), not_before });
+        }
+        Ok(())
+    }
 }
 
-fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<(), TlsConfigError> {
+fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsConfigError> {
     let first = chain.first().ok_or(TlsConfigError::NoCertificate)?;
     EndEntityCert::try_from(first).map_err(|error| TlsConfigError::Certificate(error.into()))?;
-    Ok(())
+    Validity::from_der(first).ok_or_else(|| TlsConfigError::Certificate("its dates cannot be read".into()))
 }
 
 fn key_error(error: rustls::Error) -> TlsConfigError {
@@ -331,6 +379,16 @@ impl CertTable {
             }
         }
         CertTable { default, others, by_name }
+    }
+
+    /// Checks that all certificates are valid at this time.
+    pub(super) fn check_dates(&self, now: SystemTime) -> Result<(), TlsConfigError> {
+        self.identities().try_for_each(|identity| identity.check_dates(now))
+    }
+
+    /// The default, and the others.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &TlsIdentity> {
+        std::iter::once(&self.default).chain(&self.others)
     }
 
     /// Returns these identities and one more.

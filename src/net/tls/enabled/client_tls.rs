@@ -134,7 +134,8 @@ impl ClientTls {
         self.with(|settings| settings.roots = Replaceable::new(roots))
     }
 
-    /// Sets the certificate that is shown to servers that ask for one. Default: none.
+    /// Sets the certificate that is shown to servers that ask for one. Default: none. Its dates are left to the server:
+    /// see [`TlsIdentity::not_after`].
     pub fn identity(self, identity: TlsIdentity) -> ClientTls {
         self.with(|settings| settings.identity = Replaceable::new(Some(identity)))
     }

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tokio_rustls::rustls::pki_types::pem;
 
@@ -25,6 +26,20 @@ pub enum TlsConfigError {
     NoKey,
     /// A certificate cannot be used.
     Certificate(Box<dyn StdError + Send + Sync>),
+    /// A certificate has expired (RFC 5280 §4.1.2.5). See [`ServerTls::check_dates`](crate::ServerTls::check_dates).
+    Expired {
+        /// The host names that it is for.
+        names: Vec<String>,
+        /// The last second in which it was valid.
+        not_after: SystemTime,
+    },
+    /// A certificate is not valid yet, or the clock of this machine is wrong (RFC 5280 §4.1.2.5).
+    NotYetValid {
+        /// The host names that it is for.
+        names: Vec<String>,
+        /// When it begins to be valid.
+        not_before: SystemTime,
+    },
     /// A key cannot be used, or does not belong to its certificate.
     Key(Box<dyn StdError + Send + Sync>),
     /// A provider has not the cryptography that TLS 1.3 needs.
@@ -67,6 +82,14 @@ impl fmt::Display for TlsConfigError {
             TlsConfigError::NoCertificate => f.write_str("there is no certificate"),
             TlsConfigError::NoKey => f.write_str("there is no private key"),
             TlsConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
+            TlsConfigError::Expired { names, not_after } => {
+                write_certificate(f, names)?;
+                write!(f, " expired on {}", httpdate::fmt_http_date(*not_after))
+            }
+            TlsConfigError::NotYetValid { names, not_before } => {
+                write_certificate(f, names)?;
+                write!(f, " is not valid before {}", httpdate::fmt_http_date(*not_before))
+            }
             TlsConfigError::Key(_) => {
                 f.write_str("the private key cannot be used, or is not the certificate's")
             }
@@ -76,12 +99,23 @@ impl fmt::Display for TlsConfigError {
     }
 }
 
+/// Writes which certificate it is, by the first of its names.
+fn write_certificate(f: &mut fmt::Formatter<'_>, names: &[String]) -> fmt::Result {
+    match names.first() {
+        Some(name) => write!(f, "the certificate for {name}"),
+        None => f.write_str("the certificate"),
+    }
+}
+
 impl StdError for TlsConfigError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             TlsConfigError::File(_, cause) => Some(cause),
             TlsConfigError::Content(_, cause) => Some(&**cause),
-            TlsConfigError::NoCertificate | TlsConfigError::NoKey => None,
+            TlsConfigError::NoCertificate
+            | TlsConfigError::NoKey
+            | TlsConfigError::Expired { .. }
+            | TlsConfigError::NotYetValid { .. } => None,
             TlsConfigError::Pem(cause)
             | TlsConfigError::Certificate(cause)
             | TlsConfigError::Key(cause)

@@ -4,6 +4,7 @@ mod config_error;
 mod session;
 
 mod config_cache;
+mod validity;
 
 mod certificates;
 

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::LazyConfigAcceptor;
@@ -68,6 +69,14 @@ struct Settings {
     client_auth: ClientAuth,
     version_min: TlsVersion,
     cryptography: Cryptography,
+    dates: Dates,
+}
+
+/// Whether the dates of the server's own certificates matter.
+#[derive(Clone, Copy, Debug)]
+enum Dates {
+    Checked,
+    Ignored,
 }
 
 impl ServerTls {
@@ -80,6 +89,7 @@ impl ServerTls {
             client_auth,
             version_min,
             cryptography: Cryptography::default(),
+            dates: Dates::Checked,
         }))
     }
 
@@ -162,6 +172,17 @@ impl ServerTls {
         self.with(|settings| settings.version_min = version)
     }
 
+    /// Sets whether certificates of this server must be valid when it starts, and when they are
+    /// [replaced](ServerTls::replace_identities). Default: yes. A certificate that has expired, or is not valid yet, is
+    /// an error then, which says which one and since when. Clients would refuse it.
+    ///
+    /// Without the check, a machine whose clock is wrong when it starts, or a server that nobody needs to trust, serves
+    /// with any certificate. A certificate that expires later is shown on, and [`ServerTls::not_after`] says when.
+    /// Certificates that lead to a root are not checked, since some expire on purpose and clients find another way.
+    pub fn check_dates(self, check: bool) -> ServerTls {
+        self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
+    }
+
     /// Sets the cryptography: cipher suites, key exchange, and the signatures that certificates of peers are verified
     /// with. An identity signs with the cryptography that it was made with: see [`TlsIdentity::from_certified_key`].
     /// Default: that of the crate ring.
@@ -238,11 +259,14 @@ impl ServerTls {
 
     /// Replaces the identities, from the next handshake on, in all clones including those of running servers. The first
     /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected, and
-    /// sessions that began with an earlier certificate can still be resumed.
+    /// sessions that began with an earlier certificate can still be resumed. When it is called is up to the program: each
+    /// hour, or at [SIGHUP](crate::shutdown_signal#other-signals).
     ///
     /// # Errors
     ///
-    /// Fails with [`TlsConfigError::NoCertificate`] if there are none. Nothing is then replaced.
+    /// Fails with [`TlsConfigError::NoCertificate`] if there are none, and with [`TlsConfigError::Expired`] or
+    /// [`TlsConfigError::NotYetValid`] if one is not valid at this time, unless [`ServerTls::check_dates`] is off. Nothing
+    /// is then replaced.
     pub fn replace_identities(
         &self,
         identities: impl IntoIterator<Item = TlsIdentity>,
@@ -250,9 +274,38 @@ impl ServerTls {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
         if let Source::Settings(settings) = &self.source {
-            settings.resolver.set(CertTable::new(default, identities.collect()));
+            let table = CertTable::new(default, identities.collect());
+            settings.check_dates(&table)?;
+            settings.resolver.set(table);
         }
         Ok(())
+    }
+
+    /// Returns when the first of the server's certificates expires; `None` for a [whole configuration of
+    /// rustls](ServerTls::from_config).
+    ///
+    /// # Examples
+    ///
+    /// For an alarm, or for a gauge that `Metrics::add_collector` writes:
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use corehttp::ServerTls;
+    ///
+    /// fn days_left(tls: &ServerTls) -> Option<u64> {
+    ///     let left = tls.not_after()?.duration_since(SystemTime::now()).unwrap_or_default();
+    ///     Some(left.as_secs() / 86_400)
+    /// }
+    /// # let _ = days_left;
+    /// ```
+    #[doc(alias("expiry", "expiration", "days_left"))]
+    pub fn not_after(&self) -> Option<SystemTime> {
+        match &self.source {
+            Source::Settings(settings) => {
+                settings.resolver.table().identities().map(TlsIdentity::not_after).min()
+            }
+            Source::Config(_) => None,
+        }
     }
 
     /// Replaces the roots that certificates of peers must lead to, from the next handshake on, in all clones including
@@ -313,6 +366,13 @@ fn without_early_data(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
 }
 
 impl Settings {
+    fn check_dates(&self, table: &CertTable) -> Result<(), TlsConfigError> {
+        match self.dates {
+            Dates::Checked => table.check_dates(SystemTime::now()),
+            Dates::Ignored => Ok(()),
+        }
+    }
+
     /// The configuration for rustls, where certificates of peers must lead to `roots`.
     fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
         let config = ServerConfig::builder_with_provider(self.cryptography.provider())
@@ -346,6 +406,18 @@ enum CachedSource {
 }
 
 impl TlsAcceptor {
+    /// Checks that peers can accept the certificates at this time.
+    pub(crate) fn check_dates(&self) -> io::Result<()> {
+        match &self.source {
+            CachedSource::Config(_) => Ok(()),
+            CachedSource::Settings(shared) => {
+                let settings = &shared.0;
+                let checked = settings.check_dates(&settings.resolver.table());
+                checked.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+            }
+        }
+    }
+
     /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin + 'static>(&self, carrier: C) -> Handshake<C> {
         let carrier = Carrier::new(carrier);

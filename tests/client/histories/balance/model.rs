@@ -14,6 +14,8 @@ pub struct Model {
     /// All members that there ever were, and which of them are there.
     members: Vec<Member>,
     present: Vec<usize>,
+    /// How many requests were sent to members, second ones included.
+    sent: u64,
     pub asked: Vec<SentRequest>,
     /// The events to come: when, of which member, and which.
     due: Vec<(Duration, usize, Due)>,
@@ -25,7 +27,8 @@ struct Member {
     pending: usize,
     served: u64,
     failed: u64,
-    turns: u64,
+    /// The number of the request that was sent to it last.
+    asked_last: u64,
     penalties: Vec<Duration>,
     is_down: bool,
     is_checked: bool,
@@ -58,6 +61,7 @@ impl Model {
             behaviors: [Behavior::Well(200); HOSTS.len()],
             members: Vec::new(),
             present: Vec::new(),
+            sent: 0,
             asked: Vec::new(),
             due: Vec::new(),
         };
@@ -68,9 +72,8 @@ impl Model {
     pub fn add(&mut self, host: usize) -> bool {
         let is_new = !self.present.iter().any(|at| self.members[*at].host == host);
         if is_new {
-            let turns = self.present.iter().map(|at| self.members[*at].turns).min().unwrap_or(0);
             self.present.push(self.members.len());
-            self.members.push(Member { host, turns, ..Member::default() });
+            self.members.push(Member { host, ..Member::default() });
         }
         is_new
     }
@@ -176,7 +179,7 @@ impl Model {
     }
 
     fn burden(&self, member: usize) -> (usize, u64) {
-        (self.members[member].pending + self.penalties(member), self.members[member].turns)
+        (self.members[member].pending + self.penalties(member), self.members[member].asked_last)
     }
 
     /// The members that are up, or all if none is, other than those at the host `but`.
@@ -199,7 +202,8 @@ impl Model {
     fn begin(&mut self, request: usize, member: usize) {
         let (after, outcome) = self.outcome(member);
         self.asked[request].at = Some(member);
-        self.members[member].turns += 1;
+        self.sent += 1;
+        self.members[member].asked_last = self.sent;
         self.members[member].pending += 1;
         self.due.push((self.now + after, member, Due::Ends(request, outcome)));
     }

@@ -1,0 +1,65 @@
+//! [`Server::error_status`]: the statuses that the application chooses for types of errors.
+
+use std::error::Error as StdError;
+
+use super::server::Server;
+use crate::message::Status;
+
+impl Server {
+    /// Chooses the status that the peer is answered with if a handler fails with an `E`, such as an error of the
+    /// application or of its database. Each call adds a type. Default: none, and [`Error`](crate::Error) lists which status an error has.
+    ///
+    /// An error of a handler is looked at first, and then its [`source`](StdError::source), that of this, and so on; the
+    /// first that is of one of the types decides. A status that the handler has given itself, as with [`Error::new`](crate::Error::new),
+    /// stays. The error remains the cause: [`Server::on_error`] gets it, and [`Server::error_response`] may explain it.
+    ///
+    /// Middleware sees the chosen status in the error of a function or closure. In the error of a type that implements
+    /// [`Handler`](crate::Handler) it is chosen later, when the response is made. A panic of the function counts as one
+    /// of the handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use corehttp::{Context, ErrorCause, Request, Server, Status};
+    ///
+    /// let server = Server::new().error_status(|error: &io::Error| match error.kind() {
+    ///     io::ErrorKind::NotFound => Status::NOT_FOUND,
+    ///     io::ErrorKind::TimedOut => Status::SERVICE_UNAVAILABLE,
+    ///     _ => Status::INTERNAL_SERVER_ERROR,
+    /// });
+    /// // The text of an error is sent only by an application that wants it so.
+    /// let server = server.error_response(|report, response| {
+    ///     if let ErrorCause::Handler(error) = &report.cause
+    ///         && error.status().is_client_error()
+    ///     {
+    ///         response.set_text(error.to_string());
+    ///     }
+    /// });
+    /// let service = server.service(|ctx: &mut Context| {
+    ///     ctx.response.set_text(std::fs::read_to_string("/none")?);
+    ///     Ok(())
+    /// });
+    /// let response = corehttp::block_on(service.respond(Request::get("/")?))?;
+    /// assert_eq!(response.status, Status::NOT_FOUND);
+    /// # assert!(response.text()?.contains("No such file") || cfg!(windows));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A gateway answers as [`ClientError::status`](crate::ClientError::status) has it, which is 502 or 504:
+    ///
+    /// ```
+    /// use corehttp::{ClientError, Server};
+    ///
+    /// let server = Server::new().error_status(ClientError::status);
+    /// # let _ = server.service(|_: &mut corehttp::Context| ());
+    /// ```
+    #[doc(alias("IntoResponse", "ResponseError", "error_handler"))]
+    pub fn error_status<E: StdError + 'static>(
+        mut self,
+        choose: impl Fn(&E) -> Status + Send + Sync + 'static,
+    ) -> Server {
+        self.settings.error_statuses.add(choose);
+        self
+    }
+}
