@@ -20,19 +20,29 @@ thread_local! {
     static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Polls a handler. If it panics, or waits although its time is over, the error is its outcome.
+/// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
 #[inline]
 pub(super) fn poll_confined(
-    handling: Pin<&mut impl Future<Output = Result>>,
+    mut handling: Pin<&mut Option<impl Future<Output = Result>>>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Result> {
-    match catch_unwind(AssertUnwindSafe(|| handling.poll(cx))) {
+    let Some(handler) = handling.as_mut().as_pin_mut() else { return Poll::Pending };
+    match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
         Ok(Poll::Pending) => match TIME_OVER.take() {
-            Some(limit) => Poll::Ready(Err(time_over(limit).into())),
+            Some(limit) => Poll::Ready(Err(give_up(handling, limit))),
             None => Poll::Pending,
         },
         Ok(ready) => ready,
         Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+    }
+}
+
+/// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.
+#[cold]
+fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
+    match catch_unwind(AssertUnwindSafe(|| handling.set(None))) {
+        Ok(()) => time_over(limit).into(),
+        Err(panic) => HandlerPanicked::error(panic),
     }
 }
 

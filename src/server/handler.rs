@@ -120,7 +120,7 @@ pub trait Handler: ErasedHandler {
         Self: Sized,
     {
         async move {
-            let mut handling = pin!(async { self.handle(ctx).await });
+            let mut handling = pin!(Some(async { self.handle(ctx).await }));
             poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
         }
     }

@@ -546,7 +546,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         // A response that has begun must not look whole.
         ("/while-writing", 200, "half\r\n<ConnectionReset>"),
         ("/in-its-source", 200, "\r\n\r\n<ConnectionReset>"),
-        ("/when-dropped", 0, ""),
+        ("/when-dropped", 500, "\r\n\r\nInternal Server Error"),
     ] {
         let mut peer = served.connect();
         peer.send(announcing(path, "content-length: 5\r\n\r\nhello"));
@@ -559,6 +559,10 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
     eventually("all are gone", || served.running.stats().total.open == 0);
     // The source panics when it is read, and again when it is dropped.
     assert_eq!(served.running.stats().total.errors.panic, 8);
+    // Without middleware, nothing is left that could answer.
+    let bare = Served::with(|server| server.timeouts(timeouts), panics);
+    assert_eq!(bare.ask(announcing("/when-dropped", "content-length: 5\r\n\r\nhello")), "");
+    assert_eq!(status(&bare.ask(GET)), 200);
 }
 
 #[test]
