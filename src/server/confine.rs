@@ -7,13 +7,15 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::error::{Error, Result};
+use super::shared_conn::SharedConn;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
 use crate::message::Status;
+use crate::net::{Peer, TableTimer, Timer, TimerSlot};
 
 thread_local! {
     /// The time limit of the handler that is being polled, if that is over.
@@ -52,17 +54,64 @@ pub(super) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<R
     catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
 }
 
-/// Calls `poll` for a handler whose time is over. The innermost confinement ends what waits there. Returns `None` if there
-/// is none.
-pub(super) fn poll_over_time<T>(limit: Duration, poll: impl FnOnce() -> Poll<T>) -> Option<Poll<T>> {
-    TIME_OVER.set(Some(limit));
-    let polled = poll();
-    let is_unseen = TIME_OVER.take().is_some();
-    (polled.is_ready() || !is_unseen).then_some(polled)
+/// The time limit of a handler, and of the middleware around it.
+#[derive(Default)]
+pub(super) struct HandlerTime {
+    timer: Option<TableTimer>,
+    part: HandlerPart,
+}
+
+/// Whose time passes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum HandlerPart {
+    #[default]
+    Handler,
+    /// The innermost confinement ends what waits there.
+    End,
+    /// That of the middleware around the handler, which has as long again to finish.
+    Middleware,
+}
+
+impl HandlerTime {
+    /// Waits until the time is over. The handler is to be polled once more then, and at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing is around the handler that has ended it, or if the middleware was late as well.
+    pub(super) fn poll_over(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        conn: &SharedConn,
+    ) -> Poll<Result<(), Box<ExchangeError>>> {
+        if self.part == HandlerPart::End {
+            self.part = HandlerPart::Middleware;
+            if let Some(limit) = TIME_OVER.take() {
+                return Poll::Ready(Err(Box::new(time_over(limit))));
+            }
+        }
+        let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
+        ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
+        self.timer = None;
+        if self.part == HandlerPart::Middleware {
+            return Poll::Ready(Err(Box::new(time_over(limit))));
+        }
+        self.part = HandlerPart::End;
+        TIME_OVER.set(Some(limit));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for HandlerTime {
+    fn drop(&mut self) {
+        if self.part == HandlerPart::End {
+            TIME_OVER.set(None);
+        }
+    }
 }
 
 /// The error of a handler that took longer than `limit`.
-pub(super) fn time_over(limit: Duration) -> ExchangeError {
+fn time_over(limit: Duration) -> ExchangeError {
     ExchangeError::TimedOut(Phase::Handler, limit.into())
 }
 

@@ -47,7 +47,14 @@ impl Refusal {
     pub(super) fn note_passed(ctx: &mut Context, status: Status) {
         let mut refusal = Refusal::take(ctx, status);
         refusal.depth = refusal.depth.saturating_add(1);
-        ctx.extensions.insert(refusal);
+        refusal.note(ctx);
+    }
+
+    /// Notes the refusal, to be taken by its status.
+    pub(super) fn note(self, ctx: &mut Context) -> Status {
+        let status = self.error.status();
+        ctx.extensions.insert(self);
+        status
     }
 
     pub(crate) fn into_error(self) -> Error {
@@ -100,9 +107,7 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refuse(&mut self, error: impl Into<Error>) -> BodyPlan {
-        let error = error.into();
-        let status = error.status();
-        self.extensions.insert(Refusal { error, origin: RefusalOrigin::Error, depth: 0 });
-        BodyPlan::Refuse(status)
+        let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, depth: 0 };
+        BodyPlan::Refuse(refusal.note(self))
     }
 }

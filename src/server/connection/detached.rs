@@ -74,14 +74,14 @@ async fn answer<H: Handler + 'static>(
         RequestAction::Refuse(_) => {}
         RequestAction::Buffer(body_max) => {
             if let Err(error) = receive(&mut ctx.request.body, body_max).await {
-                action = RequestAction::Refuse(refuse_body(ctx, error)?);
+                action = refuse_body(ctx, error)?;
             }
         }
         RequestAction::Call => withhold(ctx, content),
     }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
-        RequestAction::Refuse(refusal) => run_refusal(per_core, ctx, refusal).await,
+        RequestAction::Refuse(status) => run_refusal(per_core, ctx, status).await,
         RequestAction::Buffer(_) | RequestAction::Call => {
             ctx.exchange.note_handler();
             run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await

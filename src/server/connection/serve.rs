@@ -1,12 +1,10 @@
 //! [`run`]: does the job of a busy connection, which is to open it, or the requests that have arrived.
 
 use std::future::poll_fn;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
-use std::time::Duration;
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
@@ -14,9 +12,8 @@ use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_f
 use super::open::open;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
-use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
-use crate::server::confine::{poll_over_time, time_over};
+use crate::server::confine::HandlerTime;
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
@@ -58,10 +55,10 @@ async fn exchanges<H: Handler + 'static>(
         if let RequestAction::Buffer(body_max) = action
             && let Err(error) = poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await
         {
-            action = RequestAction::Refuse(refuse_body(ctx, error)?);
+            action = refuse_body(ctx, error)?;
         }
         let outcome = match action {
-            RequestAction::Refuse(refusal) => boxed(|| run_refusal(per_core, ctx, refusal)).await,
+            RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -131,13 +128,14 @@ fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Bo
 }
 
 /// How a request is handled, decided by its head.
+#[derive(Clone, Copy)]
 pub(super) enum RequestAction {
     /// The handler is called.
     Call,
     /// The handler is called once the body has been buffered, up to so many bytes.
     Buffer(usize),
-    /// The request is answered without its handler.
-    Refuse(Box<Refusal>),
+    /// The request is refused, without its handler. Its [`Refusal`] is noted, if there is more to it than this status.
+    Refuse(Status),
 }
 
 /// Decides from the head of a request how it is handled.
@@ -149,10 +147,10 @@ pub(super) fn decide_action<H: Handler + 'static>(
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     let exchange = &mut ctx.exchange;
     Ok(match (exchange.info.request_info.is_connect, decided) {
-        (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(Box::new(Refusal::take(ctx, status))),
+        (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
-        (true, _) => RequestAction::Refuse(Box::new(Refusal::unplanned(Status::NOT_IMPLEMENTED))),
+        (true, _) => RequestAction::Refuse(Refusal::unplanned(Status::NOT_IMPLEMENTED).note(ctx)),
         (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
@@ -162,28 +160,29 @@ pub(super) fn decide_action<H: Handler + 'static>(
     })
 }
 
-/// Makes a refusal of a body that could not be received. A peer that is gone gets none.
+/// Refuses a request whose body could not be received. A peer that is gone gets no answer.
 #[cold]
-pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<Box<Refusal>, Box<Refused>> {
+pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Refused>> {
     if error.status().is_none() {
         return Err(error.into());
     }
     ctx.exchange.stop_persisting();
     // Middleware must not take a part of the body for the whole.
     ctx.request.body.clear();
-    Ok(Box::new(error.into()))
+    Ok(RequestAction::Refuse(Refusal::from(error).note(ctx)))
 }
 
 /// Passes a refusal through the middleware of its route, which may answer otherwise.
 pub(super) async fn run_refusal<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
-    refusal: Box<Refusal>,
+    status: Status,
 ) -> HandlerOutcome {
     let conn = ctx.exchange.conn.clone();
+    let refusal = Refusal::take(ctx, status);
     let origin = refusal.origin;
     ctx.exchange.note_handler();
-    let outcome = run_handler(&conn, pin!(async { per_core.handler.refuse(ctx, *refusal).await })).await;
+    let outcome = run_handler(&conn, pin!(async { per_core.handler.refuse(ctx, refusal).await })).await;
     outcome.of_refusal(origin)
 }
 
@@ -227,55 +226,21 @@ pub(super) fn run_handler(
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = HandlerOutcome> {
-    let mut timer = None;
-    let mut is_time_over = false;
+    let mut time = HandlerTime::default();
+    // One place polls the handler, so the compiler can make its future a part of this one.
     poll_fn(move |cx| {
-        if let Poll::Ready(outcome) = poll_handler(handling.as_mut(), cx) {
-            return Poll::Ready(outcome);
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+                Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
+                Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
+                Ok(Poll::Pending) if conn.is_over() => return Poll::Ready(HandlerOutcome::Over),
+                Ok(Poll::Pending) => {}
+            }
+            conn.send_earlier_responses(cx);
+            conn.note_waiting();
+            if let Err(late) = ready!(time.poll_over(cx, conn)) {
+                return Poll::Ready(HandlerOutcome::Failed(late));
+            }
         }
-        if conn.is_over() {
-            return Poll::Ready(HandlerOutcome::Over);
-        }
-        conn.send_earlier_responses(cx);
-        conn.note_waiting();
-        let limit = conn.bounds(|bounds| bounds.timeouts.handler);
-        let Some(limit) = limit else { return Poll::Pending };
-        let armed = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
-        ready!(armed.poll_expired(cx, TimerSlot::Total, limit));
-        timer = None;
-        let is_last = mem::replace(&mut is_time_over, true);
-        poll_late(handling.as_mut(), cx, limit, is_last)
     })
-}
-
-/// Polls the handler once more after its time. The handler beneath middleware is given up, and the middleware has as long
-/// again to finish, unless that time was the last.
-#[cold]
-fn poll_late(
-    handling: Pin<&mut impl Future<Output = Result>>,
-    cx: &mut task::Context<'_>,
-    limit: Duration,
-    is_last: bool,
-) -> Poll<HandlerOutcome> {
-    let polled = if is_last { None } else { poll_over_time(limit, || poll_handler(handling, cx)) };
-    match polled {
-        Some(Poll::Ready(outcome)) => Poll::Ready(outcome),
-        Some(Poll::Pending) => {
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        }
-        None => Poll::Ready(HandlerOutcome::Failed(Box::new(time_over(limit)))),
-    }
-}
-
-/// Polls the handler, confining its panics.
-#[inline]
-fn poll_handler(
-    handling: Pin<&mut impl Future<Output = Result>>,
-    cx: &mut task::Context<'_>,
-) -> Poll<HandlerOutcome> {
-    match catch_unwind(AssertUnwindSafe(|| handling.poll(cx))) {
-        Ok(polled) => polled.map(HandlerOutcome::Returned),
-        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
-    }
 }
