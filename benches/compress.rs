@@ -24,6 +24,7 @@ mod workload;
 
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{Compress, Context, Server};
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, measurement::WallTime};
 use flate2::{Compression, FlushCompress};
@@ -60,7 +61,7 @@ fn page_by_coding(criterion: &mut Criterion, report: &mut Report, name: &str, si
         let workload = Workload { request: request.as_bytes(), cut: Cut::WHOLE, per_connection: 100 };
         let page = page.clone();
         let handler = move |ctx: &mut Context| ctx.response.set_html(&page);
-        let service = Server::new().service(Compress::new(handler));
+        let service = Server::new().service(wrap(Compress::new(), handler));
         let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it serves to the end");
         report.bench(&mut group, (name, coding), workload, serve);
     }

@@ -32,7 +32,8 @@ mod spread;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Client, Context, Host, Server, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Client, Context, Host, Server};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client as HyperClient;
@@ -96,7 +97,7 @@ async fn copy(mut peer: TcpStream, behind: SocketAddr) {
 fn serve_corehttp(behind: SocketAddr) {
     let host = Client::new().host(&format!("http://{behind}")).expect("a host");
     let pass = async move |ctx: &mut Context| pass(&host, ctx).await;
-    let handler = with_plan(|_| BodyPlan::Stream, pass);
+    let handler = wrap(BodyPlan::Stream, pass);
     let running = Server::bind("127.0.0.1:0").cores(1).start(handler).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("corehttp serves for ever");

@@ -51,9 +51,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use corehttp::middleware::wrap;
 use corehttp::{
     AccessLog, BodyPlan, Client, Context, ExchangeReport, FileCache, Files, Handler, IntoHandler, LogFormat,
-    Metrics, Request, Response, Server, TrustedProxies, routes, with_plan,
+    Metrics, Request, Response, Server, TrustedProxies, routes,
 };
 
 use baseline::Baseline;
@@ -292,7 +293,7 @@ fn pass(rounds: u64) {
         onward.headers.append("via", "1.1 front")?;
         ctx.forward(host.open(&onward)).await
     };
-    serve(GET, Cut::WHOLE, rounds, with_plan(|_| BodyPlan::Stream, pass));
+    serve(GET, Cut::WHOLE, rounds, wrap(BodyPlan::Stream, pass));
 }
 
 const RESPONSE: &str = "HTTP/1.1 200 OK\r\n\

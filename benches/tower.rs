@@ -34,6 +34,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::{get, post};
+use corehttp::middleware::wrap;
 use corehttp::{Context, Method, Server, Status, Tower, layer};
 use criterion::{Criterion, SamplingMode};
 use hyper::StatusCode;
@@ -117,10 +118,10 @@ fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workl
     let own = Server::new().service(respond);
     let own = async |io: FakeConn| own.serve_connection(io).await.expect("corehttp serves to the end");
     let limit = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
-    let limited = Server::new().service(layer(limit, respond));
+    let limited = Server::new().service(wrap(layer(limit), respond));
     let limited =
         async |io: FakeConn| limited.serve_connection(io).await.expect("corehttp serves to the end");
-    let traced = Server::new().service(layer(TraceLayer::new_for_http(), respond));
+    let traced = Server::new().service(wrap(layer(TraceLayer::new_for_http()), respond));
     let traced = async |io: FakeConn| traced.serve_connection(io).await.expect("corehttp serves to the end");
     let tower = Server::new().service(Tower::new(app()));
     let tower = async |io: FakeConn| tower.serve_connection(io).await.expect("corehttp serves to the end");

@@ -29,6 +29,7 @@ mod workload;
 
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{IntoHandler, Server, Tracing};
 use criterion::{Criterion, SamplingMode};
 use tracing_subscriber::registry::Registry;
@@ -45,10 +46,10 @@ fn main() {
     let parent = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n";
     let with_parent: &'static str = format!("{}\r\n{parent}", GET.trim_end()).leak();
     bench(&mut criterion, &mut report, "plain", GET, respond);
-    bench(&mut criterion, &mut report, "quiet", GET, Tracing::new().around(respond));
-    bench(&mut criterion, &mut report, "passed", with_parent, Tracing::new().around(respond));
+    bench(&mut criterion, &mut report, "quiet", GET, wrap(Tracing::new(), respond));
+    bench(&mut criterion, &mut report, "passed", with_parent, wrap(Tracing::new(), respond));
     let recorder = tracing::subscriber::set_default(Registry::default());
-    bench(&mut criterion, &mut report, "recorded", GET, Tracing::new().around(respond));
+    bench(&mut criterion, &mut report, "recorded", GET, wrap(Tracing::new(), respond));
     drop(recorder);
     criterion.final_summary();
     if std::env::args().any(|arg| arg == "--bench") {

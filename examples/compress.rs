@@ -15,12 +15,13 @@
 
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{Compress, Context, Event, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(Compress::new(answer))?;
+    let running = server.start(wrap(Compress::new(), answer))?;
     println!("listening on {running}");
     running.wait()
 }

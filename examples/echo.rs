@@ -10,7 +10,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, shutdown_signal, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -19,7 +20,7 @@ fn main() -> corehttp::Result {
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }
-    let running = server.start(with_plan(|_| BodyPlan::Stream, answer))?;
+    let running = server.start(wrap(BodyPlan::Stream, answer))?;
     println!("listening on {running}");
     running.wait()
 }

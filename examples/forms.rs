@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, Sessions};
 use corehttp::{
     Context, CrossOriginProtection, Result, Server, SetCookie, Status, escape_html, routes, shutdown_signal,
@@ -29,7 +30,7 @@ fn main() -> Result {
         POST "/sign-out" => sign_out,
     };
     // No page of another site can send these forms, and sessions that strangers begin are bounded.
-    let app = CrossOriginProtection::new().around(Sessions::new(MemoryStore::new()).around(router));
+    let app = wrap((CrossOriginProtection::new(), Sessions::new(MemoryStore::new())), router);
     let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(app)?;
     println!("listening on {running}");
     running.wait()

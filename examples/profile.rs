@@ -14,10 +14,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{
-    BodyPlan, Context, Error, Handler, IntoHandler, Result, Server, Status, routes, shutdown_signal,
-    with_state,
-};
+use corehttp::middleware::guard;
+use corehttp::{Context, Error, Handler, Result, Server, Status, routes, shutdown_signal, with_state};
 use pprof::ProfilerGuardBuilder;
 use pprof::protos::Message;
 use tikv_jemalloc_ctl::{epoch, stats};
@@ -35,9 +33,11 @@ fn app() -> impl Handler + Send + Sync {
     let profiler = Arc::<Profiler>::default();
     let app = |ctx: &mut Context| ctx.response.set_text(busy(ctx.request.path()));
     routes! {
-        GET "/debug/pprof/profile" => OnlyHere(with_state(&profiler, Profiler::pprof).into_handler()),
-        GET "/debug/pprof/flamegraph" => OnlyHere(with_state(&profiler, Profiler::flamegraph).into_handler()),
-        GET "/debug/pprof/heap" => OnlyHere(heap.into_handler()),
+        wrap guard(only_here) => {
+            GET "/debug/pprof/profile" => with_state(&profiler, Profiler::pprof),
+            GET "/debug/pprof/flamegraph" => with_state(&profiler, Profiler::flamegraph),
+            GET "/debug/pprof/heap" => heap,
+        },
         GET "/{*path}" => app,
     }
 }
@@ -50,19 +50,8 @@ fn busy(seed: &str) -> String {
 
 /// Answers peers on this machine, and 403 to others: to those behind a proxy, as far as that adds a field, and to pages of
 /// other sites in a browser here, whose names were made to point to this machine.
-struct OnlyHere<H>(H);
-
-impl<H: Handler> Handler for OnlyHere<H> {
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        match is_local(ctx) {
-            true => self.0.on_head(ctx),
-            false => BodyPlan::Refuse(Status::FORBIDDEN),
-        }
-    }
-
-    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        self.0.handle(ctx)
-    }
+fn only_here(ctx: &mut Context) -> Result {
+    if is_local(ctx) { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
 }
 
 /// Whether a request is from this machine, as far as can be known, as for the page of metrics.

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     Client, Context, Handler, Headers, Request, Server, TracePropagator, Tracing, routes, shutdown_signal,
 };
@@ -47,10 +48,13 @@ fn app(url: &'static str) -> impl Handler + Send + Sync {
         ctx.response.set_text(format!("{}, {name}!", greeting.text()?));
         Ok(())
     };
-    tracing.around(routes! {
-        GET "/greet/{name}" => greet,
-        GET "/greeting" => |ctx: &mut Context| ctx.response.set_text("Hello"),
-    })
+    wrap(
+        tracing,
+        routes! {
+            GET "/greet/{name}" => greet,
+            GET "/greeting" => |ctx: &mut Context| ctx.response.set_text("Hello"),
+        },
+    )
 }
 
 /// Sends spans to the collector at this URL, in batches, from a thread of the exporter.

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::multipart::MultipartLimits;
-use corehttp::{BodyPlan, Context, Server, routes, shutdown_signal, with_plan, with_state};
+use corehttp::{BodyPlan, Context, Server, routes, shutdown_signal, with_state};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -22,7 +23,7 @@ fn main() -> corehttp::Result {
     println!("files go to {}", dir.display());
     let router = routes! {
         GET "/" => |ctx: &mut Context| ctx.response.set_html(PAGE),
-        POST "/" => with_plan(|_| BodyPlan::Stream, with_state(&dir, receive)),
+        POST "/" => wrap(BodyPlan::Stream, with_state(&dir, receive)),
     };
     let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(router)?;
     println!("listening on {running}");

@@ -241,9 +241,9 @@
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | an id of each request, in responses and logs | the module `coming_from`, "Ids of requests" |
-//! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | middleware: logs, guards, limits, and how to write one | [`middleware`], [`Extensions`], [`Transform`] |
 //! | state that several handlers share | [`with_state`] |
-//! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
+//! | bounds of a single route | [`middleware::limits`], [`middleware::timeouts`], [`BodyPlan`] |
 //! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | how many requests a handler gets at once, and how many a client may send | [`ConcurrencyLimit`], [`RateLimit`] |
@@ -366,6 +366,7 @@ pub mod jar;
 mod json;
 #[cfg(feature = "metrics")]
 mod metrics;
+pub mod middleware;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod router;
@@ -398,7 +399,7 @@ pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, FileCacheStats, Files, FilesNotFound};
-pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, LoadShed, RateLimit};
+pub use guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
 pub use health::Health;
 #[cfg(feature = "http")]
 pub use http_types::{ConversionError, HttpBody};
@@ -434,21 +435,18 @@ pub use runtime::{block_on, shutdown_signal};
 #[cfg(feature = "proxy-protocol")]
 pub use server::ProxyProtocol;
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, ConnectionEnd, ConnectionReport,
-    Context, CoreCounters, CoreEvents, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport,
-    Extensions, Forwarded, ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
-    InvalidNetwork, InvalidProxyHeader, InvalidResponse, Observer, OpenedConnection, PlainHandler,
-    PollReport, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform,
-    TransformAction, TrustedProxies, Upgraded, WithBounds, WithPlan, WithState, around, error_page,
-    problem_details, with_limits, with_plan, with_state, with_timeouts,
+    AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, ConnectionEnd, ConnectionReport, Context,
+    CoreCounters, CoreEvents, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport, Extensions,
+    Forwarded, ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult, InvalidNetwork,
+    InvalidProxyHeader, InvalidResponse, Observer, OpenedConnection, PlainHandler, PollReport, Result,
+    Server, ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction,
+    TrustedProxies, Upgraded, WithState, error_page, problem_details, with_state,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
-pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
+pub use tower::{HandlerFuture, HandlerService, Tower, TowerBody, layer};
 #[cfg(feature = "tracing")]
 pub use trace::{TraceContext, TracePropagator, Tracing};
-#[cfg(feature = "tracing")]
-pub use traced::Traced;
 #[cfg(feature = "websocket")]
 pub use websocket::{
     Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Endpoint, Message,

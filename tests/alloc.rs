@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
+use corehttp::middleware::{self, Middleware, Next, wrap};
 use corehttp::{
     BodyPlan, Client, Context, CrossOriginProtection, ErrorReport, Handler, Headers, IntoHandler, Request,
     Response, Router, Server, Service, SetCookie, Status, Timeouts, TrustedProxies, block_on, error_page,
-    problem_details, routes, with_limits, with_plan, with_state, with_timeouts,
+    problem_details, routes, with_state,
 };
 use tokio::io::AsyncReadExt;
 
@@ -194,15 +195,39 @@ const FORM: &str = "POST /save?tag=fast&tag=safe HTTP/1.1\r\nHost: example.com\r
                     Cookie: sid=8f14e45f; theme=dark; theme=light\r\n\r\n\
                     page=7&name=Ada&last%20name=Lovelace&";
 
+/// A type does not; a function allocates the future of what is beneath, if that has one.
+#[test]
+fn middleware_allocates_nothing() {
+    #[derive(Clone)]
+    struct Counted;
+    impl Middleware for Counted {
+        async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+            tokio::task::yield_now().await;
+            next.handle(ctx).await
+        }
+    }
+    let waits = async |ctx: &mut Context| {
+        tokio::task::yield_now().await;
+        hello(ctx);
+    };
+    let function = async |ctx: &mut Context, next: Next<'_>| next.handle(ctx).await;
+    check(wrap((Counted, Counted, Counted), hello), GET, 1, "hello, world");
+    check(wrap((Counted, Counted, Counted), waits), GET, 1, "hello, world");
+    check(routes! { wrap (Counted, Counted) => { GET "/{*rest}" => waits } }, GET, 1, "hello, world");
+    check(wrap((Counted, function), hello), GET, 1, "hello, world");
+    check_each(1, wrap((Counted, function), waits), (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+    check(wrap(middleware::guard(|_| Ok(())), echo), POST, 1, "hello, world");
+}
+
 #[test]
 fn guards_allocate_nothing() {
     let post = POST.replace("Content-Length", "Sec-Fetch-Site: same-origin\r\nContent-Length");
-    check(CrossOriginProtection::new().around(echo), &post, 1, "hello, world");
-    check(corehttp::ConcurrencyLimit::new(1).around(echo), &post, 1, "hello, world");
+    check(wrap(CrossOriginProtection::new(), echo), &post, 1, "hello, world");
+    check(wrap(corehttp::ConcurrencyLimit::new(1), echo), &post, 1, "hello, world");
     let limit = corehttp::RateLimit::new(u32::MAX, Duration::from_secs(1))
         .trust_proxies(TrustedProxies::from_fn(|ip| ip.is_loopback()));
     let post = post.replace("\r\n\r\n", "\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
-    check(limit.around(echo), &post, 1, "hello, world");
+    check(wrap(limit, echo), &post, 1, "hello, world");
 }
 
 #[cfg(feature = "cookies")]
@@ -228,14 +253,14 @@ fn a_session_that_is_not_used_allocates_its_place() {
     use corehttp::session::{MemoryStore, Session, Sessions};
 
     let sessions = Sessions::new(MemoryStore::new());
-    check(sessions.around(hello), GET, 1, "hello, world");
+    check(wrap(sessions.clone(), hello), GET, 1, "hello, world");
     let begins = |ctx: &mut Context| -> corehttp::Result {
         Ok(Session::from_extensions(&mut ctx.extensions)?.set("user", "Ada")?)
     };
-    let service = Server::new().service(sessions.around(begins));
+    let service = Server::new().service(wrap(sessions.clone(), begins));
     let begun = block_on(service.respond(Request::get("/").unwrap())).unwrap();
     let get = GET.replace("a=b", &format!("__Host-session={}", begun.cookies().next().unwrap().value));
-    check_each(1, sessions.around(hello), (&get, 1, "hello, world"), |exchanges| exchanges < 1000);
+    check_each(1, wrap(sessions, hello), (&get, 1, "hello, world"), |exchanges| exchanges < 1000);
 }
 
 #[test]
@@ -285,8 +310,10 @@ fn routes_of_the_program_allocate_nothing() {
         tokio::task::yield_now().await;
         plain(ctx)
     };
-    let limited =
-        || with_timeouts(|timeouts| timeouts.body *= 2, with_limits(|limits| limits.body_max *= 2, plain));
+    let limited = || {
+        let longer = middleware::timeouts(|timeouts| timeouts.body *= 2);
+        wrap((longer, middleware::limits(|limits| limits.body_max *= 2)), plain)
+    };
     check(routes! { GET "/a/{last}" => plain }, GET, 1, "hello, world");
     check(routes! { GET "/a/{last}" => waits }, GET, 1, "hello, world");
     check(routes! { GET "/a/{last}" => limited() }, GET, 1, "hello, world");
@@ -415,7 +442,7 @@ fn reading_a_stream_allocates_nothing() {
         Ok(())
     };
     for post in [POST, &POST.replace(SIZED, CHUNKED)] {
-        check(with_plan(|_| BodyPlan::Stream, reads), post, 1, "all read");
+        check(wrap(BodyPlan::Stream, reads), post, 1, "all read");
     }
 }
 
@@ -433,7 +460,7 @@ fn reading_a_stream_in_many_pieces_allocates_nothing() {
     let chunks = format!("1000\r\n{}\r\n", "x".repeat(4 << 10)).repeat(16);
     let head = "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (post, few) = (format!("{head}{chunks}0\r\n\r\n"), |exchanges| exchanges < 300);
-    check_while(with_plan(|_| BodyPlan::Stream, reads), &post, 1, "all read", few);
+    check_while(wrap(BodyPlan::Stream, reads), &post, 1, "all read", few);
 }
 
 #[test]
@@ -458,7 +485,7 @@ fn streaming_both_ways_allocates_nothing() {
         Ok(out.finish().await?)
     };
     for post in [POST, &POST.replace(SIZED, CHUNKED)] {
-        check(with_plan(|_| BodyPlan::Stream, echoes), post, 1, "\r\n0\r\n\r\n");
+        check(wrap(BodyPlan::Stream, echoes), post, 1, "\r\n0\r\n\r\n");
     }
 }
 
@@ -501,8 +528,8 @@ fn compressing_allocates_nothing() {
     for coding in ["gzip", "br", "deflate"] {
         let get = GET.replace("Accept: text/html", &format!("Accept-Encoding: {coding}"));
         let (few, end) = (|exchanges| exchanges < 30, "x-end: 1\r\n\r\n");
-        check_while(Coded(Compress::new(buffers.clone()), coding), &get, 1, end, few);
-        check_while(Coded(Compress::new(streams.clone()), coding), &get, 1, end, few);
+        check_while(Coded(wrap(Compress::new(), buffers.clone()), coding), &get, 1, end, few);
+        check_while(Coded(wrap(Compress::new(), streams.clone()), coding), &get, 1, end, few);
     }
 }
 
@@ -590,7 +617,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
         Ok(out.finish().await?)
     };
     let server = Server::bind("127.0.0.1:0").cores(1);
-    let running = server.start(with_plan(|_| BodyPlan::Stream, sinks_then_pours)).unwrap();
+    let running = server.start(wrap(BodyPlan::Stream, sinks_then_pours)).unwrap();
     let request = Request::post(&format!("http://{}/", running.local_addr())).unwrap();
     let allocated = block_on(async {
         let (client, mut response, mut marks) = (Client::new(), Response::new(), [0; 3]);
@@ -716,7 +743,7 @@ fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
         ctx.response.body.set_bytes(&large[..]);
     }));
     #[cfg(feature = "compress")]
-    check(Server::new().service(corehttp::Compress::new(hello)));
+    check(Server::new().service(wrap(corehttp::Compress::new(), hello)));
 }
 
 /// A frame of a client with this payload.

@@ -12,10 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, IntoResult,
     InvalidResponse, Limits, MemoryListener, Method, PeerAddr, Phase, Request, Response, Server,
-    ServerHandle, Service, Status, Timeouts, WireError, with_plan,
+    ServerHandle, Service, Status, Timeouts, WireError,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -181,7 +182,7 @@ mod handlers {
                     "/fails",
                     BoxHandler::new(|_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) }),
                 ),
-                ("/planned", with_plan(|_| BodyPlan::Refuse(Status::CONFLICT), plain).boxed().boxed()),
+                ("/planned", wrap(BodyPlan::Refuse(Status::CONFLICT), plain).boxed().boxed()),
             ]))
         }
         for (path, status) in [
@@ -198,19 +199,21 @@ mod handlers {
 
     #[test]
     fn a_closure_can_have_a_plan() {
-        let planned = with_plan(
-            |request| match request.method() {
-                Method::Post => BodyPlan::Stream,
-                _ => BodyPlan::Refuse(Status::METHOD_NOT_ALLOWED),
-            },
-            async |ctx: &mut Context| -> corehttp::Result {
-                let length = ctx.body_reader().chunk().await?.map_or(0, <[u8]>::len);
-                ctx.response.set_text(length.to_string());
-                Ok(())
-            },
-        );
-        check(move |server| server.run(planned), POST, "\r\n\r\n5");
-        check(move |server| server.run(planned), GET, "\r\n\r\nMethod Not Allowed");
+        let planned = || {
+            wrap(
+                middleware::plan(|request| match request.method() {
+                    Method::Post => BodyPlan::Stream,
+                    _ => BodyPlan::Refuse(Status::METHOD_NOT_ALLOWED),
+                }),
+                async |ctx: &mut Context| -> corehttp::Result {
+                    let length = ctx.body_reader().chunk().await?.map_or(0, <[u8]>::len);
+                    ctx.response.set_text(length.to_string());
+                    Ok(())
+                },
+            )
+        };
+        check(move |server| server.run(planned()), POST, "\r\n\r\n5");
+        check(move |server| server.run(planned()), GET, "\r\n\r\nMethod Not Allowed");
     }
 
     #[test]

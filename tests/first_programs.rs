@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corehttp::middleware::{Next, wrap};
 use corehttp::{
     BoxHandler, Client, Context, Error, Handler, IntoHandler, MemoryListener, Method, Request, Response,
     Server, Status,
@@ -302,12 +303,12 @@ mod boxed {
 
     #[test]
     fn middleware_is_generic_over_boxed_handlers_too() {
-        async fn tag(inner: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+        async fn tag(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
             ctx.response.headers.set("x-tag", 1)?;
-            inner.handle(ctx).await
+            next.handle(ctx).await
         }
         let inner: Box<dyn Handler + Send + Sync> = Box::new(Hello);
-        let response = get(corehttp::around(tag, inner), "/");
+        let response = get(wrap(tag, inner), "/");
         assert_eq!((response.headers.text("x-tag"), response.text()), (Some("1"), Ok("hello")));
     }
 }

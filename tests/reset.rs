@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Headers, Request, Response, Server, Service, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Handler, Headers, Request, Response, Server, Service, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Exchanges that leave something in every place that there is.
@@ -180,15 +181,16 @@ fn service(seen: Rc<RefCell<Option<Request>>>) -> Service<impl Handler> {
         "/unread" | "/byte" | "/rest" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,
     };
-    Server::new().name("reset").service(with_plan(plan, async move |ctx: &mut Context| {
-        match ctx.request.path() {
+    Server::new().name("reset").service(wrap(
+        middleware::plan(plan),
+        async move |ctx: &mut Context| match ctx.request.path() {
             "/probe" | "/probe-by-stream" => {
                 *seen.borrow_mut() = Some(ctx.request.clone());
                 probe(ctx).await
             }
             _ => soil(ctx).await,
-        }
-    }))
+        },
+    ))
 }
 
 /// Tells all that a handler can see.

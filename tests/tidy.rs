@@ -42,6 +42,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("health", &["error", "message", "runtime", "server"]),
     ("json", &["client", "error", "message"]),
+    ("middleware", &["server"]),
     ("metrics", &["client", "memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
@@ -146,6 +147,7 @@ const SHORT: &[(&str, &str)] = &[
     ("src/server/proxied.rs", "only there with a feature"),
     ("src/server/handed_over.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
+    ("src/server/body_plan.rs", "a leaf that many import"),
     ("src/message/file_name.rs", "only there with a feature"),
     ("src/runtime/random.rs", "only there with a feature"),
     ("src/server/tower.rs", "only there with a feature"),
@@ -181,7 +183,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request", "Server"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 400;
+const FILES_MAX: usize = 413;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Client, Context, Handler, Headers, MemoryListener, Request, Response, Server, Status, Timeouts,
-    TraceContext, TracePropagator, Tracing, routes, with_plan,
+    TraceContext, TracePropagator, Tracing, routes,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::yield_now;
@@ -119,7 +120,7 @@ fn request(path: &str, fields: &[(&str, &str)]) -> Request {
 fn a_span_has_the_names_of_the_semantic_conventions() {
     let (spans, ..) = seen(async {
         let hello = |ctx: &mut Context| ctx.response.set_text("hi");
-        let service = Server::new().service(Tracing::new().around(routes! { GET "/users/{id}" => hello }));
+        let service = Server::new().service(wrap(Tracing::new(), routes! { GET "/users/{id}" => hello }));
         let peer = "192.0.2.1:5000".parse::<std::net::SocketAddr>().unwrap();
         service.respond_from(peer.into(), request("/users/7?token=secret", &[("user-agent", "curl")])).await
     });
@@ -148,9 +149,9 @@ fn a_span_has_the_names_of_the_semantic_conventions() {
 }
 
 /// The status, the type of the error and the status of the span of an exchange with `handler`.
-fn outcome(handler: impl Handler) -> [String; 3] {
+fn outcome(handler: impl Handler + 'static) -> [String; 3] {
     let (spans, ..) = seen(async {
-        let service = Server::new().service(Tracing::new().around(handler));
+        let service = Server::new().service(wrap(Tracing::new(), handler));
         let (mut near, far) = duplex(1 << 10);
         let serving = service.serve_connection(far);
         let asking = async {
@@ -215,7 +216,7 @@ fn a_span_ends_with_the_exchange_and_not_with_its_handler() {
     for (len, expected) in [(None, ["200", "", "2"]), (Some(100), ["200", "handler", "2"])] {
         let (spans, ..) = seen(async {
             let streams = move |ctx: &mut Context| ctx.response.body.set_stream(slow_body(), len);
-            let service = Server::new().service(Tracing::new().around(streams));
+            let service = Server::new().service(wrap(Tracing::new(), streams));
             let (mut near, far) = duplex(1 << 10);
             let asking = async {
                 near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -237,7 +238,7 @@ fn a_span_ends_with_the_exchange_and_not_with_its_handler() {
 fn a_span_names_the_peer_that_has_cut_its_exchange() {
     let (spans, ..) = seen(async {
         let streams = |ctx: &mut Context| ctx.response.body.set_stream(slow_body(), None);
-        let service = Server::new().service(Tracing::new().around(streams));
+        let service = Server::new().service(wrap(Tracing::new(), streams));
         let (mut near, far) = duplex(1 << 10);
         let asking = async move {
             near.write_all(&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2)).await.unwrap();
@@ -273,7 +274,7 @@ impl AsyncWrite for Writes {
 fn responses_behind_a_span_leave_together() {
     let (spans, _, writes) = seen(async {
         let hello = |ctx: &mut Context| ctx.response.set_text("hello");
-        let app = routes! { GET "/traced" => Tracing::new().around(hello), GET "/plain" => hello };
+        let app = routes! { GET "/traced" => wrap(Tracing::new(), hello), GET "/plain" => hello };
         let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
         let (wire, writes) = (get("/traced") + &get("/plain").repeat(10), Writes::default());
         let stream = tokio::io::join(Cursor::new(wire.into_bytes()), writes.clone());
@@ -294,7 +295,7 @@ fn a_handler_is_within_its_span_and_no_other_is() {
                 yield_now().await;
             }
         };
-        let service = Server::new().service(Tracing::new().around(turns));
+        let service = Server::new().service(wrap(Tracing::new(), turns));
         let between = async {
             for _ in 0..5 {
                 assert!(Span::current().is_none() && TraceContext::current().is_none());
@@ -353,7 +354,7 @@ async fn passed_on(by: By, fields: &[(&str, &str)]) -> [String; 2] {
         }
         Ok(())
     };
-    let service = Server::new().service(tracing.around(with_plan(|_| BodyPlan::Stream, app)));
+    let service = Server::new().service(wrap(tracing, wrap(BodyPlan::Stream, app)));
     let behind = echo(&listener);
     let response = tokio::select! {
         response = service.respond(request("/", fields)) => response,
@@ -494,7 +495,7 @@ fn another_propagation_takes_the_place_of_the_crate_s_own() {
         let listener = MemoryListener::new();
         let tracing = Tracing::new().propagator(baggage.clone());
         let client = Client::builder().memory(listener.connector()).tracing(&tracing).build();
-        let service = Server::new().service(tracing.around(|ctx: &mut Context| {
+        let service = Server::new().service(wrap(tracing, |ctx: &mut Context| {
             assert!(TraceContext::current().is_none() && !ctx.request.headers.contains("traceparent"));
         }));
         let serving = async {

@@ -13,6 +13,7 @@ use actix_web::{App, HttpServer, web};
 use axum::Router;
 use axum::routing::get;
 use axum::serve::ListenerExt;
+use corehttp::middleware::wrap;
 use corehttp::{Context, LoadShed, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -107,7 +108,7 @@ pub(crate) fn serve(name: &str) {
     let server = Server::bind("127.0.0.1:0");
     let running = match name {
         COREHTTP => server.start(handler),
-        SHED => server.start(LoadShed::new(WAIT_MAX).around(handler)),
+        SHED => server.start(wrap(LoadShed::new(WAIT_MAX), handler)),
         BLOCKING => server.start(async move |ctx: &mut Context| {
             match work.next() {
                 rounds if rounds == work.usual => compute(rounds),

@@ -33,6 +33,7 @@ use std::env;
 use std::rc::Rc;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Sessions};
 use corehttp::{
     CrossOriginProtection, Handler, Limits, Metrics, MetricsPage, MetricsSettings, MetricsText, Server,
@@ -103,6 +104,6 @@ impl App {
                 .expose_headers([header::LINK, header::LOCATION])
                 .allow_credentials(true);
         }
-        Ok(layer(cors, protection.around(self.sessions.around(router))))
+        Ok(wrap((layer(cors), protection, self.sessions.clone()), router))
     }
 }

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Compress, Context, Files, Handler, Result, Server, ServerTls, Status, TlsIdentity, WebSocket,
-    WebSocketSettings, routes, shutdown_signal, with_plan, with_state,
+    WebSocketSettings, routes, shutdown_signal, with_state,
 };
 
 use crud::{Cache, Crud};
@@ -68,8 +69,8 @@ impl Application {
             GET "/baseline11" => add,
             POST "/baseline11" => add,
             GET "/pipeline" => |ctx: &mut Context| ctx.response.set_text("ok"),
-            GET "/json/{count}" => Compress::new(with_state(&self.items, priced_items)),
-            POST "/upload" => with_plan(|_| BodyPlan::Stream, upload),
+            GET "/json/{count}" => wrap(Compress::new(), with_state(&self.items, priced_items)),
+            POST "/upload" => wrap(BodyPlan::Stream, upload),
             mount "/static" => self.files.clone(),
             GET "/async-db" => with_state(&database, items_by_price),
             GET "/crud/items" => with_state(&crud, Crud::list),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     Compress, Context, CookieKey, Error, Files, Handler, Method, Result, Server, SetCookie, Status, routes,
     with_state,
@@ -30,7 +31,7 @@ fn app() -> Result<impl Handler + Send + Sync> {
         mount "/static" => Files::new(STATIC)?.listing(),
         any "*" => not_found,
     };
-    Ok(Compress::new(router))
+    Ok(wrap(Compress::new(), router))
 }
 
 const STATIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/static");

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
+use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, Sessions};
 use corehttp::{
     Context, CrossOriginProtection, Handler, Result, Server, ServerTls, Status, TlsIdentity, error_page,
@@ -33,7 +34,7 @@ fn app() -> Result<impl Handler + Send + Sync> {
         GET "/protected" => protected,
         POST "/protected" => protected,
     };
-    Ok(CrossOriginProtection::new().around(Sessions::new(MemoryStore::new()).around(router)))
+    Ok(wrap((CrossOriginProtection::new(), Sessions::new(MemoryStore::new())), router))
 }
 
 fn login(users: &Users, ctx: &mut Context) -> Result {

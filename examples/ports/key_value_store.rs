@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use corehttp::middleware::{guard, limits, wrap};
 use corehttp::{
-    Compress, ConcurrencyLimit, Context, Handler, Result, Server, Status, Timeouts, around, routes,
-    with_limits, with_state,
+    Compress, ConcurrencyLimit, Context, Handler, Result, Server, Status, Timeouts, routes, with_state,
 };
 
 pub fn main() -> Result {
@@ -16,17 +16,16 @@ pub fn main() -> Result {
 
 fn app() -> impl Handler + Send + Sync {
     let store = Arc::new(Store::default());
-    let admin = routes! {
-        DELETE "/keys" => with_state(&store, delete_all),
-        DELETE "/key/{key}" => with_state(&store, delete),
-    };
     let router = routes! {
-        GET "/{key}" => Compress::new(with_state(&store, get)),
-        POST "/{key}" => with_limits(|limits| limits.body_max = 5000 << 10, with_state(&store, set)),
+        GET "/{key}" => wrap(Compress::new(), with_state(&store, get)),
+        POST "/{key}" => wrap(limits(|limits| limits.body_max = 5000 << 10), with_state(&store, set)),
         GET "/keys" => with_state(&store, keys),
-        mount "/admin" => around(guard, admin),
+        wrap guard(is_admin) => {
+            DELETE "/admin/keys" => with_state(&store, delete_all),
+            DELETE "/admin/key/{key}" => with_state(&store, delete),
+        },
     };
-    ConcurrencyLimit::new(1024).around(router)
+    wrap(ConcurrencyLimit::new(1024), router)
 }
 
 type Store = RwLock<BTreeMap<String, Vec<u8>>>;
@@ -57,11 +56,8 @@ fn delete(store: &Store, ctx: &mut Context) -> Result {
     Ok(())
 }
 
-async fn guard(admin: &impl Handler, ctx: &mut Context) -> Result {
-    match ctx.request.bearer_token() {
-        Some("secret-token") => admin.handle(ctx).await,
-        _ => Err(Status::UNAUTHORIZED.into()),
-    }
+fn is_admin(ctx: &mut Context) -> Result {
+    if ctx.request.bearer_token() == Some("secret-token") { Ok(()) } else { Err(Status::UNAUTHORIZED.into()) }
 }
 
 #[cfg(test)]

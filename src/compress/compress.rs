@@ -6,15 +6,16 @@ use super::compress_transform::{CompressRules, CompressTransform};
 use crate::coding::Coding;
 use crate::message::Body;
 use crate::runtime::BlockingLimit;
-use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+use crate::server::{Context, Handler, Middleware, Result};
 
-/// Compresses the responses of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
+/// Middleware that compresses responses, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 ///
 /// ```no_run
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Compress, Context, Server};
 ///
 /// fn main() -> corehttp::Result {
-///     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.set_text("Hello! ".repeat(1000))))
+///     Server::bind("127.0.0.1:8080").run(wrap(Compress::new(), |ctx: &mut Context| ctx.response.set_text("Hello! ".repeat(1000))))
 /// }
 /// ```
 ///
@@ -54,12 +55,13 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// # Examples
 ///
 /// ```
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Coding, Compress, Context, Request, Server};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let page = |ctx: &mut Context| ctx.response.set_html("<p>again</p>".repeat(1000));
-/// let service = Server::new().service(Compress::new(page).codings(&[Coding::Gzip]).level(Coding::Gzip, 9));
+/// let service = Server::new().service(wrap(Compress::new().codings(&[Coding::Gzip]).level(Coding::Gzip, 9), page));
 /// let mut request = Request::get("/")?;
 /// request.headers.set("accept-encoding", "br, gzip;q=0.5")?;
 /// let response = service.respond(request).await;
@@ -68,24 +70,23 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[must_use]
-pub struct Compress<H> {
-    handler: H,
+pub struct Compress {
     rules: CompressRules,
 }
 
-impl<H: Handler> Compress<H> {
-    /// Compresses the responses of `handler`.
-    pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
-        Compress { handler: handler.into_handler(), rules: CompressRules::default() }
+impl Compress {
+    /// Compresses with all codings, at their default levels.
+    pub fn new() -> Compress {
+        Compress::default()
     }
 
     /// Sets the codings to choose from, in order of preference. Codings that the crate was built without are ignored.
     /// Default: all available ones.
     ///
     /// At their default levels, `gzip` takes half to a tenth of the time of `br`, and content is of about the same size.
-    pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
+    pub fn codings(mut self, codings: &[Coding]) -> Compress {
         self.rules.offer(codings);
         self
     }
@@ -95,21 +96,21 @@ impl<H: Handler> Compress<H> {
     ///
     /// High levels take much memory for each open stream, some of which is kept: 40 MiB for br at level 9, for example,
     /// 80 MiB for zstd at 19, and 650 MiB at 22.
-    pub fn level(mut self, coding: Coding, level: u32) -> Compress<H> {
+    pub fn level(mut self, coding: Coding, level: u32) -> Compress {
         self.rules.set_level(coding, level);
         self
     }
 
     /// Sets the least size, in bytes, of content that is compressed. Streams of unknown length always are. Default: 1
     /// KiB.
-    pub fn size_min(mut self, bytes: usize) -> Compress<H> {
+    pub fn size_min(mut self, bytes: usize) -> Compress {
         self.rules.size_min = bytes;
         self
     }
 
     /// Sets up to which size, in bytes, content is compressed on the core that answers, which serves nothing else
     /// meanwhile. Larger content is compressed on another thread. Default: 256 KiB.
-    pub fn inline_max(mut self, bytes: usize) -> Compress<H> {
+    pub fn inline_max(mut self, bytes: usize) -> Compress {
         self.rules.inline_max = bytes;
         self
     }
@@ -118,20 +119,16 @@ impl<H: Handler> Compress<H> {
     ///
     /// `decide` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
     /// JavaScript, WebAssembly, uncompressed fonts and the like are compressed.
-    pub fn types(mut self, decide: fn(&str) -> Option<bool>) -> Compress<H> {
+    pub fn types(mut self, decide: fn(&str) -> Option<bool>) -> Compress {
         self.rules.decide = decide;
         self
     }
 }
 
-impl<H: Handler> Handler for Compress<H> {
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.handler.on_head(ctx)
-    }
-
-    async fn handle(&self, ctx: &mut Context) -> Result {
+impl Middleware for Compress {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         CompressTransform::put(ctx, self.rules);
-        let outcome = self.handler.handle(ctx).await;
+        let outcome = next.handle(ctx).await;
         // The future is boxed because it is rare: without the box, the future of each request would have room for it.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;

@@ -68,7 +68,7 @@ pub struct Timeouts {
     ///
     /// Each connection has up to a tenth less, so that connections which opened together are not closed together. With
     /// a limit, long-lived clients turn to other servers in time, such as to those that a load balancer has got since.
-    /// It has no effect on a connection that was upgraded, nor for a single [route](crate::with_timeouts).
+    /// It has no effect on a connection that was upgraded, nor for a single [route](crate::middleware::timeouts).
     pub connection_age: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
     /// `send_timeout`.
@@ -79,14 +79,15 @@ pub struct Timeouts {
     pub write: Duration,
     /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.
+    /// Middleware around the handler gets an error, and has as long again to finish.
     ///
     /// It ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`),
     /// which last as long as both sides like: as in nginx, HAProxy and Go, only silence ends them. All other responses
     /// count until they are sent, streamed ones as well. For a WebSocket or a stream that is to end, use
     /// `tokio::time::timeout`.
     ///
-    /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
-    /// `tokio::time::timeout`.
+    /// For a part of the application, such as a single route, there is
+    /// [`middleware::timeouts`](crate::middleware::timeouts).
     pub handler: Option<Duration>,
     /// How long a peer that may still be sending is given to read the last response of its connection and close. Then:
     /// close. Default: 30 s, as nginx's `lingering_time`.

@@ -54,7 +54,8 @@ impl Context {
     /// A reverse proxy:
     ///
     /// ```
-    /// use corehttp::{BodyPlan, Client, Context, Server, with_plan};
+    /// use corehttp::middleware::wrap;
+    /// use corehttp::{BodyPlan, Client, Context, Server};
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("http://127.0.0.1:9000")?;
@@ -63,7 +64,7 @@ impl Context {
     /// }
     ///
     /// let client = Client::new();
-    /// let handler = with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await);
+    /// let handler = wrap(BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await);
     /// let server = Server::bind("127.0.0.1:8080");
     /// # let _ = || -> corehttp::Result {
     /// server.run(handler)

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::guarded::{Guard, Guarded};
-use crate::message::{FieldName, Status};
-use crate::runtime::{boxed, timeout};
-use crate::server::{Context, Error, IntoHandler};
+use super::load_shed::unavailable;
+use crate::runtime::{boxed, join_first, timeout};
+use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
 ///
 /// Requests beyond the bound are answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), at once or after
 /// they have [waited](ConcurrencyLimit::wait) for others to end. So what is behind the handler, such as a database, gets
 /// no more work than it can do, and the peers learn that.
+///
+/// Handlers that clones of one limit are put around share it.
 ///
 /// A request is in flight until the handler has returned. This includes a response that the handler streams itself, with
 /// [`Context::body_writer`], but not one that is sent after the handler has returned it.
@@ -23,6 +24,7 @@ use crate::server::{Context, Error, IntoHandler};
 ///
 /// ```
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::{ConcurrencyLimit, Context, Server};
 ///
 /// async fn report(ctx: &mut Context) {
@@ -30,7 +32,7 @@ use crate::server::{Context, Error, IntoHandler};
 /// }
 ///
 /// let limit = ConcurrencyLimit::new(4).wait(Duration::from_secs(2));
-/// let service = Server::new().service(limit.around(report));
+/// let service = Server::new().service(wrap(limit, report));
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
 /// # assert_eq!(response.status.as_u16(), 200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -64,32 +66,36 @@ impl ConcurrencyLimit {
         self
     }
 
-    /// Puts the limit around `handler`. Handlers that one limit is put around share it.
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<ConcurrencyLimit, H::Handler> {
-        Guarded::new(self.clone(), handler.into_handler())
+    /// Waits for a permit, unless that takes too long.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if the peer is gone meanwhile: it must not take the place of another one.
+    #[inline]
+    async fn admit(&self, ctx: &mut Context) -> Result<SemaphorePermit<'_>> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) if self.wait.is_zero() => None,
+            Err(_) => boxed(|| join_first(self.acquire(), ctx.peer_gone())).await?,
+        };
+        permit.ok_or_else(|| unavailable(ctx))
+    }
+
+    async fn acquire(&self) -> Result<Option<SemaphorePermit<'_>>> {
+        Ok(timeout(self.wait, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 }
 
-impl Guard for ConcurrencyLimit {
-    type Permit<'a> = SemaphorePermit<'a>;
-
-    #[inline]
-    fn would_refuse(&self, _: &Context) -> bool {
-        self.wait.is_zero() && self.permits.available_permits() == 0
+impl Middleware for ConcurrencyLimit {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| match self.wait.is_zero() && self.permits.available_permits() == 0 {
+            true => Err(unavailable(ctx)),
+            false => Ok(()),
+        })
     }
 
-    #[inline]
-    async fn admit(&self, _: &Context) -> Option<SemaphorePermit<'_>> {
-        match self.permits.try_acquire() {
-            Ok(permit) => Some(permit),
-            Err(_) if self.wait.is_zero() => None,
-            Err(_) => boxed(|| timeout(self.wait, self.permits.acquire())).await.ok()?.ok(),
-        }
-    }
-
-    #[cold]
-    fn refuse(&self, ctx: &mut Context) -> Error {
-        ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
-        Status::SERVICE_UNAVAILABLE.into()
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let _permit = self.admit(ctx).await?;
+        next.handle(ctx).await
     }
 }

@@ -1,8 +1,7 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
-use super::guarded::{Guard, Guarded};
 use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status, is_origin_of};
-use crate::server::{Context, Error, IntoHandler, TrustedProxies};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
 /// request forgery, CSRF).
@@ -32,13 +31,14 @@ use crate::server::{Context, Error, IntoHandler, TrustedProxies};
 /// The guard is put around the handlers that browsers use. A webhook, which other programs call, may stay outside.
 ///
 /// ```
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, CrossOriginProtection, Server};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let save = |ctx: &mut Context| ctx.response.set_text("saved");
 /// let protection = CrossOriginProtection::new().trust("https://admin.example.com")?;
-/// let service = Server::new().service(protection.around(save));
+/// let service = Server::new().service(wrap(protection, save));
 ///
 /// let mut request = corehttp::Request::post("/save")?;
 /// request.headers.set("origin", "https://evil.example")?;
@@ -88,14 +88,6 @@ impl CrossOriginProtection {
         self
     }
 
-    /// Puts the guard around `handler`. One guard can be put around several handlers.
-    pub fn around<Kind, H>(&self, handler: H) -> Guarded<CrossOriginProtection, H::Handler>
-    where
-        H: IntoHandler<Kind>,
-    {
-        Guarded::new(self.clone(), handler.into_handler())
-    }
-
     /// Decides whether a page of the request's origin may send it.
     fn check(&self, ctx: &Context) -> Result<(), Forgery> {
         self.check_request(&ctx.request, || ctx.forwarded(&self.proxies).authority)
@@ -125,23 +117,21 @@ impl CrossOriginProtection {
     }
 }
 
-impl Guard for CrossOriginProtection {
-    type Permit<'a> = ();
-
-    #[inline]
-    fn would_refuse(&self, ctx: &Context) -> bool {
-        self.check(ctx).is_err()
+impl Middleware for CrossOriginProtection {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| Ok(self.check(ctx)?))
     }
 
-    #[inline]
-    async fn admit(&self, ctx: &Context) -> Option<()> {
-        self.check(ctx).ok()
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        self.check(ctx)?;
+        next.handle(ctx).await
     }
+}
 
+impl From<Forgery> for Error {
     #[cold]
-    fn refuse(&self, ctx: &mut Context) -> Error {
-        let forgery = self.check(ctx).err();
-        forgery.map_or(Status::FORBIDDEN.into(), |forgery| Error::new(Status::FORBIDDEN, forgery.as_str()))
+    fn from(forgery: Forgery) -> Error {
+        Error::new(Status::FORBIDDEN, forgery.as_str())
     }
 }
 

@@ -1,8 +1,7 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use super::guarded::{Guard, Guarded};
 use crate::message::{Request, Scheme, Status, split_port};
-use crate::server::{Context, Error, IntoHandler, TrustedProxies};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
 /// received.
@@ -15,10 +14,11 @@ use crate::server::{Context, Error, IntoHandler, TrustedProxies};
 /// With `Server::and_bind_tls`, one server listens on both ports.
 ///
 /// ```
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, HttpsRedirect, Request, Server};
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
-/// let service = Server::new().service(HttpsRedirect::new().around(app));
+/// let service = Server::new().service(wrap(HttpsRedirect::new(), app));
 /// let mut request = Request::get("/a?b=c")?;
 /// request.headers.set("host", "example.com:8080")?;
 /// let response = corehttp::block_on(service.respond(request))?;
@@ -53,11 +53,6 @@ impl HttpsRedirect {
         self
     }
 
-    /// Puts the redirect around `handler`, which gets the requests of secure connections.
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<HttpsRedirect, H::Handler> {
-        Guarded::new(self.clone(), handler.into_handler())
-    }
-
     /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
     fn location(&self, ctx: &Context) -> Option<Request> {
         let authority = ctx.forwarded(&self.proxies).authority?;
@@ -67,6 +62,20 @@ impl HttpsRedirect {
             port => format!("https://{host}:{port}"),
         };
         ctx.request.forwarded_to(&base).ok()
+    }
+
+    #[inline]
+    fn check(&self, ctx: &mut Context) -> Result {
+        if self.is_secure(ctx) { Ok(()) } else { Err(self.redirect(ctx)) }
+    }
+
+    #[cold]
+    fn redirect(&self, ctx: &mut Context) -> Error {
+        let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
+        match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str()) {
+            Ok(()) => Status::PERMANENT_REDIRECT.into(),
+            Err(_) => Status::BAD_REQUEST.into(),
+        }
     }
 
     /// Whether the client has sent the request over TLS.
@@ -85,25 +94,13 @@ impl Default for HttpsRedirect {
     }
 }
 
-impl Guard for HttpsRedirect {
-    type Permit<'a> = ();
-
-    #[inline]
-    fn would_refuse(&self, ctx: &Context) -> bool {
-        !self.is_secure(ctx)
+impl Middleware for HttpsRedirect {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| self.check(ctx))
     }
 
-    #[inline]
-    async fn admit(&self, ctx: &Context) -> Option<()> {
-        self.is_secure(ctx).then_some(())
-    }
-
-    #[cold]
-    fn refuse(&self, ctx: &mut Context) -> Error {
-        let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
-        match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str()) {
-            Ok(()) => Status::PERMANENT_REDIRECT.into(),
-            Err(_) => Status::BAD_REQUEST.into(),
-        }
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        self.check(ctx)?;
+        next.handle(ctx).await
     }
 }

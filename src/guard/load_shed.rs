@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::guarded::{Guard, Guarded};
 use crate::message::{FieldName, Status};
 use crate::runtime::queue_wait;
-use crate::server::{Context, Error, IntoHandler};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that have waited too long for a busy core.
 ///
@@ -30,10 +29,11 @@ use crate::server::{Context, Error, IntoHandler};
 ///
 /// ```no_run
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, LoadShed, Server};
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("a page that takes 100 µs to make");
-/// Server::bind("[::]:8080").run(LoadShed::new(Duration::from_millis(20)).around(app))?;
+/// Server::bind("[::]:8080").run(wrap(LoadShed::new(Duration::from_millis(20)), app))?;
 /// # Ok::<(), corehttp::Error>(())
 /// ```
 #[doc(alias("overload", "backpressure", "queue", "CoDel", "503"))]
@@ -52,28 +52,26 @@ impl LoadShed {
         LoadShed { wait_max }
     }
 
-    /// Puts the guard around `handler`.
-    pub fn around<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Guarded<LoadShed, H::Handler> {
-        Guarded::new(self, handler.into_handler())
+    #[inline]
+    fn check(&self, ctx: &mut Context) -> Result {
+        if queue_wait() > self.wait_max { Err(unavailable(ctx)) } else { Ok(()) }
     }
 }
 
-impl Guard for LoadShed {
-    type Permit<'a> = ();
-
-    #[inline]
-    fn would_refuse(&self, _: &Context) -> bool {
-        queue_wait() > self.wait_max
+impl Middleware for LoadShed {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| self.check(ctx))
     }
 
-    #[inline]
-    async fn admit(&self, _: &Context) -> Option<()> {
-        (queue_wait() <= self.wait_max).then_some(())
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        self.check(ctx)?;
+        next.handle(ctx).await
     }
+}
 
-    #[cold]
-    fn refuse(&self, ctx: &mut Context) -> Error {
-        ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
-        Status::SERVICE_UNAVAILABLE.into()
-    }
+/// The error of guards that protect the server: 503, and the peer is asked to wait for a second (RFC 9110 §15.6.4, §10.2.3).
+#[cold]
+pub(super) fn unavailable(ctx: &mut Context) -> Error {
+    ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
+    Status::SERVICE_UNAVAILABLE.into()
 }

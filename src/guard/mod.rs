@@ -1,8 +1,6 @@
-//! Floor 5: guards around handlers, which refuse a request before its body is received.
+//! Floor 5: guards, which are middleware that refuses a request before its body is received.
 //!
-//! In reading order: a handler behind a guard; the guards; and the memory of one of them.
-
-mod guarded;
+//! In reading order: the guards; and the memory of one of them.
 
 mod concurrency_limit;
 mod cross_origin;
@@ -14,7 +12,6 @@ mod client_table;
 
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cross_origin::CrossOriginProtection;
-pub use guarded::Guarded;
 pub use https_redirect::HttpsRedirect;
 pub use load_shed::LoadShed;
 pub use rate_limit::RateLimit;

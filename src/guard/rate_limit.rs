@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client_table::{ClientTable, Rate};
-use super::guarded::{Guard, Guarded};
 use crate::message::{FieldName, Status};
-use crate::server::{Context, Error, IntoHandler, TrustedProxies, subscriber};
+use crate::server::{
+    BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded, subscriber,
+};
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
@@ -17,7 +18,8 @@ use crate::server::{Context, Error, IntoHandler, TrustedProxies, subscriber};
 ///
 /// A client may send as many requests at once as in the whole interval, unless [`RateLimit::burst`] bounds them, and
 /// then one whenever its share of the interval has passed. This is the generic cell rate algorithm (GCRA), which is the
-/// same as a token bucket. Refused requests do not count.
+/// same as a token bucket. Refused requests do not count. Requests to all handlers that clones of one bound are put around
+/// are counted together.
 ///
 /// # Clients
 ///
@@ -38,11 +40,12 @@ use crate::server::{Context, Error, IntoHandler, TrustedProxies, subscriber};
 ///
 /// ```
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, RateLimit, Server};
 ///
 /// // At most 5 attempts at once, and 30 in a minute.
 /// let limit = RateLimit::new(30, Duration::from_secs(60)).burst(5);
-/// let sign_in = limit.around(|ctx: &mut Context| ctx.response.set_text("wrong password"));
+/// let sign_in = wrap(limit, |ctx: &mut Context| ctx.response.set_text("wrong password"));
 /// let service = Server::new().service(sign_in);
 /// # corehttp::block_on(async {
 /// for _ in 0..5 {
@@ -91,29 +94,9 @@ impl RateLimit {
         self
     }
 
-    /// Puts the bound around `handler`. Requests to all handlers that one bound is put around are counted together.
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<RateLimit, H::Handler> {
-        Guarded::new(self.clone(), handler.into_handler())
-    }
-
     /// How long the client of a request has to wait until it may send one.
     fn wait(&self, ctx: &Context) -> Duration {
         self.clients.wait(client(ctx.client_ip(&self.proxies)), ctx.arrived_at(), self.rate)
-    }
-}
-
-impl Guard for RateLimit {
-    type Permit<'a> = ();
-
-    #[inline]
-    fn would_refuse(&self, ctx: &Context) -> bool {
-        !self.wait(ctx).is_zero()
-    }
-
-    #[inline]
-    async fn admit(&self, ctx: &Context) -> Option<()> {
-        let client = client(ctx.client_ip(&self.proxies));
-        self.clients.count(client, ctx.arrived_at(), self.rate).then_some(())
     }
 
     #[cold]
@@ -121,6 +104,23 @@ impl Guard for RateLimit {
         let wait = self.wait(ctx).as_millis().div_ceil(1000).max(1);
         ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());
         Status::TOO_MANY_REQUESTS.into()
+    }
+}
+
+impl Middleware for RateLimit {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| match self.wait(ctx).is_zero() {
+            true => Ok(()),
+            false => Err(self.refuse(ctx)),
+        })
+    }
+
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let client = client(ctx.client_ip(&self.proxies));
+        if !self.clients.count(client, ctx.arrived_at(), self.rate) {
+            return Err(self.refuse(ctx));
+        }
+        next.handle(ctx).await
     }
 }
 

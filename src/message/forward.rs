@@ -87,7 +87,8 @@ impl Request {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{BodyPlan, Client, Context, Request, Server, Status, with_plan};
+    /// use corehttp::middleware::wrap;
+    /// use corehttp::{BodyPlan, Client, Context, Request, Server, Status};
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let forwarded = match ctx.request.target().segments().next().transpose()?.as_deref() {
@@ -99,7 +100,7 @@ impl Request {
     /// }
     /// # let _ = |client: Client| {
     /// # Server::bind("127.0.0.1:8080")
-    /// #     .run(with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await))
+    /// #     .run(wrap(BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await))
     /// # };
     ///
     /// let forwarded = Request::get("/users/7?full")?.forwarded_below("/users", "http://127.0.0.1:9001/v1")?;

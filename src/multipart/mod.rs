@@ -3,7 +3,8 @@
 //! [`Multipart`] reads a body part by part as it arrives, in constant memory; [`Form`] writes one.
 //!
 //! ```no_run
-//! use corehttp::{BodyPlan, Context, Server, with_plan};
+//! use corehttp::middleware::wrap;
+//! use corehttp::{BodyPlan, Context, Server};
 //!
 //! async fn upload(ctx: &mut Context) -> corehttp::Result {
 //!     let mut parts = ctx.multipart()?;
@@ -18,7 +19,7 @@
 //! }
 //!
 //! fn main() -> corehttp::Result {
-//!     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, upload))
+//!     Server::bind("127.0.0.1:8080").run(wrap(BodyPlan::Stream, upload))
 //! }
 //! ```
 //!

@@ -1,7 +1,9 @@
 //! [`HandlerSet`]: the handlers of a router, each under its index.
 
+use std::future::ready;
+
 use crate::message::Status;
-use crate::server::{BodyPlan, BoxHandler, Context, Handler, Result};
+use crate::server::{BodyPlan, BoxHandler, BoxedFuture, Context, Handler, Refusal, Result};
 
 /// The handlers of a [`Router`](crate::Router), counted from 0.
 ///
@@ -19,9 +21,13 @@ pub trait HandlerSet: 'static {
 
     /// Calls [`Handler::handle`] of a handler.
     fn handle(&self, index: usize, ctx: &mut Context) -> impl Future<Output = Result>;
+
+    /// Calls [`Handler::refuse`] of a handler.
+    #[doc(hidden)]
+    fn refuse<'a>(&'a self, index: usize, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a>;
 }
 
-impl<H: Handler> HandlerSet for Vec<H> {
+impl<H: Handler + 'static> HandlerSet for Vec<H> {
     const LEN: usize = usize::MAX;
 
     fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
@@ -38,11 +44,18 @@ impl<H: Handler> HandlerSet for Vec<H> {
             None => Err(Status::NOT_FOUND.into()),
         }
     }
+
+    fn refuse<'a>(&'a self, index: usize, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        match self.get(index) {
+            Some(handler) => handler.refuse(ctx, refusal),
+            None => not_found(),
+        }
+    }
 }
 
 macro_rules! tuples {
     ($($index:tt $handler:ident),*) => {
-        impl<$($handler: Handler),*> HandlerSet for ($($handler,)*) {
+        impl<$($handler: Handler + 'static),*> HandlerSet for ($($handler,)*) {
             const LEN: usize = <[usize]>::len(&[$($index),*]);
 
             #[inline]
@@ -69,6 +82,14 @@ macro_rules! tuples {
                 match index {
                     $($index => self.$index.handle(ctx).await,)*
                     _ => Err(Status::NOT_FOUND.into()),
+                }
+            }
+
+            #[allow(unused_variables, reason = "the empty tuple has no handler")]
+            fn refuse<'a>(&'a self, index: usize, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+                match index {
+                    $($index => self.$index.refuse(ctx, refusal),)*
+                    _ => not_found(),
                 }
             }
         }
@@ -116,22 +137,33 @@ impl<S: HandlerSet, T: HandlerSet> HandlerSet for Chain<S, T> {
             Some(index) => self.1.handle(index, ctx).await,
         }
     }
+
+    fn refuse<'a>(&'a self, index: usize, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        match index.checked_sub(S::LEN) {
+            None => self.0.refuse(index, ctx, refusal),
+            Some(index) => self.1.refuse(index, ctx, refusal),
+        }
+    }
+}
+
+fn not_found<'a>() -> BoxedFuture<'a> {
+    Box::pin(ready(Err(Status::NOT_FOUND.into())))
 }
 
 /// A box that handlers of type `H` fit into: a [`BoxHandler`] for those that cores can share, and a `Box<dyn Handler>`
 /// for the others.
-pub trait FromHandler<H>: Handler {
+pub trait FromHandler<H>: Handler + 'static {
     /// Boxes `handler`.
     fn from_handler(handler: H) -> Self;
 }
 
-impl<H: Handler + Send + Sync> FromHandler<H> for BoxHandler {
+impl<H: Handler + Send + Sync + 'static> FromHandler<H> for BoxHandler {
     fn from_handler(handler: H) -> BoxHandler {
         BoxHandler::new(handler)
     }
 }
 
-impl<H: Handler> FromHandler<H> for Box<dyn Handler> {
+impl<H: Handler + 'static> FromHandler<H> for Box<dyn Handler> {
     fn from_handler(handler: H) -> Box<dyn Handler> {
         Box::new(handler)
     }

@@ -11,7 +11,9 @@ use super::spelling::{Spelling, normal_form};
 use super::table::{Endpoint, Found, Methods, RouteIndex, RouteTable};
 use crate::message::{Method, NO_PATTERN, Request, Response, Status};
 use crate::runtime::boxed;
-use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler, Result, around};
+use crate::server::{
+    BodyPlan, BoxHandler, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, Wrap,
+};
 
 /// A handler that calls the one whose route a request matches.
 ///
@@ -79,10 +81,10 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 /// # Middleware, plans, limits
 ///
 /// A route takes any handler: a closure, a function [with state](crate::with_state), a `Files`, a `Tower`, another router,
-/// and each of them with [`around`](crate::around), [`with_plan`](crate::with_plan),
-/// [`with_timeouts`](crate::with_timeouts) or [`with_limits`](crate::with_limits). These four also go around a router, for
-/// all of its routes. Routers can be called one after the other, as by middleware that tries a second one after a 404,
-/// but not inside themselves.
+/// and each of them with [middleware](crate::middleware) around it, which is also what plans and limits are. The same goes
+/// around a router as a whole, around the routes of one ([`Router::wrap`]), and around a group of
+/// [`routes!`](crate::routes). Routers can be called one after the other, as by middleware that tries a second one after a
+/// 404, but not inside themselves.
 #[doc(alias("ServeMux", "route"))]
 pub struct Router<S = Vec<BoxHandler>> {
     /// Identifies this router in the [`MatchedRoute`](crate::message::MatchedRoute) of a request.
@@ -312,17 +314,18 @@ impl<B> Router<Vec<B>> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Handler, Router, Status, around, routes};
+    /// use corehttp::middleware::{guard, wrap};
+    /// use corehttp::{Context, Router, Status, routes};
     ///
-    /// async fn guard(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    /// fn check(ctx: &mut Context) -> corehttp::Result {
     ///     match ctx.request.bearer_token() {
-    ///         Some("secret") => app.handle(ctx).await,
+    ///         Some("secret") => Ok(()),
     ///         _ => Err(Status::UNAUTHORIZED.into()),
     ///     }
     /// }
     ///
     /// let admin = routes! { GET "/stats" => |ctx: &mut Context| ctx.response.set_text("good") };
-    /// let router = Router::new().mount("/admin", around(guard, admin))?;
+    /// let router = Router::new().mount("/admin", wrap(guard(check), admin))?;
     /// # let service = corehttp::Server::new().service(router);
     /// # for (path, token, status) in [("/stats", "x", 401), ("/stats", "secret", 200), ("/x", "secret", 404)] {
     /// #     let mut request = corehttp::Request::get(&format!("/admin{path}")).unwrap();
@@ -364,22 +367,24 @@ impl<B> Router<Vec<B>> {
         self.nest("", router)
     }
 
-    /// Puts middleware around each route that has been added so far, as [`around`](crate::around) does. Routes that are
-    /// added later are not concerned, and neither are requests without a route. The call is one more allocation for
-    /// each request.
+    /// Puts middleware around each route that has been added so far: one, or a tuple of several, in the order in which
+    /// requests pass through them. Routes that are added later are not concerned, and neither are requests without a
+    /// route, which [`wrap`](crate::middleware::wrap) around the router is for. Each route has a copy of its own. The call
+    /// is one more allocation for each request.
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Handler, Router};
+    /// use corehttp::middleware::Next;
+    /// use corehttp::{Context, Router};
     ///
-    /// async fn count(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    /// async fn count(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
     ///     ctx.response.headers.set("x-route", ctx.request.matched_pattern().unwrap_or_default())?;
-    ///     app.handle(ctx).await
+    ///     next.handle(ctx).await
     /// }
     ///
     /// let hello = |ctx: &mut Context| ctx.response.set_text("hello");
-    /// let counted = Router::new().get("/hello/{name}", hello)?.around(count);
+    /// let counted = Router::new().get("/hello/{name}", hello)?.wrap(count);
     /// let router = Router::new().get("/", hello)?.merge(counted)?;
     /// # let service = corehttp::Server::new().service(router);
     /// # for (path, pattern) in [("/", None), ("/hello/Ada", Some("/hello/{name}"))] {
@@ -388,15 +393,14 @@ impl<B> Router<Vec<B>> {
     /// # }
     /// # Ok::<(), corehttp::InvalidRoute>(())
     /// ```
-    #[doc(alias("layer", "route_layer", "middleware"))]
-    pub fn around<M>(mut self, middleware: M) -> Router<Vec<B>>
+    #[doc(alias("layer", "route_layer", "middleware", "around"))]
+    pub fn wrap<W, Kind>(mut self, middleware: W) -> Router<Vec<B>>
     where
-        M: AsyncFn(&B, &mut Context) -> Result + Clone + 'static,
-        B: FromHandler<Around<M, B>>,
+        W: Wrap<B, Kind> + Clone,
+        B: FromHandler<W::Wrapped>,
     {
         let handlers = self.handlers.into_iter();
-        self.handlers =
-            handlers.map(|handler| B::from_handler(around(middleware.clone(), handler))).collect();
+        self.handlers = handlers.map(|handler| B::from_handler(middleware.clone().wrap(handler))).collect();
         self
     }
 }
@@ -435,17 +439,23 @@ impl<S: HandlerSet> Router<S> {
         outcome
     }
 
-    /// Carries out the plan of a route that only `handle` has found: `on_head` was called for another route, or for none.
-    /// Otherwise the request would pass by a guard in the handler, or lack the body that the handler expects.
+    /// Handles a request by a route that only `handle` has found: `on_head` was called for another route, or for none.
+    /// Without a plan the request would pass by a guard in the handler, or lack the body that the handler expects.
     #[cold]
-    async fn plan(&self, route: RouteIndex, ctx: &mut Context) -> Result {
-        match self.handlers.on_head(route, ctx) {
-            BodyPlan::Refuse(status) => return Err(status.into()),
-            BodyPlan::Buffer => ctx.buffer_body().await?,
-            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
-            _ => {}
+    async fn handle_unplanned(&self, route: RouteIndex, ctx: &mut Context) -> Result {
+        let received = match self.handlers.on_head(route, ctx) {
+            BodyPlan::Refuse(status) => {
+                let refusal = Refusal::take(ctx, status);
+                return self.handlers.refuse(route, ctx, refusal).await;
+            }
+            BodyPlan::Buffer => ctx.buffer_body().await,
+            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await,
+            _ => Ok(()),
+        };
+        match received {
+            Ok(()) => self.handlers.handle(route, ctx).await,
+            Err(error) => self.handlers.refuse(route, ctx, Refusal::of_body(error.into())).await,
         }
-        Ok(())
     }
 }
 
@@ -473,8 +483,7 @@ impl<S: HandlerSet> Handler for Router<S> {
                     Outcome::Route(route) => route,
                     outcome => return respond(ctx, outcome),
                 };
-                boxed(|| self.plan(route, ctx)).await?;
-                route
+                return boxed(|| self.handle_unplanned(route, ctx)).await;
             }
         };
         match self.handlers.handle_now(route, ctx) {
@@ -490,6 +499,17 @@ impl<S: HandlerSet> Handler for Router<S> {
         let route = recorded?;
         let entered = Entered { ctx, depth };
         self.handlers.handle_now(route, entered.ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        Box::pin(async move {
+            let (depth, recorded) = self.enter_recorded(&mut ctx.request);
+            let Entered { ctx, .. } = &mut Entered { ctx, depth };
+            match recorded {
+                Some(route) => self.handlers.refuse(route, ctx, refusal).await,
+                None => Err(refusal.into_error()),
+            }
+        })
     }
 }
 

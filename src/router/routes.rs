@@ -9,14 +9,18 @@ use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 /// `mount` for a handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The
 /// pattern `*` takes all requests whose path matches no other pattern.
 ///
+/// A line `wrap middleware => { .. }` is a group: its routes have the middleware around them, one or a tuple of several, in
+/// the order in which requests pass through them. Groups may have groups. The middleware is made once, and cloned for each
+/// route.
+///
 /// Each handler keeps its type: nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns
 /// do not compile.
 ///
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, Server, Status, around, routes};
-/// # use corehttp::Handler;
+/// use corehttp::middleware::Next;
+/// use corehttp::{BodyPlan, Context, Server, Status, routes};
 ///
 /// async fn list(ctx: &mut Context) {
 ///     ctx.response.set_text("all");
@@ -28,16 +32,15 @@ use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 ///     Ok(())
 /// }
 ///
-/// # async fn guard(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
-/// #     app.handle(ctx).await
+/// # async fn log(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+/// #     next.handle(ctx).await
 /// # }
-/// let admin = routes! {
-///     DELETE "/items/{id}" => |ctx: &mut Context| ctx.response.status = Status::NO_CONTENT,
-/// };
 /// let router = routes! {
 ///     GET "/items" => list,
 ///     GET "/items/{id}" => show,
-///     mount "/admin" => around(guard, admin), // middleware for a group
+///     wrap (log, BodyPlan::Stream) => {
+///         DELETE "/admin/items/{id}" => |ctx: &mut Context| ctx.response.status = Status::NO_CONTENT,
+///     },
 ///     any "*" => async |ctx: &mut Context| -> corehttp::Result {
 ///         ctx.response.set_text("There is no such page.");
 ///         ctx.response.status = Status::NOT_FOUND;
@@ -81,25 +84,80 @@ macro_rules! routes {
     (@pairs $first:tt $($one:tt $other:tt)+) => { $crate::routes!(@pairs $first $({$one $other})+) };
     (@set [$(($handler:expr))*]) => { ($($crate::IntoHandler::into_handler($handler),)*) };
     (@set {$one:tt $other:tt}) => { $crate::Chain($crate::routes!(@set $one), $crate::routes!(@set $other)) };
-    ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
-        const LIST: $crate::RouteList =
-            $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
-        $crate::Router::from_list(LIST, $crate::routes!(@tuples [] $(($handler))*))
+    // Groups are flattened: each step takes routes from the input, and wraps their handlers in the middleware of the groups
+    // around them, a list with a name for each that is in use.
+    (@flat [$(($method:ident $pattern:literal $handler:expr))*] [$($let:tt)*] [[]]) => {{
+        $($let)*
+        $crate::routes!($($method $pattern => $handler),*)
     }};
+    (@flat $done:tt $let:tt $groups:tt , $($rest:tt)*) => { $crate::routes!(@flat $done $let $groups $($rest)*) };
+    (@flat $done:tt $let:tt [$group:tt $($around:tt)*] @end $($rest:tt)*) => {
+        $crate::routes!(@flat $done $let [$($around)*] $($rest)*)
+    };
+    (
+        @flat $done:tt [$($let:tt)*] [[$($group:ident)*] $($around:tt)*]
+        wrap $middleware:expr => { $($routes:tt)* } $($rest:tt)*
+    ) => {
+        $crate::routes!(
+            @flat $done [$($let)* let middleware = $middleware;] [[$($group)* middleware] [$($group)*] $($around)*]
+            $($routes)* , @end $($rest)*
+        )
+    };
+    // Four routes in a step, where there are as many: the depth of macros has a limit.
+    (
+        @flat [$($done:tt)*] $let:tt [[$($group:ident)*] $($around:tt)*]
+        $method_a:ident $pattern_a:literal => $a:expr, $method_b:ident $pattern_b:literal => $b:expr,
+        $method_c:ident $pattern_c:literal => $c:expr, $method_d:ident $pattern_d:literal => $d:expr,
+        $($rest:tt)*
+    ) => {
+        $crate::routes!(
+            @flat
+            [
+                $($done)*
+                ($method_a $pattern_a $crate::middleware::wrap(($($group.clone(),)*), $a))
+                ($method_b $pattern_b $crate::middleware::wrap(($($group.clone(),)*), $b))
+                ($method_c $pattern_c $crate::middleware::wrap(($($group.clone(),)*), $c))
+                ($method_d $pattern_d $crate::middleware::wrap(($($group.clone(),)*), $d))
+            ]
+            $let [[$($group)*] $($around)*] $($rest)*
+        )
+    };
+    (
+        @flat [$($done:tt)*] $let:tt [[$($group:ident)*] $($around:tt)*]
+        $method:ident $pattern:literal => $handler:expr $(, $($rest:tt)*)?
+    ) => {
+        $crate::routes!(
+            @flat
+            [$($done)* ($method $pattern $crate::middleware::wrap(($($group.clone(),)*), $handler))]
+            $let [[$($group)*] $($around)*] $($($rest)*)?
+        )
+    };
     // Routes as other crates write them.
-    ($pattern:literal => $($rest:tt)*) => {
+    (@flat $done:tt $let:tt $groups:tt $pattern:literal => $($rest:tt)*) => {
         ::core::compile_error!(
             "a route begins with its method, and its handler stands alone: `GET \"/users\" => show`, and not \
              `\"/users\" => get(show)`; a path with several methods has a line for each"
         )
     };
-    ($($rest:tt)*) => {
+    (@flat $done:tt $let:tt $groups:tt wrap $($rest:tt)*) => {
         ::core::compile_error!(
-            "a route is a method in upper case (or `any`, or `mount`), a pattern in quotes, `=>` and a handler, and a \
-             comma separates it from the next: `GET \"/users/{id}\" => show, POST \"/users\" => add`; a pattern that \
-             is no literal is for `Router::new().get(pattern, show)?`"
+            "a group is `wrap middleware => { GET \"/users\" => show, .. }`, with a tuple for several: `wrap (log, auth) => \
+             { .. }`; a comma separates it from the next route"
         )
     };
+    (@flat $done:tt $let:tt $groups:tt $($rest:tt)+) => {
+        ::core::compile_error!(
+            "a route is a method in upper case (or `any`, or `mount`), a pattern in quotes, `=>` and a handler, and a \
+             comma separates it from the next: `GET \"/users/{id}\" => show, POST \"/users\" => add`; a group is `wrap \
+             middleware => { .. }`; a pattern that is no literal is for `Router::new().get(pattern, show)?`"
+        )
+    };
+    ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
+        const LIST: $crate::RouteList =
+            $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
+        $crate::Router::from_list(LIST, $crate::routes!(@tuples [] $(($handler))*))
+    }};
+    ($($routes:tt)*) => { $crate::routes!(@flat [] [] [[]] $($routes)*) };
 }
 
 /// The methods and patterns of a [`Router`](crate::Router), which [`routes!`](crate::routes) checks while it is compiled.

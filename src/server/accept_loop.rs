@@ -46,7 +46,7 @@ impl AcceptLoop {
     /// # Errors
     ///
     /// Fails if a listener fails for good. The whole server stops then.
-    pub(super) async fn serve<H: Handler>(
+    pub(super) async fn serve<H: Handler + 'static>(
         mut self,
         per_core: Rc<PerCore<H>>,
         stop_on_drop: StopOnDrop,
@@ -82,7 +82,7 @@ impl AcceptLoop {
     }
 
     /// Accepts until that fails for good.
-    async fn accept_all<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
+    async fn accept_all<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_MIN;
         loop {
             let error = match poll_fn(|cx| self.poll_next(cx)).await {
@@ -108,7 +108,7 @@ impl AcceptLoop {
     }
 
     /// Accepts nothing for a while, but serves the connections that other cores hand over.
-    async fn back_off<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>, pause: Duration) {
+    async fn back_off<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>, pause: Duration) {
         let mut slept = pin!(runtime::sleep(pause));
         poll_fn(|cx| {
             while let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
@@ -136,7 +136,7 @@ impl AcceptLoop {
         Poll::Pending
     }
 
-    fn serve_new<H: Handler>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
+    fn serve_new<H: Handler + 'static>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
         match new {
             NewConnection::HandedOff(Handoff { detached, peer, info, open }) => {
                 // A transport that cannot be used on this core is closed.
@@ -173,7 +173,7 @@ impl AcceptLoop {
         }
     }
 
-    fn admit<H: Handler>(
+    fn admit<H: Handler + 'static>(
         &self,
         per_core: &Rc<PerCore<H>>,
         (transport, peer): Accepted,
@@ -204,7 +204,7 @@ impl AcceptLoop {
     }
 
     /// Serves the peers that have already connected, then stops listening.
-    async fn stop_listening<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) {
+    async fn stop_listening<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) {
         for CoreListener { listener, dispatch, acceptor } in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
             waiting.for_each(|accepted| {
@@ -307,7 +307,7 @@ struct RejectedConnection {
 
 impl RejectedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
-    fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
+    fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
         let RejectedConnection { limiter, open, cause } = self;
         per_core.core.note_opening(&conn);
         if limiter.rejecting.get() == REJECTING_MAX || !is_plain {

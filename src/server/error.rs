@@ -276,6 +276,16 @@ impl Error {
         cause.downcast_ref().or_else(inner)
     }
 
+    /// The cause, if it is an `E`, or else the error as it is.
+    pub(super) fn into_cause<E: StdError + 'static>(self) -> Result<E, Error> {
+        let Kind::Caused(caused) = self.0 else { return Err(self) };
+        let Caused { status, is_given, cause } = *caused;
+        match cause.downcast() {
+            Ok(cause) => Ok(*cause),
+            Err(cause) => Err(Error(Kind::Caused(Box::new(Caused { status, is_given, cause })))),
+        }
+    }
+
     /// Returns the cause; `None` if the error is a bare [`Status`].
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match &self.0 {

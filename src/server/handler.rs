@@ -1,178 +1,51 @@
 //! [`Handler`]: the application; what becomes one ([`IntoHandler`]), and one behind a pointer ([`BoxHandler`]).
 
 use std::fmt;
-use std::pin::Pin;
+use std::future::{poll_fn, ready};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::body_plan::BodyPlan;
+use super::confine::poll_confined;
 use super::context::Context;
 use super::error::Result;
-use crate::message::Status;
+use super::refusal::Refusal;
 
 /// Answers requests: the application, or a part of it.
 ///
 /// Closures and functions are handlers, too, through [`IntoHandler`]. Implement this trait for what they cannot
-/// express, such as a decision by the head alone. A middleware is a handler that holds another handler. A function
-/// becomes one with [`around`](crate::around); this is one with settings:
+/// express, such as a decision by the head alone. A log or a guard, which surrounds other handlers, is
+/// [middleware](crate::middleware).
+///
+/// # Examples
 ///
 /// ```
-/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
+/// use std::time::SystemTime;
+/// use corehttp::{BodyPlan, Context, Handler, Result, Server, Status};
 ///
-/// /// Lets the pages of one other origin use the responses (CORS).
-/// struct Cors<H>(&'static str, H);
+/// /// Takes uploads for a while.
+/// struct Uploads {
+///     until: SystemTime,
+/// }
 ///
-/// impl<H: Handler> Handler for Cors<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.1.on_head(ctx)
+/// impl Handler for Uploads {
+///     fn on_head(&self, _: &mut Context) -> BodyPlan {
+///         match SystemTime::now() > self.until {
+///             true => BodyPlan::Refuse(Status::GONE), // no body is received in vain
+///             false => BodyPlan::Stream,
+///         }
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let Context { request, response, .. } = &mut *ctx;
-///         response.headers.set("access-control-allow-origin", self.0)?; // it stays if the handler fails
-///         let is_preflight =
-///             request.method() == Method::Options && request.headers.contains("access-control-request-method");
-///         if !is_preflight {
-///             return self.1.handle(ctx).await;
+///         let mut body = ctx.body_reader();
+///         while let Some(chunk) = body.chunk().await? {
+///             println!("{} bytes", chunk.len());
 ///         }
-///         response.status = Status::NO_CONTENT;
-///         response.headers.set("access-control-allow-methods", "GET, POST")?;
-///         response.headers.set("access-control-allow-headers", "content-type")?;
 ///         Ok(())
 ///     }
 /// }
-///
-/// let hello = (|ctx: &mut Context| ctx.response.set_text("hi")).into_handler();
-/// let service = Server::new().service(Cors("https://app.example", hello)); // or `Server::run`
-/// # let mut preflight = Request::new("OPTIONS", "/")?;
-/// # preflight.headers.set("access-control-request-method", "POST")?;
-/// # for (request, status) in [(preflight, Status::NO_CONTENT), (Request::get("/")?, Status::OK)] {
-/// #     let response = corehttp::block_on(service.respond(request))?;
-/// #     assert_eq!(response.status, status);
-/// #     assert_eq!(response.headers.text("access-control-allow-origin"), Some("https://app.example"));
-/// # }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// When the inner handler returns, its outcome is not yet a response. After an error, `ctx.response.status` is
-/// unchanged; the error itself has the status to answer with. But if the response has begun, its status has been sent,
-/// and the error cuts the response off, as when a peer leaves a stream of events. So a log that is middleware looks at
-/// all three. (For a log of all exchanges, there is [`Server::on_exchange`](crate::Server::on_exchange).)
-///
-/// ```
-/// use corehttp::{BodyPlan, Context, Handler, Result};
-///
-/// struct Log<H>(H);
-///
-/// impl<H: Handler> Handler for Log<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.0.on_head(ctx)
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let request = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
-///         let outcome = self.0.handle(ctx).await;
-///         let (status, note) = match &outcome {
-///             Ok(()) => (ctx.response.status, ""),
-///             Err(_) if ctx.has_responded() => (ctx.response.status, "cut off"),
-///             Err(error) => (error.status(), ""),
-///         };
-///         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived_at().elapsed());
-///         outcome
-///     }
-/// }
-/// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
-/// ```
-///
-/// [`Body::known_len`](crate::Body::known_len) returns how large a response is. If the handler streams it, a
-/// [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
-/// response: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
-/// [reason](crate::Status::reason) of the status.
-///
-/// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
-/// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
-/// [`Timeouts::handler`](crate::Timeouts::handler); and whether a response that is not streamed arrives, because it is
-/// sent later. [`Server::on_error`](crate::Server::on_error) is called for these, and also for errors that middleware
-/// has seen: a log of all requests skips [`ErrorCause::Handler`](crate::ErrorCause::Handler) there.
-///
-/// Middleware that buffers bodies itself also sees those that cannot be received, and the fields that it has set are
-/// kept: see [`Context::buffer_body`]. Middleware that needs to see panics, or to keep its fields in spite of one,
-/// catches them:
-///
-/// ```
-/// use std::future::poll_fn;
-/// use std::panic::{AssertUnwindSafe, catch_unwind};
-/// use std::pin::pin;
-/// use std::task::Poll;
-/// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
-///
-/// struct Catch<H>(H);
-///
-/// impl<H: Handler> Handler for Catch<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.0.on_head(ctx)
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let mut inner = pin!(async { self.0.handle(ctx).await });
-///         poll_fn(|cx| {
-///             let polled = catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(cx)));
-///             polled.unwrap_or_else(|_| Poll::Ready(Err(Status::INTERNAL_SERVER_ERROR.into())))
-///         })
-///         .await
-///     }
-/// }
-/// # let catch = Catch(corehttp::BoxHandler::new(|_: &mut Context| -> Result { panic!("this is a test") }));
-/// # let service = corehttp::Server::new().service(async move |ctx: &mut Context| -> Result {
-/// #     ctx.response.headers.set("x-request-id", 7)?;
-/// #     catch.handle(ctx).await
-/// # });
-/// # let response = corehttp::block_on(service.respond(Request::get("/")?))?;
-/// # assert_eq!((response.status.as_u16(), response.headers.text("x-request-id")), (500, Some("7")));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// Middleware is nested. In `Log(Catch(app))`, the log is the first to see a request and the last to see its response,
-/// so it also logs the 500 of a panic.
-///
-/// # Guards
-///
-/// A guard that can decide at once does so in [`Handler::on_head`], by [`BodyPlan::Refuse`]. One that has to wait lets the
-/// body be streamed, and buffers it later, so it receives none in vain:
-///
-/// ```
-/// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
-/// # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
-///
-/// struct Guarded<H>(H);
-///
-/// impl<H: Handler> Handler for Guarded<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         match self.0.on_head(ctx) {
-///             BodyPlan::Buffer => BodyPlan::Stream, // `handle` buffers it
-///             plan => plan,
-///         }
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         if !may_ask(ctx.peer_addr()).await {
-///             return Err(Status::TOO_MANY_REQUESTS.into());
-///         }
-///         if self.0.on_head(ctx) == BodyPlan::Buffer {
-///             ctx.buffer_body().await?;
-///         }
-///         self.0.handle(ctx).await
-///     }
-/// }
-/// # let echo = corehttp::BoxHandler::new(|ctx: &mut Context| {
-/// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
-/// # });
-/// # let service = corehttp::Server::new().service(Guarded(echo));
-/// # let mut request = Request::post("/")?;
-/// # request.body.set_bytes("body");
-/// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
@@ -182,12 +55,12 @@ use crate::message::Status;
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`"
 )]
-pub trait Handler: ErasedHandler + 'static {
+pub trait Handler: ErasedHandler {
     /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
     ///
-    /// A handler that holds another one passes the call on. If it does not, or is a closure, the inner plan has no
+    /// A handler that chooses among others passes the call on. If it does not, or is a closure, their plans have no
     /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
-    /// [`with_plan`](crate::with_plan) gives a closure a plan.
+    /// Middleware passes it on unless it decides otherwise. A [`BodyPlan`] around a closure gives that a plan.
     ///
     /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer and
     /// the extensions are available, and changes to them reach the handler. Fields that are set in the response stay, even
@@ -214,9 +87,8 @@ pub trait Handler: ErasedHandler + 'static {
     /// # Panics
     ///
     /// A panic is answered with 500, or aborts the connection if part of the response has been sent. Either way this
-    /// connection is closed, and all others go on. Unlike after an error, nothing in `ctx.response` is kept, not even
-    /// fields that middleware has set, because it may be half done. With `panic = "abort"` in the Cargo profile, the
-    /// process ends.
+    /// connection is closed, and all others go on. Middleware gets the panic as an error with the status 500, and the
+    /// fields that were set stay as after any error. With `panic = "abort"` in the Cargo profile, the process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>
     where
         Self: Sized;
@@ -236,9 +108,28 @@ pub trait Handler: ErasedHandler + 'static {
     /// [`BoxHandler::new`].
     fn boxed(self) -> BoxHandler
     where
-        Self: Sized + Send + Sync,
+        Self: Sized + Send + Sync + 'static,
     {
         BoxHandler::new(self)
+    }
+
+    /// Answers `ctx.request` beneath middleware, to which panics and the end of the time limit are errors.
+    #[doc(hidden)]
+    fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result>
+    where
+        Self: Sized,
+    {
+        async move {
+            let mut handling = pin!(Some(async { self.handle(ctx).await }));
+            poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
+        }
+    }
+
+    /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].
+    #[doc(hidden)]
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        let _ = ctx;
+        Box::pin(ready(Err(refusal.error)))
     }
 }
 
@@ -257,6 +148,10 @@ impl<H: Handler> Handler for Arc<H> {
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         (**self).handle_now(ctx)
     }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
+    }
 }
 
 impl<H: Handler> Handler for Rc<H> {
@@ -273,6 +168,10 @@ impl<H: Handler> Handler for Rc<H> {
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         (**self).handle_now(ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
     }
 }
 
@@ -292,7 +191,7 @@ impl<H: Handler> Handler for Rc<H> {
 )]
 pub trait IntoHandler<Kind> {
     /// The handler that the value is converted to.
-    type Handler: Handler;
+    type Handler: Handler + 'static;
 
     /// Converts the value to a handler.
     fn into_handler(self) -> Self::Handler;
@@ -308,7 +207,7 @@ mod kind {
     pub enum Async {}
 }
 
-impl<H: Handler> IntoHandler<kind::Implements> for H {
+impl<H: Handler + 'static> IntoHandler<kind::Implements> for H {
     type Handler = H;
 
     fn into_handler(self) -> H {
@@ -406,29 +305,6 @@ impl IntoResult for Result {
     }
 }
 
-/// How a request's body is received, or whether the request is refused, as
-/// [`Handler::on_head`](crate::Handler::on_head) decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BodyPlan {
-    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
-    /// request with a larger one is answered with 413, and reaches neither the handler nor middleware.
-    Buffer,
-    /// The whole body is received before the handler is called, up to this many bytes.
-    BufferUpTo(usize),
-    /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
-    /// not at all. No limit applies except the handler's own.
-    Stream,
-    /// The request is answered with this status. [`Server::on_error`](crate::Server::on_error) is called, but neither
-    /// the handler nor middleware, such as an access log. The body is discarded. The connection is closed if the body
-    /// is larger than [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
-    /// `100 Continue`, or if the request is a CONNECT.
-    Refuse(Status),
-    /// A CONNECT request is passed to the handler, which may open a
-    /// [`Context::accept_tunnel`](crate::Context::accept_tunnel). The bodies of other requests are buffered.
-    Tunnel,
-}
-
 /// A handler of any type in a box, so that one map or field can hold handlers of different types.
 ///
 /// Each request costs a call that is not inlined, and an allocation for the future of a handler that is `async`.
@@ -441,49 +317,28 @@ pub enum BodyPlan {
 ///
 /// # Examples
 ///
-/// A router:
-///
 /// ```
 /// use std::collections::HashMap;
+/// use corehttp::{BoxHandler, Context, Handler, Result, Server, Status};
 ///
-/// use corehttp::{BodyPlan, BoxHandler, Context, Handler, Request, Result, Server, Status};
-///
-/// struct Router(HashMap<&'static str, BoxHandler>);
-///
-/// impl Handler for Router {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.0.get(ctx.request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(ctx))
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         match self.0.get(ctx.request.path()) {
-///             Some(handler) => handler.handle(ctx).await,
-///             None => Err(Status::NOT_FOUND.into()),
-///         }
-///     }
-/// }
-///
-/// async fn time(ctx: &mut Context) -> Result {
+/// async fn time(ctx: &mut Context) {
 ///     ctx.response.set_text(format!("{:?}", ctx.arrived_at()));
-///     Ok(())
 /// }
 ///
-/// let router = Router(HashMap::from([
-///     ("/", BoxHandler::new(|ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"))),
-///     ("/time", BoxHandler::new(time)),
-/// ]));
-/// let server = Server::bind("127.0.0.1:8080");
-/// # let _ = |server: Server, router: Router| -> Result {
-/// server.run(router)
+/// let commands = HashMap::from([
+///     ("hello", BoxHandler::new(|ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"))),
+///     ("time", BoxHandler::new(time)),
+/// ]);
+/// let service = Server::new().service(async move |ctx: &mut Context| -> Result {
+///     let command = ctx.request.query().get("command").and_then(|name| commands.get(&*name));
+///     command.ok_or(Status::NOT_FOUND)?.handle(ctx).await
+/// });
+/// # let respond = |target| {
+/// #     corehttp::block_on(service.respond(corehttp::Request::get(target).unwrap())).unwrap()
 /// # };
-/// # let service = Server::new().service(router);
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-/// # let respond = |path| runtime.block_on(service.respond(Request::get(path).unwrap()));
-/// # assert_eq!(respond("/").body.bytes(), b"<h1>hi</h1>");
-/// # assert_eq!((respond("/time").status, respond("/none").status), (Status::OK, Status::NOT_FOUND));
-/// # Ok::<(), std::io::Error>(())
+/// # assert_eq!(respond("/?command=hello").body.bytes(), b"<h1>hi</h1>");
+/// # assert_eq!((respond("/?command=time").status, respond("/").status), (Status::OK, Status::NOT_FOUND));
 /// ```
-#[doc(alias = "router")]
 pub struct BoxHandler(Box<dyn Handler + Send + Sync>);
 
 impl BoxHandler {
@@ -509,6 +364,10 @@ impl Handler for BoxHandler {
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         self.0.handle_now(ctx)
     }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        self.0.refuse(ctx, refusal)
+    }
 }
 
 impl fmt::Debug for BoxHandler {
@@ -524,7 +383,7 @@ pub trait ErasedHandler {
     fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a>;
 }
 
-type BoxedFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
+pub(crate) type BoxedFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
 impl<H: Handler> ErasedHandler for H {
     fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a> {
@@ -547,6 +406,10 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         (**self).handle_now(ctx)
     }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
+    }
 }
 
 // Not for each `H: ?Sized`, as for a box: a handler that cores share must not cost an allocation.
@@ -566,6 +429,10 @@ macro_rules! shared_dyn_handlers {
 
             fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
                 (**self).handle_now(ctx)
+            }
+
+            fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+                (**self).refuse(ctx, refusal)
             }
         }
     )*};

@@ -46,6 +46,10 @@ mod tower;
 mod tracing;
 mod trusted_proxies;
 
+mod body_plan;
+mod confine;
+mod refusal;
+
 mod handler;
 mod middleware;
 mod with_state;
@@ -59,6 +63,11 @@ mod invalid_response;
 mod observe;
 mod report_limiter;
 
+pub use body_plan::BodyPlan;
+#[cfg(feature = "tracing")]
+pub(crate) use confine::is_panic;
+#[cfg(feature = "tower")]
+pub(crate) use confine::take_panic;
 pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
@@ -73,14 +82,17 @@ pub use error_response::{error_page, problem_details};
 pub use exchange_report::{CutBy, ExchangeReport};
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
+pub(crate) use handler::BoxedFuture;
+pub use handler::{AsyncHandler, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
-pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_plan, with_timeouts};
+pub(crate) use middleware::plan_guarded;
+pub use middleware::{Middleware, Next, Wrap, guard, limits, plan, timeouts, wrap};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
 #[cfg(feature = "proxy-protocol")]
 pub use proxy_protocol::enabled::ProxyProtocol;
+pub(crate) use refusal::Refusal;
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;

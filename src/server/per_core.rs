@@ -17,7 +17,7 @@ use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
 /// The handler of one core, and the memory that its connections take turns with.
-pub(super) struct PerCore<H: Handler> {
+pub(super) struct PerCore<H: Handler + 'static> {
     pub(super) handler: H,
     pub(super) core: Rc<CoreState>,
     contexts: FreeList<Context>,
@@ -25,7 +25,7 @@ pub(super) struct PerCore<H: Handler> {
     trim_at: Cell<Instant>,
 }
 
-impl<H: Handler> PerCore<H> {
+impl<H: Handler + 'static> PerCore<H> {
     pub(super) fn new(
         index: usize,
         handler: H,
@@ -90,7 +90,7 @@ impl<H: Handler> PerCore<H> {
     }
 }
 
-impl<H: Handler> Drop for PerCore<H> {
+impl<H: Handler + 'static> Drop for PerCore<H> {
     fn drop(&mut self) {
         self.publish_pools();
     }
@@ -103,7 +103,7 @@ impl<H: Handler> Drop for PerCore<H> {
 pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
-impl<H: Handler> Reset for JobFuture<H> {
+impl<H: Handler + 'static> Reset for JobFuture<H> {
     fn reset(&mut self) {}
 
     fn shrink(&mut self) -> usize {

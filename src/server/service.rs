@@ -39,13 +39,13 @@ use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Service<H: Handler> {
+pub struct Service<H: Handler + 'static> {
     per_core: Rc<PerCore<H>>,
     connections: Rc<Cell<u64>>,
     acceptor: Option<TlsAcceptor>,
 }
 
-impl<H: Handler> Service<H> {
+impl<H: Handler + 'static> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
         let per_core = PerCore::new(0, handler, settings, DeadlineTable::with_sleeps(), Arc::default());
         let (per_core, acceptor) = (Rc::new(per_core), settings.acceptor.clone());
@@ -194,14 +194,14 @@ impl<H: Handler> Service<H> {
     }
 }
 
-impl<H: Handler> Clone for Service<H> {
+impl<H: Handler + 'static> Clone for Service<H> {
     fn clone(&self) -> Service<H> {
         let Service { per_core, connections, acceptor } = self;
         Service { per_core: per_core.clone(), connections: connections.clone(), acceptor: acceptor.clone() }
     }
 }
 
-impl<H: Handler> fmt::Debug for Service<H> {
+impl<H: Handler + 'static> fmt::Debug for Service<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service").finish_non_exhaustive()
     }

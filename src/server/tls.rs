@@ -34,6 +34,7 @@ impl Server {
     /// One server for both ports, which redirects from http to https:
     ///
     /// ```no_run
+    /// use corehttp::middleware::wrap;
     /// use corehttp::{Context, HttpsRedirect, Server, ServerTls, TlsIdentity};
     ///
     /// fn main() -> corehttp::Result {
@@ -41,7 +42,7 @@ impl Server {
     ///     let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
     ///     Server::bind("[::]:80")
     ///         .and_bind_tls("[::]:443", ServerTls::new(identity))
-    ///         .run(HttpsRedirect::new().around(app))
+    ///         .run(wrap(HttpsRedirect::new(), app))
     /// }
     /// ```
     pub fn and_bind_tls(mut self, address: impl Into<Address>, tls: ServerTls) -> Server {

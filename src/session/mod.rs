@@ -7,6 +7,7 @@
 //! # Examples
 //!
 //! ```
+//! use corehttp::middleware::wrap;
 //! use corehttp::session::{MemoryStore, Session, Sessions};
 //! use corehttp::{Context, Server, Status};
 //!
@@ -28,7 +29,7 @@
 //! }
 //!
 //! let sessions = Sessions::new(MemoryStore::new());
-//! let service = Server::new().service(sessions.around(app));
+//! let service = Server::new().service(wrap(sessions, app));
 //! # corehttp::block_on(async {
 //! # let mut request = corehttp::Request::get("/")?;
 //! # assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
@@ -73,4 +74,4 @@ pub use memory_store::MemoryStore;
 pub use session::Session;
 pub use session_id::SessionId;
 pub use session_store::{SessionStore, StoredSession};
-pub use sessions::{Sessions, WithSessions};
+pub use sessions::Sessions;

@@ -55,6 +55,7 @@ impl Session {
     /// # Examples
     ///
     /// ```
+    /// use corehttp::middleware::wrap;
     /// use corehttp::Context;
     /// use corehttp::session::Session;
     ///
@@ -66,7 +67,7 @@ impl Session {
     ///     Ok(())
     /// }
     /// # use corehttp::session::{MemoryStore, Sessions};
-    /// # let service = corehttp::Server::new().service(Sessions::new(MemoryStore::new()).around(count));
+    /// # let service = corehttp::Server::new().service(wrap(Sessions::new(MemoryStore::new()), count));
     /// # corehttp::block_on(async {
     /// # let mut request = corehttp::Request::get("/")?;
     /// # let first = service.respond(request.clone()).await;
@@ -162,8 +163,9 @@ impl Session {
     ///     Session::from_extensions(&mut ctx.extensions)?.set("has_exported", &true)?;
     ///     Session::save(ctx).await
     /// }
+    /// # use corehttp::middleware::wrap;
     /// # use corehttp::session::{MemoryStore, Sessions};
-    /// # let _ = corehttp::Server::new().service(Sessions::new(MemoryStore::new()).around(export));
+    /// # let _ = corehttp::Server::new().service(wrap(Sessions::new(MemoryStore::new()), export));
     /// ```
     pub async fn save(ctx: &mut Context) -> Result {
         ctx.save_state().await

@@ -13,15 +13,16 @@ use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
 use crate::message::{InvalidCookie, Request, Response, SetCookie};
 use crate::runtime::boxed;
-use crate::server::{BodyPlan, Context, Error, Extensions, Handler, IntoHandler, Result, StateSaver};
+use crate::server::{Context, Error, Extensions, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
-/// the [module](super).
+/// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::session::{MemoryStore, Session, Sessions};
 /// use corehttp::{Context, SameSite, SetCookie};
 ///
@@ -33,7 +34,7 @@ use crate::server::{BodyPlan, Context, Error, Extensions, Handler, IntoHandler, 
 ///     Session::from_extensions(&mut ctx.extensions)?.set("seen", &true)?;
 ///     Ok(())
 /// };
-/// let service = corehttp::Server::new().service(sessions.around(handler));
+/// let service = corehttp::Server::new().service(wrap(sessions, handler));
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
 /// # let cookie = response.cookies().next().unwrap();
 /// # assert_eq!((cookie.name, cookie.value.len(), cookie.secure), ("__Host-sid", 32, true));
@@ -41,16 +42,7 @@ use crate::server::{BodyPlan, Context, Error, Extensions, Handler, IntoHandler, 
 /// ```
 #[must_use]
 pub struct Sessions<S> {
-    store: Arc<S>,
-    settings: Settings,
-}
-
-#[derive(Clone, Copy)]
-struct Settings {
-    cookie: SetCookie<'static>,
-    idle_timeout: Duration,
-    lifetime: Duration,
-    data_max: usize,
+    keeper: Arc<Keeper<S>>,
 }
 
 impl<S: SessionStore> Sessions<S> {
@@ -62,7 +54,7 @@ impl<S: SessionStore> Sessions<S> {
             lifetime: Duration::from_secs(12 * 60 * 60),
             data_max: 16 << 10,
         };
-        Sessions { store: Arc::new(store), settings }
+        Sessions { keeper: Arc::new(Keeper { store: Arc::new(store), settings }) }
     }
 
     /// Sets the name and the attributes of the cookie. The value is replaced by the id. Default:
@@ -78,37 +70,82 @@ impl<S: SessionStore> Sessions<S> {
     /// Fails if [`SetCookie::check`] does.
     pub fn cookie(mut self, cookie: SetCookie<'static>) -> Result<Sessions<S>, InvalidCookie> {
         SetCookie { value: "", ..cookie }.check()?;
-        self.settings.cookie = cookie;
+        self.settings_mut().cookie = cookie;
         Ok(self)
     }
 
     /// Sets after which time without a request a session expires. It may last an eighth longer, so that not each request
     /// writes to the store. Default: 30 minutes.
     pub fn idle_timeout(mut self, timeout: Duration) -> Sessions<S> {
-        self.settings.idle_timeout = timeout.min(TIME_MAX);
+        self.settings_mut().idle_timeout = timeout.min(TIME_MAX);
         self
     }
 
     /// Sets after which time a session expires even if it is used, counted from its beginning or [`Session::renew`].
     /// Default: 12 hours.
     pub fn lifetime(mut self, lifetime: Duration) -> Sessions<S> {
-        self.settings.lifetime = lifetime.min(TIME_MAX);
+        self.settings_mut().lifetime = lifetime.min(TIME_MAX);
         self
     }
 
     /// Sets how many bytes the values of a session may have as JSON. A larger session is not saved, and its request is
     /// answered with 500. Default: 16 KiB.
     pub fn data_max(mut self, bytes: usize) -> Sessions<S> {
-        self.settings.data_max = bytes;
+        self.settings_mut().data_max = bytes;
         self
     }
 
-    /// Lets `handler` use sessions. Several handlers may use the same ones, but no handler inside of another that does.
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> WithSessions<S, H::Handler> {
-        let sessions = Sessions { store: self.store.clone(), settings: self.settings };
-        WithSessions { sessions: Arc::new(sessions), handler: handler.into_handler() }
+    fn settings_mut(&mut self) -> &mut Settings {
+        &mut Arc::make_mut(&mut self.keeper).settings
     }
+}
 
+impl<S: SessionStore> Middleware for Sessions<S> {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        if let Some(loaded) = self.keeper.load(&ctx.request).await? {
+            ctx.extensions.insert(loaded);
+        }
+        ctx.extensions.insert(WithinSessions);
+        ctx.head_filters.saver = Some(self.keeper.clone());
+        let outcome = next.handle(ctx).await;
+        let saved = match self.keeper.is_save_due(ctx) {
+            true => ctx.save_state().await,
+            false => Ok(()),
+        };
+        ctx.head_filters.saver = None;
+        ctx.extensions.remove::<LoadedSession>();
+        ctx.extensions.remove::<Session>();
+        match (outcome, saved) {
+            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
+            (outcome, saved) => outcome.and(saved),
+        }
+    }
+}
+
+impl<S> Clone for Sessions<S> {
+    fn clone(&self) -> Sessions<S> {
+        Sessions { keeper: self.keeper.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Sessions<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.keeper.settings;
+        f.debug_struct("Sessions")
+            .field("cookie", &settings.cookie)
+            .field("idle_timeout", &settings.idle_timeout)
+            .field("lifetime", &settings.lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Loads and saves sessions, also in the middle of an exchange.
+struct Keeper<S> {
+    store: Arc<S>,
+    settings: Settings,
+}
+
+impl<S: SessionStore> Keeper<S> {
     /// Loads the session whose id is in a cookie of a request. Other hosts of a domain may set cookies with the same
     /// name, and so may other paths, so those whose session is not there are skipped.
     async fn load(&self, request: &Request) -> Result<Option<LoadedSession>> {
@@ -256,7 +293,7 @@ impl<S: SessionStore> Sessions<S> {
     }
 }
 
-impl<S: SessionStore> StateSaver for Sessions<S> {
+impl<S: SessionStore> StateSaver for Keeper<S> {
     fn save<'a>(
         &'a self,
         head: Option<&'a mut Response>,
@@ -266,14 +303,18 @@ impl<S: SessionStore> StateSaver for Sessions<S> {
     }
 }
 
-/// The outcome of a merge of a session's changes with the store.
-enum Merged {
-    Values {
-        begun_at: SystemTime,
-    },
-    Empty,
-    /// The session is not there any more.
-    Gone,
+impl<S> Clone for Keeper<S> {
+    fn clone(&self) -> Keeper<S> {
+        Keeper { store: self.store.clone(), settings: self.settings }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    cookie: SetCookie<'static>,
+    idle_timeout: Duration,
+    lifetime: Duration,
+    data_max: usize,
 }
 
 impl Settings {
@@ -289,48 +330,14 @@ impl Settings {
     }
 }
 
-impl<S> fmt::Debug for Sessions<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
-            .field("cookie", &self.settings.cookie)
-            .field("idle_timeout", &self.settings.idle_timeout)
-            .field("lifetime", &self.settings.lifetime)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A handler that may use sessions. Made by [`Sessions::around`].
-#[derive(Debug)]
-pub struct WithSessions<S, H> {
-    sessions: Arc<Sessions<S>>,
-    handler: H,
-}
-
-impl<S: SessionStore, H: Handler> Handler for WithSessions<S, H> {
-    #[inline]
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.handler.on_head(ctx)
-    }
-
-    async fn handle(&self, ctx: &mut Context) -> Result {
-        if let Some(loaded) = self.sessions.load(&ctx.request).await? {
-            ctx.extensions.insert(loaded);
-        }
-        ctx.extensions.insert(WithinSessions);
-        ctx.head_filters.saver = Some(self.sessions.clone());
-        let outcome = self.handler.handle(ctx).await;
-        let saved = match self.sessions.is_save_due(ctx) {
-            true => ctx.save_state().await,
-            false => Ok(()),
-        };
-        ctx.head_filters.saver = None;
-        ctx.extensions.remove::<LoadedSession>();
-        ctx.extensions.remove::<Session>();
-        match (outcome, saved) {
-            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
-            (outcome, saved) => outcome.and(saved),
-        }
-    }
+/// The outcome of a merge of a session's changes with the store.
+enum Merged {
+    Values {
+        begun_at: SystemTime,
+    },
+    Empty,
+    /// The session is not there any more.
+    Gone,
 }
 
 /// The store of a session failed after the handler had failed.

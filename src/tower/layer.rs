@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::error::Error as StdError;
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
@@ -24,13 +23,14 @@ use crate::exchange::ExchangeError;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
-use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidResponse, Result};
+use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result, take_panic};
 
-/// Puts a layer of tower, such as those of tower-http, around a handler: a closure, `Files`, a
-/// [`Tower`](super::Tower), or any other. Several layers at once are a `tower::ServiceBuilder`.
+/// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
+/// [`Tower`](super::Tower), or any other handler. Several layers at once are a `tower::ServiceBuilder`.
 ///
 /// ```
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, Server, layer};
 /// use tower::ServiceBuilder;
 /// use tower_http::cors::CorsLayer;
@@ -42,11 +42,11 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// let layers = ServiceBuilder::new()
 ///     .layer(CorsLayer::permissive())
 ///     .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10)));
-/// # let service = Server::new().service(layer(layers.clone(), app));
+/// # let service = Server::new().service(wrap(layer(layers.clone()), app));
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
 /// # assert_eq!(response.headers.text("access-control-allow-origin"), Some("*"));
 /// # let _ = || -> corehttp::Result {
-/// Server::bind("127.0.0.1:8080").run(layer(layers, app))
+/// Server::bind("127.0.0.1:8080").run(wrap(layer(layers), app))
 /// # };
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -58,10 +58,11 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// fields, the handler finds them changed in `ctx.request`. The extensions that they add are in `ctx.extensions`, as
 /// one `http::Extensions`.
 ///
-/// The plan for the body is the handler's. A request that it refuses by its head, or whose body cannot be buffered, is
-/// answered before any layer sees it. If a layer wraps the body, in order to decode or to limit it, the wrapped body is
-/// received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler
-/// that streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded) of this crate.
+/// The plan for the body is the handler's. The layers also see the response to a request that is refused beneath them, by
+/// its head or because its body cannot be buffered. If a layer wraps the body, in order to decode or to limit it, the
+/// wrapped body is received into memory before the handler is called, up to
+/// [`Limits::body_max`](crate::Limits::body_max). So a handler that streams uploads is better off with the limits and
+/// [decoders](crate::BodyReader::decoded) of this crate.
 ///
 /// # Responses
 ///
@@ -83,8 +84,9 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// - A body that waits for anything but the content, such as one that limits the rate, around a handler that streams
 ///   with [`Context::body_writer`]: the stream fails at its end. Around a response in `ctx.response` it works.
 /// - Layers that need axum's body or a service that is `Send`, such as `axum::middleware::from_fn` and
-///   `tower::buffer::BufferLayer`: they do not compile. Write a function with [`around`](crate::around) in place of the
-///   first, or leave them around an app of axum, which becomes a handler by [`Tower`](super::Tower).
+///   `tower::buffer::BufferLayer`: they do not compile. Write a function with
+///   [`Next`](crate::middleware::Next) in place of the first, or leave them around an app of axum, which becomes a handler
+///   by [`Tower`](super::Tower).
 /// - Layers that call the handler more than once for a request, such as retries: the second call is answered with 500.
 /// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like
 ///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body
@@ -103,6 +105,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// ```
 /// use std::net::IpAddr;
 ///
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Context, PeerAddr, Server, Status, layer};
 /// use tower::ServiceBuilder;
 /// use tower_governor::governor::GovernorConfigBuilder;
@@ -128,7 +131,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// let layers = ServiceBuilder::new()
 ///     .layer(GovernorLayer::new(config))
 ///     .layer(MapResponseBodyLayer::new(axum::body::Body::new));
-/// let limited = layer(layers, |ctx: &mut Context| ctx.response.set_text("Hello"));
+/// let limited = wrap(layer(layers), |ctx: &mut Context| ctx.response.set_text("Hello"));
 /// let service = Server::new().service(limited);
 /// let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 50_000)).into();
 /// let get = || service.respond_from(peer, corehttp::Request::get("/").unwrap());
@@ -139,33 +142,29 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias("middleware", "tower-http", "cors"))]
-pub fn layer<L, H, Kind>(layer: L, handler: H) -> Layered<L::Service, H::Handler>
+pub fn layer<L, B>(layer: L) -> impl Middleware + Clone
 where
     L: Layer<HandlerService>,
-    H: IntoHandler<Kind>,
+    L::Service: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    <L::Service as Service<http::Request<TowerBody>>>::Error: Into<Box<dyn StdError + Send + Sync>>,
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
 {
-    Layered { service: layer.layer(HandlerService::new()), handler: handler.into_handler() }
+    Layered { service: layer.layer(HandlerService::new()) }
 }
 
-/// A handler with layers of tower around it, made by [`layer`].
-#[derive(Clone, Copy)]
-pub struct Layered<S, H> {
+/// Layers of tower as middleware.
+#[derive(Clone)]
+struct Layered<S> {
     service: S,
-    handler: H,
 }
 
-impl<S, H, B> Handler for Layered<S, H>
+impl<S, B> Middleware for Layered<S>
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: Into<Box<dyn StdError + Send + Sync>>,
-    H: Handler,
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
 {
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.handler.on_head(ctx)
-    }
-
-    async fn handle(&self, ctx: &mut Context) -> Result {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let call = HandlerCall::default();
         let _guard = CallGuard(&call);
         let (pump, body) = BodyPump::new(ctx);
@@ -188,7 +187,7 @@ where
         }
         apply_request(ctx, head, content)?;
         let gate = HeadGate::put(ctx, &call);
-        let outcome = run_handler(&self.handler, ctx, answering.as_mut(), &gate).await;
+        let outcome = run_handler(next, ctx, answering.as_mut(), &gate).await;
         let has_begun = ctx.has_responded() || !gate.is_open();
         gate.restore(ctx);
         match outcome {
@@ -208,12 +207,6 @@ where
             }
             Outcome::Overtaken(response) => replace(ctx, &pump, fields, response).await,
         }
-    }
-}
-
-impl<S, H> fmt::Debug for Layered<S, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layered").finish_non_exhaustive()
     }
 }
 
@@ -316,6 +309,14 @@ enum Outcome<B> {
     Failed(Error),
 }
 
+impl<B> From<Result> for Outcome<B> {
+    fn from(result: Result) -> Outcome<B> {
+        // The layers may catch it, as they would catch a panic of a service.
+        let panic = result.as_ref().err().and_then(take_panic);
+        panic.map_or_else(|| Outcome::Returned(result), Outcome::Panicked)
+    }
+}
+
 /// Runs the handler beside the future of its layers, which may have a time limit.
 async fn run_handler<H: Handler, B>(
     handler: &H,
@@ -328,7 +329,7 @@ async fn run_handler<H: Handler, B>(
         loop {
             match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
                 Err(panic) => return Poll::Ready(Outcome::Panicked(panic)),
-                Ok(Poll::Ready(result)) => return Poll::Ready(Outcome::Returned(result)),
+                Ok(Poll::Ready(result)) => return Poll::Ready(Outcome::from(result)),
                 Ok(Poll::Pending) => {}
             }
             if let Some(response) = gate.take_replaced() {

@@ -9,6 +9,6 @@ mod layer;
 mod layer_transform;
 
 pub use handler_service::{HandlerFuture, HandlerService};
-pub use layer::{Layered, layer};
+pub use layer::layer;
 pub use tower::Tower;
 pub use tower_body::TowerBody;

@@ -13,7 +13,7 @@ use crate::message::{Headers, Method, Version};
 /// Makes a span of the crate `tracing` for each exchange, of a server or of a client, with the names of OpenTelemetry's
 /// semantic conventions for HTTP, and sends the context of a trace on (W3C Trace Context).
 ///
-/// On a server, [`Tracing::around`] puts it around a handler, and in a client
+/// For a server it is [middleware](crate::middleware), and in a client
 /// [`ClientBuilder::tracing`](crate::ClientBuilder::tracing) sets it. A request that a traced client sends from within
 /// a traced handler belongs to its trace, also through [`Context::forward`](crate::Context::forward) and a
 /// [`Pipeline`](crate::Pipeline). Within other tasks there is no current trace.
@@ -34,13 +34,19 @@ use crate::message::{Headers, Method, Version};
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///
-/// A span begins with the call of the handler, or of the client. The span of a server ends with its exchange, when the
-/// response was sent or cut. The span of a client ends when the head of the response is there, or the request fails or is
+/// A span begins with the call of the handler, or of the client. A body that a server receives whole has arrived before,
+/// and one that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span. The span of a server ends with
+/// its exchange, when the response was sent or cut, so the time in which it is sent counts, and one that is cut has the
+/// cause in `error.type`. Work within the span is that of the handler alone. While spans are recorded, responses to
+/// pipelined requests leave one by one, as with [`Server::on_exchange`](crate::Server::on_exchange).
+///
+/// The span of a client ends when the head of the response is there, or the request fails or is
 /// dropped before. The span of a call that was [split](crate::Call::split) is closed only when both halves are dropped.
 ///
 /// # Examples
 ///
 /// ```
+/// use corehttp::middleware::wrap;
 /// use corehttp::{Client, Context, Server, Tracing};
 ///
 /// let tracing = Tracing::new();
@@ -51,7 +57,7 @@ use crate::message::{Headers, Method, Version};
 /// };
 /// let server = Server::bind("127.0.0.1:8080");
 /// # let _ = || -> corehttp::Result {
-/// server.run(tracing.around(app))
+/// server.run(wrap(tracing, app))
 /// # };
 /// ```
 #[doc(alias("opentelemetry", "traceparent", "spans", "TraceLayer"))]

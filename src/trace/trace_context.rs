@@ -51,7 +51,7 @@ impl TraceContext {
     }
 
     /// Returns the context of the exchange that this task handles. `None` outside of a handler that
-    /// [`Tracing::around`](crate::Tracing::around) was put around, in tasks that the handler has spawned, and always
+    /// [`Tracing`](crate::Tracing) was put around, in tasks that the handler has spawned, and always
     /// with a [`TracePropagator`](crate::TracePropagator), which keeps contexts of its own.
     pub fn current() -> Option<TraceContext> {
         CURRENT.with_borrow(Option::clone)

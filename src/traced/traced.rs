@@ -1,50 +1,26 @@
-//! [`Traced`]: a handler whose exchanges are spans; [`ServerSpan`], one of these spans.
+//! [`Tracing`] as middleware; [`ServerSpan`], the span of one exchange.
 
 use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::thread;
 
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
 use crate::message::{port_number, split_port};
 use crate::net::PeerAddr;
-use crate::server::{BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Result};
+use crate::server::{Context, ExchangeReport, Handler, Middleware, Result, is_panic};
 use crate::trace::{TraceContext, Tracing, method_name, record_error, version_number, with_current};
 
-/// A handler whose exchanges are spans, made by [`Tracing::around`].
-#[derive(Clone, Debug)]
-pub struct Traced<H> {
-    tracing: Tracing,
-    handler: H,
-}
-
-impl<H: Handler> Handler for Traced<H> {
-    #[inline]
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.handler.on_head(ctx)
-    }
-
-    async fn handle(&self, ctx: &mut Context) -> Result {
-        let mut span = ServerSpan::begin(&self.tracing, ctx);
-        let mut handling = pin!(async { self.handler.handle(ctx).await });
-        poll_fn(|cx| span.within(|| handling.as_mut().poll(cx))).await
-    }
-}
-
-impl Tracing {
-    /// Puts a span around each exchange of `handler`. The span begins with the call of `handler`: a body that is received
-    /// whole has arrived before, and one that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span.
-    /// It ends with the exchange, so that the time in which the response is sent counts, and a response that is cut has
-    /// the cause in `error.type`: `peer`, `timeout`, `stop` or `handler`. Work within the span is that of `handler` alone.
-    ///
-    /// While spans are recorded, responses to pipelined requests leave one by one, as with
-    /// [`Server::on_exchange`](crate::Server::on_exchange).
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Traced<H::Handler> {
-        Traced { tracing: self.clone(), handler: handler.into_handler() }
+impl Middleware for Tracing {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let mut span = ServerSpan::begin(self, ctx);
+        let mut handling = pin!(async { next.handle(ctx).await });
+        let outcome = poll_fn(|cx| span.within(|| handling.as_mut().poll(cx))).await;
+        span.note_panic(&outcome);
+        outcome
     }
 }
 
@@ -100,10 +76,16 @@ impl ServerSpan {
     /// Polls the handler within the span.
     #[inline]
     fn within<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        let ServerSpan { span, context, has_panicked } = self;
-        let _panic = PanicGuard(has_panicked.as_deref());
+        let ServerSpan { span, context, .. } = self;
         let _entered = span.enter();
         with_current(context, poll)
+    }
+
+    /// Notes a panic of the handler, which is an error for middleware.
+    fn note_panic(&self, outcome: &Result) {
+        if let (Err(error), Some(has_panicked)) = (outcome, &self.has_panicked) {
+            has_panicked.set(is_panic(error));
+        }
     }
 }
 
@@ -145,19 +127,6 @@ impl fmt::Display for SpanName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.method)?;
         self.route.map_or(Ok(()), |route| write!(f, " {route}"))
-    }
-}
-
-/// Notes a panic of the handler, which is dropped only after it has been caught.
-struct PanicGuard<'a>(Option<&'a Cell<bool>>);
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if thread::panicking()
-            && let Some(has_panicked) = self.0
-        {
-            has_panicked.set(true);
-        }
     }
 }
 

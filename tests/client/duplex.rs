@@ -7,9 +7,10 @@ use std::task::{self, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
-    ClientTimeouts, Context, Dialer, ExchangeError, Request, Response, Server, with_plan,
+    ClientTimeouts, Context, Dialer, ExchangeError, Request, Response, Server,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
@@ -28,8 +29,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
         }
         Ok(out.finish().await?)
     };
-    let running =
-        Server::bind("127.0.0.1:0").cores(1).start(with_plan(|_: &Request| BodyPlan::Stream, echo)).unwrap();
+    let running = Server::bind("127.0.0.1:0").cores(1).start(wrap(BodyPlan::Stream, echo)).unwrap();
     let url = format!("http://{}/", running.local_addr());
     let asked = corehttp::block_on(async {
         let (client, mut response) = (Client::new(), Response::new());

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, Method, PeerAddr,
-    Request, Response, Server, Service, Status, TrustedProxies, with_plan,
+    Request, Response, Server, Service, Status, TrustedProxies,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
@@ -44,7 +45,7 @@ async fn serve_in_front_of<T>(server: Server, stage: &Stage, peer: impl AsyncFnO
     let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
     let client = stage.builder().timeouts(timeouts).build();
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
-    let service = server.service(with_plan(|_| BodyPlan::Stream, gateway));
+    let service = server.service(wrap(BodyPlan::Stream, gateway));
     let (near, far) = duplex(64 << 10);
     let (received, _) = tokio::join!(peer(near), service.serve_connection(far));
     received
@@ -337,7 +338,7 @@ async fn without_a_connection_a_request_is_forwarded_alike() {
     });
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
-    let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+    let service = Server::new().service(wrap(BodyPlan::Stream, gateway));
     for body in ["", "abc"] {
         let mut request = Request::post("/").unwrap();
         request.headers.set("content-length", body.len()).unwrap();
@@ -498,8 +499,7 @@ async fn a_server_behind_that_never_answers_an_upload_is_504() {
     let timeouts = ClientTimeouts { wait: Duration::from_millis(50), ..ClientTimeouts::default() };
     let client = silent.builder().timeouts(timeouts).build();
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
-    let server =
-        Server::bind("127.0.0.1:0").cores(1).start(with_plan(|_| BodyPlan::Stream, gateway)).unwrap();
+    let server = Server::bind("127.0.0.1:0").cores(1).start(wrap(BodyPlan::Stream, gateway)).unwrap();
     let mut peer = TcpStream::connect(server.local_addr()).await.unwrap();
     peer.write_all(b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n")
         .await
@@ -567,7 +567,7 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
                 _ if option.contains("length: 3") => "abc",
                 _ => "",
             };
-            let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+            let service = Server::new().service(wrap(BodyPlan::Stream, gateway));
             let asked = format!("{option}host: a\r\nconnection: close\r\n\r\n{body}");
             let received = receive_all_of(&service, &asked).await;
             let status = if has_whole { "200" } else { "502" };
@@ -612,7 +612,7 @@ async fn the_rest_of_a_body_is_not_forwarded_as_the_whole() {
                 ctx.body_reader().read_exact(&mut [0; 6][..looks_at]).await?;
                 pass(&client, ctx).await
             };
-            let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+            let service = Server::new().service(wrap(BodyPlan::Stream, gateway));
             let asked = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{body}");
             let received = receive_all_of(&service, &asked).await;
             assert!(received.starts_with("HTTP/1.1 502 "), "{body}, {looks_at}: {received}");
@@ -655,7 +655,7 @@ fn check_left(request: &str, said: &'static str, (leave, received): (Leave, &str
                 let reports = reports.clone();
                 move |refusal| reports.lock().unwrap().push(refusal.to_string())
             })
-            .service(with_plan(|_| BodyPlan::Stream, gateway));
+            .service(wrap(BodyPlan::Stream, gateway));
         let (mut near, far) = duplex(64 << 10);
         let peer = async {
             near.write_all(request.as_bytes()).await.unwrap();
@@ -911,7 +911,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
         }
     });
     let behind = stage.client();
-    let gateway = corehttp::Compress::new(async move |ctx: &mut Context| pass(&behind, ctx).await);
+    let gateway = wrap(corehttp::Compress::new(), async move |ctx: &mut Context| pass(&behind, ctx).await);
     let running = Server::bind("127.0.0.1:0").cores(1).start(gateway).unwrap();
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline,
     PipelineBuilder, Request, Response,
@@ -1034,7 +1035,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 fn each_coded_response_is_decoded_by_itself() {
     let listener = corehttp::MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
-    let handler = corehttp::Compress::new(|ctx: &mut corehttp::Context| {
+    let handler = wrap(corehttp::Compress::new(), |ctx: &mut corehttp::Context| {
         let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
         ctx.response.set_text(text);
     });

@@ -3,6 +3,7 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
@@ -550,7 +551,7 @@ mod over_tls {
 
     use corehttp::{
         BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Resolver, Server, ServerHandle, ServerTls,
-        TlsError, TlsIdentity, TlsRoots, with_plan,
+        TlsError, TlsIdentity, TlsRoots,
     };
     use tokio::io::{AsyncWriteExt, DuplexStream, copy_bidirectional};
     use tokio::net::TcpStream;
@@ -583,7 +584,7 @@ mod over_tls {
             let mut peer = ctx.accept_tunnel().await?;
             Ok(copy_bidirectional(&mut peer, &mut origin).await.map(drop)?)
         };
-        server.start(with_plan(|_| BodyPlan::Tunnel, respond)).unwrap()
+        server.start(wrap(BodyPlan::Tunnel, respond)).unwrap()
     }
 
     fn asking(authority: &Authority, proxy: &str) -> ClientBuilder {

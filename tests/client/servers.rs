@@ -3,9 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use corehttp::{
-    BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Server, ServerHandle, with_plan,
-};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Server, ServerHandle};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -233,7 +232,8 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
         Ok(out.finish().await?)
     };
     let plan = |_: &Request| BodyPlan::Stream;
-    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(with_plan(plan, proxy)).unwrap());
+    let server =
+        Stopped(Server::bind("127.0.0.1:0").cores(1).start(wrap(middleware::plan(plan), proxy)).unwrap());
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
 }
 

@@ -2,7 +2,8 @@
 //! readers could take for different requests are refused, and requests that go on are framed in one way (RFC 9112 §6.3,
 //! §11.2).
 
-use corehttp::{BodyPlan, Client, Context, Handler, Server, Service, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Client, Context, Handler, Server, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use crate::support::{OK, Stage, paused, settle};
@@ -32,7 +33,7 @@ fn fronts(stage: &Stage) -> [Service<impl Handler + use<>>; 3] {
                 Ok(())
             }
         };
-        Server::new().service(with_plan(move |_| plan, handler))
+        Server::new().service(wrap(plan, handler))
     };
     [
         front(BodyPlan::Buffer, None),
@@ -425,14 +426,11 @@ fn a_body_that_nobody_reads_is_no_request_rfc9112_9_3() {
                 assert_eq!(received, [200, 200], "{number}: {method}");
             }
         });
-        let unread = with_plan(
-            |_| BodyPlan::Stream,
-            |ctx: &mut Context| {
-                let path = ctx.request.path().to_owned();
-                assert_ne!(path, "/hidden");
-                ctx.response.set_text(path);
-            },
-        );
+        let unread = wrap(BodyPlan::Stream, |ctx: &mut Context| {
+            let path = ctx.request.path().to_owned();
+            assert_ne!(path, "/hidden");
+            ctx.response.set_text(path);
+        });
         let received = paused(async { receive(&Server::new().service(unread), wire.as_bytes()).await });
         assert_eq!(received, [200, 200], "{method}");
     }

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::thread;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Coding, Compress, Context, Flush, Handler, Headers, IntoHandler, Limits, Method, Request,
-    Response, Server, Status, Transform, TransformAction, with_plan,
+    Response, Server, Status, Transform, TransformAction,
 };
 use flate2::read::{GzDecoder, ZlibDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -56,7 +57,7 @@ fn get<Kind, H: IntoHandler<Kind>>(handler: H, accepted: &str) -> Response
 where
     H::Handler: Send,
 {
-    respond(Compress::new(handler), "GET", &[("accept-encoding", accepted)], b"")
+    respond(wrap(Compress::new(), handler), "GET", &[("accept-encoding", accepted)], b"")
 }
 
 /// The content of a response, decoded by flate2, or by this crate's server where flate2 cannot.
@@ -111,9 +112,9 @@ fn a_response_has_the_coding_that_the_peer_prefers_rfc9110_12_5_3() {
         assert_eq!(decoded(&response), page().as_bytes(), "{accepted}");
         assert!(coding.is_none() || response.body.len() < page().len() / 10);
     }
-    let unasked = respond(Compress::new(html), "GET", &[], b"");
+    let unasked = respond(wrap(Compress::new(), html), "GET", &[], b"");
     assert_eq!((unasked.body.len(), unasked.headers.text("vary")), (page().len(), Some("accept-encoding")));
-    let own = Compress::new(html).codings(&[Coding::Deflate, Coding::Gzip]).level(Coding::Deflate, 1);
+    let own = wrap(Compress::new().codings(&[Coding::Deflate, Coding::Gzip]).level(Coding::Deflate, 1), html);
     let response = respond(own, "GET", &[("accept-encoding", "br, gzip, deflate")], b"");
     assert_eq!(response.headers.text("content-encoding"), Some("deflate"));
     assert_eq!(decoded(&response), page().as_bytes());
@@ -129,7 +130,7 @@ fn where_there_is_no_coding_to_choose_nothing_varies_rfc9110_12_5_5() {
             ctx.response.headers.set("etag", "\"tag\"").unwrap();
         };
         for accepted in ["gzip", "gzip, identity;q=0"] {
-            let none = Compress::new(handler).codings(&[]);
+            let none = wrap(Compress::new().codings(&[]), handler);
             let response = respond(none, "GET", &[("accept-encoding", accepted)], b"");
             assert_eq!(response, respond(handler, "GET", &[], b""), "{status}, {accepted}");
         }
@@ -198,10 +199,10 @@ fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_rfc9110_13_1_5() {
         ("", DATE, 206),
     ] {
         let range = [("accept-encoding", accepted), ("range", "bytes=0-1"), ("if-range", if_range)];
-        let response = respond(Compress::new(handler), "GET", &range, b"");
+        let response = respond(wrap(Compress::new(), handler), "GET", &range, b"");
         assert_eq!(response.status.as_u16(), expected, "{accepted}, {if_range}");
         assert_eq!(response.headers.contains("content-encoding"), expected == 200, "{accepted}, {if_range}");
-        let without = respond(Compress::new(handler), "GET", &range[..2], b"");
+        let without = respond(wrap(Compress::new(), handler), "GET", &range[..2], b"");
         assert_eq!(without.status, Status::PARTIAL_CONTENT, "{accepted}");
     }
 }
@@ -233,7 +234,7 @@ fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
         ctx.response.set_html(page());
     };
     assert_eq!(get(opts_out, "gzip"), respond(opts_out, "GET", &[], b""));
-    let nested = Compress::new(Compress::new(html).codings(&[Coding::Gzip]));
+    let nested = wrap(Compress::new(), wrap(Compress::new().codings(&[Coding::Gzip]), html));
     assert_eq!(decoded(&get(nested, "br, gzip")), page().as_bytes());
 }
 
@@ -297,9 +298,9 @@ fn not_modified_has_the_etag_of_the_coded_content_rfc9110_15_4_5() {
         for method in ["GET", "HEAD"] {
             let asked = [("accept-encoding", accepted)];
             for response in [
-                respond(Compress::new(unchanged), method, &asked, b""),
-                respond(Compress::new(unchanged_with_length), method, &asked, b""),
-                respond(Compress::new(streams_unchanged), method, &asked, b""),
+                respond(wrap(Compress::new(), unchanged), method, &asked, b""),
+                respond(wrap(Compress::new(), unchanged_with_length), method, &asked, b""),
+                respond(wrap(Compress::new(), streams_unchanged), method, &asked, b""),
             ] {
                 let fields = ["etag", "vary", "content-encoding"].map(|name| response.headers.text(name));
                 assert_eq!(fields, [Some(tag), Some("accept-encoding"), None], "{method} {accepted}");
@@ -323,14 +324,14 @@ fn not_modified_has_the_etag_that_the_peer_has_rfc9110_15_4_5() {
     ] {
         let conditions = lines.iter().map(|line| ("if-none-match", *line));
         let fields: Vec<_> = conditions.chain([("accept-encoding", "gzip")]).collect();
-        let response = respond(Compress::new(unchanged), "GET", &fields, b"");
+        let response = respond(wrap(Compress::new(), unchanged), "GET", &fields, b"");
         assert_eq!(response.headers.text("etag"), Some(tag), "{lines:?}");
     }
     let forbidden = |ctx: &mut Context| {
         unchanged(ctx);
         ctx.response.headers.set("cache-control", "no-transform").unwrap();
     };
-    let response = get(Compress::new(forbidden), "gzip");
+    let response = get(wrap(Compress::new(), forbidden), "gzip");
     assert_eq!(response.headers.text("etag"), Some("\"tag\""), "it was never coded");
 }
 
@@ -356,11 +357,12 @@ fn content_of_any_size_is_coded_on_this_thread_or_another() {
         assert!(response.body.len() < page().len());
     }
     for inline_max in [0, 1, usize::MAX] {
-        let somewhere = Compress::new(html).inline_max(inline_max);
+        let somewhere = wrap(Compress::new().inline_max(inline_max), html);
         let response = respond(somewhere, "GET", &[("accept-encoding", "br")], b"");
         assert_eq!(decoded(&response), page().as_bytes());
     }
-    let hardly = respond(Compress::new(html).size_min(usize::MAX), "GET", &[("accept-encoding", "br")], b"");
+    let hardly =
+        respond(wrap(Compress::new().size_min(usize::MAX), html), "GET", &[("accept-encoding", "br")], b"");
     assert!(!hardly.headers.contains("content-encoding"));
 }
 
@@ -425,9 +427,9 @@ fn has_source(ctx: &mut Context) {
 #[test]
 fn streams_are_coded_as_they_pass() {
     let servers = [
-        Served::new(Compress::new(streams)),
-        Served::new(Compress::new(writes)),
-        Served::new(Compress::new(has_source)),
+        Served::new(wrap(Compress::new(), streams)),
+        Served::new(wrap(Compress::new(), writes)),
+        Served::new(wrap(Compress::new(), has_source)),
     ];
     for served in &servers {
         let (head, body) = taken_apart(&ask(served, GET));
@@ -464,10 +466,10 @@ fn head_has_the_fields_of_get_except_those_of_framing_rfc9110_9_3_2() {
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
     };
     let servers = [
-        Served::new(Compress::new(with_length)),
-        Served::new(Compress::new(without_length)),
-        Served::new(Compress::new(streams)),
-        Served::new(Compress::new(has_source)),
+        Served::new(wrap(Compress::new(), with_length)),
+        Served::new(wrap(Compress::new(), without_length)),
+        Served::new(wrap(Compress::new(), streams)),
+        Served::new(wrap(Compress::new(), has_source)),
     ];
     for served in &servers {
         let fields = |wire: &str| {
@@ -540,7 +542,7 @@ fn flushed_content_arrives_at_once() {
         }
         Ok(out.finish().await?)
     };
-    check_events(&Served::new(Compress::new(writes)), &go_on);
+    check_events(&Served::new(wrap(Compress::new(), writes)), &go_on);
 }
 
 #[test]
@@ -551,7 +553,7 @@ fn a_source_is_flushed_whenever_it_pauses() {
         ctx.response.headers.set("content-type", "text/event-stream").unwrap();
         ctx.response.body.set_stream(source.lock().unwrap().take().expect("one request"), None);
     };
-    check_events(&Served::new(Compress::new(yields)), &go_on);
+    check_events(&Served::new(wrap(Compress::new(), yields)), &go_on);
 }
 
 /// The content of a response in chunks, decoded as it arrives.
@@ -689,17 +691,17 @@ fn trailers_describe_the_coded_content_rfc9530_4() {
         assert!(received.ends_with(end.as_bytes()), "{}", received.escape_ascii());
     };
     let (all, own) = ("\r\n0\r\ncontent-digest: x\r\nx-own: x\r\n\r\n", "\r\n0\r\nx-own: x\r\n\r\n");
-    ends(Served::new(Compress::new(page)), GET, own);
-    ends(Served::new(Compress::new(Compress::new(page))), GET, own);
-    ends(Served::new(Inverted(Compress::new(page))), GET, own);
-    ends(Served::new(Compress::new(page)), &GET.replace("gzip", "identity"), all);
+    ends(Served::new(wrap(Compress::new(), page)), GET, own);
+    ends(Served::new(wrap(Compress::new(), wrap(Compress::new(), page))), GET, own);
+    ends(Served::new(Inverted(wrap(Compress::new(), page))), GET, own);
+    ends(Served::new(wrap(Compress::new(), page)), &GET.replace("gzip", "identity"), all);
     let source = |ctx: &mut Context| {
         has_source(ctx);
         ctx.response.trailers.set("content-digest", "x").unwrap();
         ctx.response.trailers.set("x-own", "x").unwrap();
     };
-    ends(Served::new(Compress::new(source)), GET, own);
-    ends(Served::new(Compress::new(source)), &GET.replace("gzip", "identity"), all);
+    ends(Served::new(wrap(Compress::new(), source)), GET, own);
+    ends(Served::new(wrap(Compress::new(), source)), &GET.replace("gzip", "identity"), all);
 }
 
 /// Inverts each octet, holds them back until they must come out, and tells in which coding it has met them.
@@ -749,7 +751,7 @@ fn an_outer_transform_gets_the_coded_content() {
         }
         Ok(out.finish().await?)
     };
-    let served = Served::new(Inverted(Compress::new(page)));
+    let served = Served::new(Inverted(wrap(Compress::new(), page)));
     for (path, coding, is_inverted) in [
         ("text/html.through", "gzip", true),
         ("text/html.around", "gzip", false),
@@ -783,7 +785,7 @@ fn an_endless_stream_gives_others_their_turn() {
             PIECES.fetch_add(1, Relaxed);
         }
     };
-    let served = Served::new(Compress::new(endless).level(Coding::Gzip, 1));
+    let served = Served::new(wrap(Compress::new().level(Coding::Gzip, 1), endless));
     let mut peer = served.connect();
     peer.send(GET);
     let reads = thread::spawn(move || io::copy(&mut peer.stream, &mut io::sink()));
@@ -810,7 +812,7 @@ fn a_large_source_is_coded_in_turns() {
         ctx.response.set_html("");
         ctx.response.body.set_stream(tokio::io::repeat(b'x').take(LEN as u64), None);
     };
-    let service = Server::new().service(Compress::new(large));
+    let service = Server::new().service(wrap(Compress::new(), large));
     let peer = tokio::io::join(io::Cursor::new(GET), tokio::io::sink());
     let serving = unconstrained(service.serve_connection(peer));
     let (served, polls) = paused(polls(serving, usize::MAX));
@@ -834,7 +836,7 @@ fn a_source_that_fails_aborts_the_response() {
         ctx.response.set_html("");
         ctx.response.body.set_stream(Failing, None);
     };
-    let received = Served::new(Compress::new(fails)).ask(GET);
+    let received = Served::new(wrap(Compress::new(), fails)).ask(GET);
     assert!(received.contains("content-encoding: gzip") && !received.contains("\r\n0\r\n"), "{received}");
 }
 
@@ -932,7 +934,7 @@ fn a_body_is_decoded_when_the_handler_asks_rfc9110_8_4() {
 
 #[test]
 fn a_streamed_body_is_received_and_decoded() {
-    let served = Served::new(with_plan(|_| BodyPlan::Stream, decode));
+    let served = Served::new(wrap(BodyPlan::Stream, decode));
     let body = gzip(b"streamed");
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
@@ -972,7 +974,7 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     wire.truncate(wire.len() - 2);
     wire.extend_from_slice(b"content-digest: x\r\nx-own: x\r\n\r\n");
     for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
-        let received = Served::new(with_plan(move |_| plan, trailers)).ask(&wire);
+        let received = Served::new(wrap(plan, trailers)).ask(&wire);
         assert!(received.ends_with("\r\n\r\nx-own"), "{received}");
     }
 }
@@ -996,8 +998,12 @@ fn coded(content: &[u8]) -> [(&'static str, Vec<u8>); 4] {
             ctx.response.set_html("");
             std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
         };
-        let response =
-            respond(Compress::new(handler).size_min(0), "POST", &[("accept-encoding", coding)], content);
+        let response = respond(
+            wrap(Compress::new().size_min(0), handler),
+            "POST",
+            &[("accept-encoding", coding)],
+            content,
+        );
         assert_eq!(response.headers.text("content-encoding"), Some(coding));
         (coding, response.body.bytes().to_vec())
     };
@@ -1149,5 +1155,5 @@ fn the_head_of_a_compressed_stream_does_not_hold_its_connection_rfc9110_9_3_2() 
         }
     };
     let head = "HEAD / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\n\r\n";
-    is_over_with_its_head(head, Compress::new(ticks));
+    is_over_with_its_head(head, wrap(Compress::new(), ticks));
 }

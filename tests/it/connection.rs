@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Method, Server, Status, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Context, Handler, Method, Server, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -647,7 +648,7 @@ fn a_connection_that_was_handed_to_nobody_is_closed_rfc9110_7_8() {
         ("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "101"),
         ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "200"),
     ] {
-        let service = Server::new().service(with_plan(|_| BodyPlan::Tunnel, hands_over));
+        let service = Server::new().service(wrap(BodyPlan::Tunnel, hands_over));
         let (mut near, far) = duplex(30);
         let peer = async {
             near.write_all(request.as_bytes()).await.unwrap();

@@ -12,9 +12,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, ConnectionEnd, ConnectionReport, Context, CutBy, OpenedConnection, Request, Server, Status,
-    Timeouts, with_plan,
+    Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, sleep};
@@ -149,7 +150,7 @@ fn a_connection_is_taken_over_without_a_response() {
     let (sender, seen) = std::sync::mpsc::channel();
     let served = Served::with(
         |server| server.on_exchange(move |report| sender.send((report.status, report.cut)).unwrap()),
-        with_plan(|_| BodyPlan::Stream, take_over),
+        wrap(BodyPlan::Stream, take_over),
     );
     let silent = "POST /silent HTTP/1.1\r\nhost: a\r\n";
     for (wire, expected) in [
@@ -220,7 +221,7 @@ fn observed() -> (Served, Receiver<Told>, Arc<AtomicUsize>) {
             panic!("this panic is part of the test");
         })
     };
-    (Served::with(observe, with_plan(|_| BodyPlan::Stream, end)), told, seen)
+    (Served::with(observe, wrap(BodyPlan::Stream, end)), told, seen)
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Error, Handler, Limits, Server, Status, Timeouts, around, with_plan};
+use corehttp::middleware::{Next, wrap};
+use corehttp::{BodyPlan, Context, Error, Handler, Limits, Server, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
@@ -48,10 +49,10 @@ impl Handler for App {
     }
 }
 
-async fn guard(app: &App, ctx: &mut Context) -> corehttp::Result {
+async fn guard(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
     match ctx.request.path() {
         "/guarded" => Err(Error::from(Status::UNAUTHORIZED)),
-        _ => app.handle(ctx).await,
+        _ => next.handle(ctx).await,
     }
 }
 
@@ -98,7 +99,7 @@ fn check_heard(received: &str, status: u16, wire: &[u8], told: &str) {
 /// Many clients read a response only once they have sent all of their request.
 #[test]
 fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
-    let served = Served::new(around(guard, App));
+    let served = Served::new(wrap(guard, App));
     for (path, expected) in RESPONSES {
         for len in [1_000_000, 12_000_000] {
             for wire in posts(path, len) {
@@ -126,17 +127,14 @@ fn a_large_response_is_read_after_a_large_body_was_sent() {
 /// The rest of a body of which a part was discarded must not seem to be the whole.
 #[test]
 fn a_body_is_not_read_on_behind_what_was_discarded() {
-    let app = with_plan(
-        |_| BodyPlan::Stream,
-        async |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.body_writer().await?;
-            out.write_all(&vec![b'a'; LARGE]).await?;
-            out.finish().await?;
-            let read = ctx.body_reader().chunk().await.map(|chunk| chunk.map(<[u8]>::len));
-            assert!(read.is_err(), "{read:?}");
-            Ok(())
-        },
-    );
+    let app = wrap(BodyPlan::Stream, async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.body_writer().await?;
+        out.write_all(&vec![b'a'; LARGE]).await?;
+        out.finish().await?;
+        let read = ctx.body_reader().chunk().await.map(|chunk| chunk.map(<[u8]>::len));
+        assert!(read.is_err(), "{read:?}");
+        Ok(())
+    });
     let served = Served::new(app);
     let received = send_first(served.connect().stream, &posts("/", 20_000_000)[0]);
     assert!(received.len() > LARGE && status(&received) == 200);
@@ -149,7 +147,7 @@ fn a_response_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("socket");
     let address = format!("unix:{}", path.display());
-    let running = Server::bind(address).cores(1).start(around(guard, App)).unwrap();
+    let running = Server::bind(address).cores(1).start(wrap(guard, App)).unwrap();
     for (target, expected) in RESPONSES {
         for wire in posts(target, 3_000_000) {
             let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();

@@ -5,9 +5,10 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     BodyPlan, Context, Error, Form, Headers, InvalidResponse, Limits, Request, Response, Server, SetCookie,
-    Status, Timeouts, with_plan,
+    Status, Timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -113,7 +114,7 @@ fn check(wire: &str, then: Then, expected: &str) {
             told.lock().unwrap().push(texts[0].clone());
         })
     };
-    let received = Wired::with(server, with_plan(plan, app)).ask(&[wire.as_bytes()], then);
+    let received = Wired::with(server, wrap(middleware::plan(plan), app)).ask(&[wire.as_bytes()], then);
     assert!(!received.contains("secret"), "{received}");
     assert_eq!(*lines.lock().unwrap(), [expected], "{:?}", &wire[..wire.len().min(200)]);
 }

@@ -6,9 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Context, CutBy, Event, ExchangeReport, Limits, Request, Server, Status, Timeouts,
-    TrustedProxies, routes, with_plan,
+    TrustedProxies, routes,
 };
 
 use super::support::{Served, eventually, get};
@@ -89,7 +90,7 @@ fn served(reports: &Reports) -> Served {
         GET "/panics" => panics,
         GET "/sleeps" => async |_: &mut Context| tokio::time::sleep(Duration::from_secs(3600)).await,
         GET "/large" => |ctx: &mut Context| ctx.response.body.set_bytes(vec![0; 50 << 20]),
-        POST "/refused" => with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), hello),
+        POST "/refused" => wrap(BodyPlan::Refuse(Status::FORBIDDEN), hello),
         GET "/upgrades" => async |ctx: &mut Context| -> corehttp::Result {
             drop(ctx.upgrade("echo").await?);
             Ok(())

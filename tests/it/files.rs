@@ -53,7 +53,7 @@ fn body(received: &str) -> &str {
 }
 
 /// The response of `handler` to `request`, without a connection.
-fn ask<H: Handler>(handler: H, request: Request) -> Response {
+fn ask<H: Handler + 'static>(handler: H, request: Request) -> Response {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { Server::new().service(handler).respond(request).await })
 }

@@ -1,7 +1,8 @@
 //! Forms and cookies: how a handler reads them, and how it answers what is neither (RFC 9110 §15.5; the URL Standard,
 //! §5; RFC 6265bis).
 
-use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie};
 
 use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Served, status};
@@ -88,7 +89,7 @@ fn a_malformed_form_is_400_rfc9110_15_5_1() {
 #[test]
 fn a_streamed_form_must_be_received_first() {
     let early = |_: &Request| BodyPlan::Stream;
-    let served = Served::new(with_plan(early, async |ctx: &mut Context| tell(ctx)));
+    let served = Served::new(wrap(middleware::plan(early), async |ctx: &mut Context| tell(ctx)));
     let chunked = |content| {
         format!("POST /?q=1 HTTP/1.1\r\nHost: a\r\n{FORM}Transfer-Encoding: chunked\r\n\r\n{content}")
     };
@@ -97,7 +98,7 @@ fn a_streamed_form_must_be_received_first() {
     for unread in [post(FORM, "a=1"), some.clone().into(), none.clone().into()] {
         assert_eq!(status(&served.ask(&unread)), 500, "{}", String::from_utf8_lossy(&unread));
     }
-    let served = Served::new(with_plan(early, async |ctx: &mut Context| -> corehttp::Result {
+    let served = Served::new(wrap(middleware::plan(early), async |ctx: &mut Context| -> corehttp::Result {
         ctx.buffer_body().await?;
         tell(ctx)
     }));

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, Server, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Context, Handler, Limits, Server};
 use tokio::io::AsyncReadExt;
 
 use crate::oracle;
@@ -666,20 +667,17 @@ fn row_46_one_message_ends_where_the_next_begins_rfc9112_9_3_2() {
 
 #[test]
 fn a_body_that_failed_fails_again_however_often_it_is_read_rfc9112_7_1() {
-    let stubborn = with_plan(
-        |_| BodyPlan::Stream,
-        async |ctx: &mut Context| {
-            let (mut seen, mut body) = (Vec::new(), ctx.body_reader());
-            for _ in 0..20 {
-                match body.chunk().await {
-                    Ok(Some(chunk)) => seen.extend_from_slice(chunk),
-                    Ok(None) => seen.extend_from_slice(b"END"),
-                    Err(_) => seen.push(b'!'),
-                }
+    let stubborn = wrap(BodyPlan::Stream, async |ctx: &mut Context| {
+        let (mut seen, mut body) = (Vec::new(), ctx.body_reader());
+        for _ in 0..20 {
+            match body.chunk().await {
+                Ok(Some(chunk)) => seen.extend_from_slice(chunk),
+                Ok(None) => seen.extend_from_slice(b"END"),
+                Err(_) => seen.push(b'!'),
             }
-            ctx.response.set_text(seen.escape_ascii().to_string());
-        },
-    );
+        }
+        ctx.response.set_text(seen.escape_ascii().to_string());
+    });
     let wired = Wired::new(stubborn);
     // The bytes before the error would be a good chunk if they were read a second time.
     for bad in ["5;a\nb\r\n0\r\n\r\n", "5;\n=\"b\r\n0\r\n\r\n", "5\n", "+5", "5;;", "5;a b", "5;a=\"\n"] {
@@ -693,15 +691,12 @@ fn a_body_that_failed_fails_again_however_often_it_is_read_rfc9112_7_1() {
 
 #[test]
 fn refused_trailers_are_not_shown_rfc9112_7_1_2() {
-    let curious = with_plan(
-        |_| BodyPlan::Stream,
-        async |ctx: &mut Context| {
-            let mut body = ctx.body_reader();
-            while let Ok(Some(_)) = body.chunk().await {}
-            let trailers = told(body.trailers());
-            ctx.response.set_text(trailers);
-        },
-    );
+    let curious = wrap(BodyPlan::Stream, async |ctx: &mut Context| {
+        let mut body = ctx.body_reader();
+        while let Ok(Some(_)) = body.chunk().await {}
+        let trailers = told(body.trailers());
+        ctx.response.set_text(trailers);
+    });
     let wired = Wired::new(curious);
     let good = chunked("0\r\nX-Sum: good\r\n\r\n");
     for bad in ["X-Sum: 1\nX-Sum: 2", "X-Sum: 1\r\nHost: a", "X-Sum: 1\r\n : 2", "X-Sum: 1\r\nX: \0"] {

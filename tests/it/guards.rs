@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::middleware::{Next, wrap};
 use corehttp::{
-    BodyPlan, BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, ForwardedField, Guarded, Handler,
-    IntoHandler, LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts,
-    TrustedProxies, around, with_plan,
+    BodyPlan, ConcurrencyLimit, Context, CrossOriginProtection, ForwardedField, Handler, IntoHandler,
+    LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -41,14 +41,14 @@ const CROSS: &str = "sec-fetch-site: cross-site\r\norigin: https://b\r\n";
 #[test]
 fn a_forged_request_is_refused_before_its_body_is_received() {
     for expect in ["", "expect: 100-continue\r\n"] {
-        let guarded = CrossOriginProtection::new().around(untouched);
+        let guarded = wrap(CrossOriginProtection::new(), untouched);
         let (received, reports) = protected(guarded, &format!("{expect}{CROSS}"));
         assert_eq!(status(&received), 403, "{received}");
         assert_eq!(reports[0].0, 403);
         assert!(reports[0].1.contains("by its sec-fetch-site"), "{reports:?}");
     }
     let (received, reports) =
-        protected(CrossOriginProtection::new().around(untouched), "origin: https://b\r\n");
+        protected(wrap(CrossOriginProtection::new(), untouched), "origin: https://b\r\n");
     assert!(status(&received) == 403 && reports[0].1.contains("by its origin"), "{received} {reports:?}");
 }
 
@@ -60,8 +60,8 @@ fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
         loopback.fields([ForwardedField::XForwardedHost])
     };
     let saved = |ctx: &mut Context| ctx.response.set_text("saved");
-    let direct = Served::new(CrossOriginProtection::new().around(saved));
-    let behind = Served::new(CrossOriginProtection::new().trust_proxies(proxies()).around(saved));
+    let direct = Served::new(wrap(CrossOriginProtection::new(), saved));
+    let behind = Served::new(wrap(CrossOriginProtection::new().trust_proxies(proxies()), saved));
     for (host, origin, forwarded, expected) in [
         ("a", "https://a", "", [200, 200]),
         ("a:443", "https://a", "", [200, 200]),
@@ -85,20 +85,20 @@ fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
 
 #[test]
 fn middleware_outside_of_a_guard_sees_what_it_refuses() {
-    let log = async |app: &BoxHandler, ctx: &mut Context| -> corehttp::Result {
+    let log = async |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
         ctx.response.headers.set("x-own", 1)?;
-        let outcome = app.handle(ctx).await;
+        let outcome = next.handle(ctx).await;
         assert_eq!(outcome.as_ref().unwrap_err().status(), Status::FORBIDDEN);
         outcome
     };
-    let app = CrossOriginProtection::new().around(untouched).boxed();
-    let (received, _) = protected(around(log, app), CROSS);
+    let app = wrap(CrossOriginProtection::new(), untouched).boxed();
+    let (received, _) = protected(wrap(log, app), CROSS);
     assert!(received.contains("x-own: 1\r\n") && status(&received) == 403, "{received}");
 }
 
 #[test]
 fn a_guard_refuses_even_behind_a_handler_that_does_not_pass_the_head_on() {
-    let guarded = CrossOriginProtection::new().around(untouched);
+    let guarded = wrap(CrossOriginProtection::new(), untouched);
     let holds = async move |ctx: &mut Context| guarded.handle(ctx).await;
     let served = Served::new(streaming(holds));
     let received = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{CROSS}content-length: 4\r\n\r\nbody"));
@@ -116,10 +116,10 @@ fn the_body_of_an_admitted_request_is_received_as_the_handler_plans() {
         Ok(())
     };
     let post = "POST / HTTP/1.1\r\nhost: a\r\nsec-fetch-site: same-origin\r\ncontent-length: 4\r\n\r\nbody";
-    assert!(Served::new(protection.around(echo)).ask(post).ends_with("\r\n\r\nbody"));
-    assert!(Served::new(protection.around(streaming(reads))).ask(post).ends_with("\r\n\r\nbody"));
+    assert!(Served::new(wrap(protection.clone(), echo)).ask(post).ends_with("\r\n\r\nbody"));
+    assert!(Served::new(wrap(protection.clone(), streaming(reads))).ask(post).ends_with("\r\n\r\nbody"));
     // One guard around another.
-    let twice = protection.around(protection.around(echo));
+    let twice = wrap(protection.clone(), wrap(protection, echo));
     assert!(Served::new(twice).ask(post).ends_with("\r\n\r\nbody"));
 }
 
@@ -135,7 +135,7 @@ fn gated(gate: &Arc<Semaphore>) -> impl Handler + Send + Sync + use<> {
     waits.into_handler()
 }
 
-async fn respond<H: Handler>(service: &Service<H>) -> Response {
+async fn respond<H: Handler + 'static>(service: &Service<H>) -> Response {
     service.respond(Request::get("/").unwrap()).await
 }
 
@@ -150,7 +150,7 @@ fn is_busy(response: &Response) -> bool {
 #[test]
 fn requests_beyond_the_bound_are_refused_until_others_have_ended() {
     let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(2));
-    let [service, other] = [(); 2].map(|()| Server::new().service(limit.around(gated(&gate))));
+    let [service, other] = [(); 2].map(|()| Server::new().service(wrap(limit.clone(), gated(&gate))));
     let statuses = paused(async {
         let late = async {
             yield_now().await;
@@ -172,7 +172,7 @@ fn requests_beyond_the_bound_are_refused_until_others_have_ended() {
 #[test]
 fn a_request_waits_for_others_as_long_as_it_may() {
     let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(1).wait(HOUR));
-    let service = Server::new().service(limit.around(gated(&gate)));
+    let service = Server::new().service(wrap(limit.clone(), gated(&gate)));
     let opens = |after| {
         let gate = &gate;
         async move {
@@ -195,16 +195,15 @@ fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
         let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(1).wait(HOUR));
         let (calls, called) = channel();
         let handler = gated(&gate);
-        let counts = around(
-            async move |app: &_, ctx: &mut Context| {
-                calls.send(ctx.request.path().to_owned()).unwrap();
-                Handler::handle(app, ctx).await
-            },
-            handler,
-        );
+        let counts = async move |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
+            calls.send(ctx.request.path().to_owned()).unwrap();
+            next.handle(ctx).await
+        };
         let reports = ErrorReports::default();
-        let served =
-            Served::with(|server| reports.attach(server).half_close(half_close), limit.around(counts));
+        let served = Served::with(
+            |server| reports.attach(server).half_close(half_close),
+            wrap((limit, counts), handler),
+        );
         let total = || served.running.stats().total;
         let mut first = served.connect();
         first.send(get("/first"));
@@ -231,7 +230,7 @@ fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
 #[test]
 fn a_permit_comes_back_however_a_handler_ends() {
     let limit = ConcurrencyLimit::new(1);
-    let ends = limit.around(async |ctx: &mut Context| -> corehttp::Result {
+    let ends = wrap(limit, async |ctx: &mut Context| -> corehttp::Result {
         match ctx.request.path() {
             "/panic" => panic!("this is a test"),
             "/fail" => Err(Status::NOT_FOUND.into()),
@@ -252,18 +251,18 @@ fn a_permit_comes_back_however_a_handler_ends() {
                 .await;
         assert_eq!(respond(&service).await.status, Status::OK);
     });
-    let none = Server::new().service(ConcurrencyLimit::new(0).around(untouched));
+    let none = Server::new().service(wrap(ConcurrencyLimit::new(0), untouched));
     assert!(is_busy(&paused(respond(&none))));
 }
 
 #[test]
 fn a_request_beyond_a_bound_is_refused_before_its_body_is_received() {
-    let none = || ConcurrencyLimit::new(0).around(untouched);
+    let none = || wrap(ConcurrencyLimit::new(0), untouched);
     let rate = || {
         let limit = RateLimit::new(1, HOUR);
-        paused(respond(&Server::new().service(limit.around(|_: &mut Context| {}))));
+        paused(respond(&Server::new().service(wrap(limit.clone(), |_: &mut Context| {}))));
         // Peers without an address, as those of tests are, share a bound with a Unix socket, and not with 127.0.0.1.
-        limit.trust_proxies(TrustedProxies::from_fn(|_| true)).around(untouched)
+        wrap(limit.trust_proxies(TrustedProxies::from_fn(|_| true)), untouched)
     };
     for expect in ["", "expect: 100-continue\r\n"] {
         let (received, reports) = protected(none(), expect);
@@ -288,7 +287,7 @@ fn requests_that_waited_too_long_for_their_core_are_refused() {
             }
             _ => thread::sleep(STEP),
         };
-        let served = Served::new(LoadShed::new(wait_max).around(handler));
+        let served = Served::new(wrap(LoadShed::new(wait_max), handler));
         // One after the other: a new connection that waits for its turn would count as behind.
         let mut peers = [(); 3].map(|()| {
             let mut peer = served.connect();
@@ -311,7 +310,7 @@ fn requests_that_waited_too_long_for_their_core_are_refused() {
 #[test]
 fn a_service_refuses_none_for_their_waits() {
     let computes = async |_: &mut Context| tokio::time::advance(HOUR).await;
-    let service = Server::new().service(LoadShed::new(Duration::ZERO).around(computes));
+    let service = Server::new().service(wrap(LoadShed::new(Duration::ZERO), computes));
     paused(async {
         let responses = tokio::join!(respond(&service), respond(&service));
         assert_eq!([responses.0, responses.1].map(|response| response.status), [Status::OK; 2]);
@@ -320,7 +319,7 @@ fn a_service_refuses_none_for_their_waits() {
 
 /// The statuses of requests that a proxy passes on for these clients.
 #[track_caller]
-fn check_rate<H: Handler + Send + Sync>(guarded: H, expected: &[(&str, u16)]) {
+fn check_rate<H: Handler + Send + Sync + 'static>(guarded: H, expected: &[(&str, u16)]) {
     let served = Served::new(guarded);
     for (client, expected) in expected {
         let received = served.ask(format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {client}\r\n\r\n"));
@@ -330,10 +329,10 @@ fn check_rate<H: Handler + Send + Sync>(guarded: H, expected: &[(&str, u16)]) {
 }
 
 /// Two requests an hour.
-fn limited(is_proxy: fn(IpAddr) -> bool) -> Guarded<RateLimit, impl Handler + Send + Sync> {
-    RateLimit::new(2, HOUR)
-        .trust_proxies(TrustedProxies::from_fn(is_proxy))
-        .around(|ctx: &mut Context| ctx.response.set_text("served"))
+fn limited(is_proxy: fn(IpAddr) -> bool) -> impl Handler + Send + Sync {
+    wrap(RateLimit::new(2, HOUR).trust_proxies(TrustedProxies::from_fn(is_proxy)), |ctx: &mut Context| {
+        ctx.response.set_text("served")
+    })
 }
 
 #[test]
@@ -364,9 +363,9 @@ fn handlers_share_a_bound_and_bounds_add_up() {
     let limit = RateLimit::new(3, HOUR);
     let service = |guarded| Server::new().service(guarded);
     let none = |_: &mut Context| {};
-    let (one, other) = (service(limit.around(none)), service(limit.around(none)));
+    let (one, other) = (service(wrap(limit.clone(), none)), service(wrap(limit.clone(), none)));
     let strict = RateLimit::new(2, HOUR);
-    let within = Server::new().service(limit.around(strict.around(none)));
+    let within = Server::new().service(wrap(limit.clone(), wrap(strict, none)));
     let mut post = Request::post("/").unwrap();
     post.body.set_bytes("body");
     paused(async {
@@ -383,12 +382,12 @@ fn handlers_share_a_bound_and_bounds_add_up() {
 fn of_two_guards_the_one_that_refuses_is_the_one_that_answers() {
     let none = |_: &mut Context| {};
     let limit = RateLimit::new(1, HOUR);
-    let served = Served::new(limit.around(CrossOriginProtection::new().around(none)));
+    let served = Served::new(wrap(limit.clone(), wrap(CrossOriginProtection::new(), none)));
     let post = |fields: &str| format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: 4\r\n\r\nbody");
     // The forged request is refused by its head, and counts for the outer guard all the same.
     assert_eq!(status(&served.ask(post(CROSS))), 403);
     assert_eq!(status(&served.ask(post(""))), 429);
-    let served = Served::new(CrossOriginProtection::new().around(RateLimit::new(1, HOUR).around(none)));
+    let served = Served::new(wrap(CrossOriginProtection::new(), wrap(RateLimit::new(1, HOUR), none)));
     assert_eq!(status(&served.ask(post(CROSS))), 403);
     assert_eq!(status(&served.ask(post(""))), 200);
     assert_eq!(status(&served.ask(post(""))), 429);
@@ -401,9 +400,9 @@ fn a_guard_serves_a_route_a_group_or_a_router() {
     let group = Router::new().post("/save", none).unwrap().post("/drop", none).unwrap();
     let routes = Router::new()
         .post("/hook", none)
-        .and_then(|router| router.post("/limited", ConcurrencyLimit::new(0).around(untouched)))
-        .and_then(|router| router.mount("/group", protection.around(group)));
-    let served = Served::new(RateLimit::new(5, HOUR).around(routes.unwrap()));
+        .and_then(|router| router.post("/limited", wrap(ConcurrencyLimit::new(0), untouched)))
+        .and_then(|router| router.mount("/group", wrap(protection, group)));
+    let served = Served::new(wrap(RateLimit::new(5, HOUR), routes.unwrap()));
     for (path, expected) in [
         ("/hook", 200),
         ("/limited", 503),
@@ -421,8 +420,8 @@ fn a_guard_serves_a_route_a_group_or_a_router() {
 #[test]
 fn refusals_of_the_plan_behind_a_guard_count() {
     let refuses = |ctx: &mut Context| ctx.response.set_text("secret");
-    let refuses = with_plan(|_| BodyPlan::Refuse(Status::UNAUTHORIZED), refuses);
-    let served = Served::new(RateLimit::new(2, Duration::from_secs(3600)).around(refuses));
+    let refuses = wrap(BodyPlan::Refuse(Status::UNAUTHORIZED), refuses);
+    let served = Served::new(wrap(RateLimit::new(2, Duration::from_secs(3600)), refuses));
     const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx";
     let statuses = [GET, post, GET, post].map(|wire| status(&served.ask(wire)));

@@ -13,10 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use corehttp::middleware::{Next, wrap};
 use corehttp::{
     BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidResponse, PeerAddr, Request,
-    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, TrustedProxies, around,
-    with_plan,
+    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, TrustedProxies,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
@@ -127,7 +127,7 @@ mod errors {
                 out.write_all(b"text").await?;
                 Ok(out.finish().await?)
             };
-            let refuses = with_plan(move |_| BodyPlan::Refuse(early), |_: &mut Context| {});
+            let refuses = wrap(BodyPlan::Refuse(early), |_: &mut Context| {});
             for served in [Served::new(fails), Served::new(streams), Served::new(refuses)] {
                 let received = served.ask(GET);
                 assert_eq!(
@@ -207,7 +207,8 @@ mod bodies_that_fail {
         H::Handler: Send + Sync,
     {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.attach(server), with_plan(plan, read));
+        let served =
+            Served::with(|server| refusals.attach(server), wrap(corehttp::middleware::plan(plan), read));
         let received = served.ask(wire);
         assert_eq!(status(&received), expected, "{wire:?}: {received}");
         assert!(
@@ -251,7 +252,7 @@ mod bodies_that_fail {
                 ctx.buffer_body_up_to(most).await?;
                 Ok(ctx.response.body.set_bytes(ctx.request.body.bytes()))
             };
-            let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
+            let served = Served::new(wrap(BodyPlan::Stream, buffers));
             let received = served.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\ntext");
             assert_eq!(
                 (status(&received), received.ends_with("text")),
@@ -270,7 +271,7 @@ mod bodies_that_fail {
             ctx.buffer_body().await?;
             Ok(std::mem::swap(&mut ctx.response.body, &mut ctx.request.body))
         };
-        let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
+        let served = Served::new(wrap(BodyPlan::Stream, buffers));
         for (body, expected) in [("4194305\r\n\r\n", 413), ("4\r\n\r\ntext", 200)] {
             let received = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}"));
             assert_eq!(status(&received), expected, "{received}");
@@ -300,12 +301,9 @@ mod bodies_that_fail {
             (ErrorReports::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
         let served = Served::with(
             |server| refusals.attach(server).timeouts(timeouts),
-            with_plan(
-                |_| BodyPlan::Stream,
-                async |ctx: &mut Context| -> corehttp::Result {
-                    Ok(_ = ctx.body_reader().read_to_end(&mut Vec::new()).await?)
-                },
-            ),
+            wrap(BodyPlan::Stream, async |ctx: &mut Context| -> corehttp::Result {
+                Ok(_ = ctx.body_reader().read_to_end(&mut Vec::new()).await?)
+            }),
         );
         let mut peer = served.connect();
         peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel");
@@ -347,7 +345,8 @@ mod panics {
     #[track_caller]
     fn check(path: &str, expected: &str, told: u16) {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.attach(server), with_plan(plan, fragile));
+        let served =
+            Served::with(|server| refusals.attach(server), wrap(corehttp::middleware::plan(plan), fragile));
         let mut other = served.connect();
         other.send(GET);
         assert!(other.receive().ends_with("well"));
@@ -365,9 +364,11 @@ mod panics {
     fn row_64_a_panic_is_500_and_the_connection_closes() {
         let internal = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n\
                         content-length: 21\r\nconnection: close\r\n\r\nInternal Server Error";
-        check("/at-once", internal, 500);
-        check("/later", internal, 500);
         check("/plan", internal, 500);
+        // The fields that were set stay, as after an error.
+        let internal = internal.replacen("\r\n", "\r\nx-set: before\r\n", 1);
+        check("/at-once", &internal, 500);
+        check("/later", &internal, 500);
     }
 
     #[test]
@@ -957,14 +958,14 @@ mod middleware {
     }
 
     /// Records on which side of the handler it ran.
-    async fn notes(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn notes(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         ctx.response.headers.append("x-notes", "before")?;
-        let outcome = app.handle(ctx).await;
+        let outcome = next.handle(ctx).await;
         ctx.response.headers.append("x-notes", "after")?;
         outcome
     }
 
-    async fn refuses(_: &impl Handler, _: &mut Context) -> corehttp::Result {
+    async fn refuses(_: &mut Context, _: Next<'_>) -> corehttp::Result {
         Err(Status::FORBIDDEN.into())
     }
 
@@ -974,7 +975,7 @@ mod middleware {
         ctx.response.set_text(format!("{is_buffered} {notes}"));
     }
 
-    fn check(handler: impl Handler + Send + Sync, expected: u16, notes: usize, text: &str) {
+    fn check(handler: impl Handler + Send + Sync + 'static, expected: u16, notes: usize, text: &str) {
         let received = Served::new(handler).ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx");
         assert_eq!((status(&received), received.matches("x-notes").count()), (expected, notes), "{received}");
         assert!(received.ends_with(text), "{received}");
@@ -982,17 +983,17 @@ mod middleware {
 
     #[test]
     fn a_function_may_wrap_a_handler_whose_plan_stays() {
-        check(around(notes, counts), 200, 2, "true 1");
-        check(around(notes, around(notes, counts)), 200, 4, "true 2");
-        check(around(notes, with_plan(|_| BodyPlan::Stream, counts)), 200, 2, "false 1");
-        check(around(notes, with_plan(|_| BodyPlan::Refuse(Status::CONFLICT), counts)), 409, 0, "Conflict");
-        check(around(notes, around(refuses, counts)), 403, 2, "Forbidden");
-        check(around(refuses, around(notes, counts)), 403, 0, "Forbidden");
+        check(wrap(notes, counts), 200, 2, "true 1");
+        check(wrap(notes, wrap(notes, counts)), 200, 4, "true 2");
+        check(wrap(notes, wrap(BodyPlan::Stream, counts)), 200, 2, "false 1");
+        check(wrap(notes, wrap(BodyPlan::Refuse(Status::CONFLICT), counts)), 409, 2, "Conflict");
+        check(wrap(notes, wrap(refuses, counts)), 403, 2, "Forbidden");
+        check(wrap(refuses, wrap(notes, counts)), 403, 0, "Forbidden");
     }
 
     #[test]
     fn a_plan_passes_through_the_handlers_around_it() {
-        let refuse = with_plan(|_| BodyPlan::Refuse(Status::LOCKED), inner);
+        let refuse = wrap(BodyPlan::Refuse(Status::LOCKED), inner);
         assert_eq!(status(&Served::new(Arc::new(Mark("a", refuse))).ask(GET)), 423);
         let make = async move |_: ServerCore| Ok(Rc::new(Mark("a", refuse)));
         let running = Server::bind("127.0.0.1:0").cores(1).start_per_core(make).unwrap();
@@ -1240,7 +1241,10 @@ fn on_error_sees_each_refusal_once() {
             *heads.lock().unwrap() += 1;
             if request.path() == "/refused" { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Buffer }
         };
-        let served = Served::with(|server: Server| refusals.attach(server), with_plan(plan, broken));
+        let served = Served::with(
+            |server: Server| refusals.attach(server),
+            wrap(corehttp::middleware::plan(plan), broken),
+        );
         let received = served.ask(wire);
         let expected = expected.map(|(status, cause)| (status, cause.to_owned()));
         assert_eq!(refusals.take(), expected.clone().into_iter().collect::<Vec<_>>(), "{wire:?}");

@@ -12,9 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::{
-    BodyPlan, Context, Handler, Limits, Method, Request, Result, Server, Service, Timeouts, with_plan,
-};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Result, Server, Service, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::oracle::server::{Handlers, check};
@@ -187,7 +186,7 @@ fn outcome<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Outco
 
 #[test]
 fn spoiled_conversations_end_alike_however_they_are_cut() {
-    let (wired, mut chance) = (Wired::new(with_plan(plan, app)), Chance::new(0x5eed));
+    let (wired, mut chance) = (Wired::new(wrap(middleware::plan(plan), app)), Chance::new(0x5eed));
     for round in 0..ROUNDS {
         let wire = chance.conversation();
         let then = chance.one_of(&[Then::Ends, Then::Waits]);
@@ -281,7 +280,7 @@ fn thousands_of_garbage_connections_leave_the_server_well() {
             SEEN.take();
             answered
         };
-        let served = Served::with(|server| server.cores(2), with_plan(plan, forgetful));
+        let served = Served::with(|server| server.cores(2), wrap(middleware::plan(plan), forgetful));
         let harass_all = |seed| {
             thread::scope(|scope| {
                 for seed in [seed, seed + 1] {
@@ -304,7 +303,7 @@ fn thousands_of_garbage_connections_leave_the_server_well() {
 
 #[test]
 fn a_reset_at_any_point_ends_one_exchange_and_nothing_else() {
-    let served = Served::new(with_plan(plan, app));
+    let served = Served::new(wrap(middleware::plan(plan), app));
     for body in [
         "content-length: 5\r\n\r\nhello",
         "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n",
@@ -330,7 +329,7 @@ fn a_reset_at_any_point_ends_one_exchange_and_nothing_else() {
 
 #[test]
 fn slow_heads_hold_up_no_other_peer() {
-    let served = Served::new(with_plan(plan, app));
+    let served = Served::new(wrap(middleware::plan(plan), app));
     let mut peers: Vec<_> = (0..40).map(|_| served.connect()).collect();
     for byte in GET.as_bytes() {
         peers.iter_mut().for_each(|peer| peer.send([*byte]));
@@ -350,7 +349,7 @@ fn announcing(path: &str, framing: &str) -> String {
 fn an_announced_body_takes_no_memory_before_it_comes() {
     alone("hostile::an_announced_body_takes_no_memory_before_it_comes", || {
         const PEERS: usize = 200;
-        let served = Served::new(with_plan(plan, app));
+        let served = Served::new(wrap(middleware::plan(plan), app));
         check_well(&served);
         let before = resident();
         for (huge, refused) in [
@@ -383,7 +382,7 @@ fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
             while body.chunk().await?.is_some() {}
             Ok(())
         };
-        let served = Served::new(with_plan(|_| BodyPlan::Stream, reads));
+        let served = Served::new(wrap(BodyPlan::Stream, reads));
         assert_eq!(status(&served.ask(announcing("/", "content-length: 0\r\n\r\n"))), 200);
         let before = resident();
         let claim = announcing("/", "content-encoding: br\r\ncontent-length: 100\r\n\r\n");
@@ -536,7 +535,8 @@ impl Drop for Panics {
 #[test]
 fn panics_at_odd_times_end_one_connection_and_no_other() {
     let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
-    let served = Served::with(|server| server.timeouts(timeouts), with_plan(panicky_plan, panics));
+    let served =
+        Served::with(|server| server.timeouts(timeouts), wrap(middleware::plan(panicky_plan), panics));
     let mut other = served.connect();
     for (path, expected, end) in [
         ("/at-once", 500, "\r\n\r\nInternal Server Error"),
@@ -546,7 +546,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         // A response that has begun must not look whole.
         ("/while-writing", 200, "half\r\n<ConnectionReset>"),
         ("/in-its-source", 200, "\r\n\r\n<ConnectionReset>"),
-        ("/when-dropped", 0, ""),
+        ("/when-dropped", 500, "\r\n\r\nInternal Server Error"),
     ] {
         let mut peer = served.connect();
         peer.send(announcing(path, "content-length: 5\r\n\r\nhello"));
@@ -559,6 +559,10 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
     eventually("all are gone", || served.running.stats().total.open == 0);
     // The source panics when it is read, and again when it is dropped.
     assert_eq!(served.running.stats().total.errors.panic, 8);
+    // Without middleware, nothing is left that could answer.
+    let bare = Served::with(|server| server.timeouts(timeouts), panics);
+    assert_eq!(bare.ask(announcing("/when-dropped", "content-length: 5\r\n\r\nhello")), "");
+    assert_eq!(status(&bare.ask(GET)), 200);
 }
 
 #[test]
@@ -594,7 +598,7 @@ fn a_connection_may_be_dropped_at_any_point() {
         [&*first, &*second, "bad\r\n"].concat()
     });
     paused(async {
-        let service = Server::new().service(with_plan(plan, app));
+        let service = Server::new().service(wrap(middleware::plan(plan), app));
         let expected = probe(&service).await;
         for wire in wires {
             for end in 1..=wire.len() {
@@ -628,7 +632,7 @@ async fn probe<H: Handler>(service: &Service<H>) -> String {
 #[test]
 fn a_flood_does_not_keep_the_server_from_stopping() {
     for cores in [1, 2] {
-        let served = Served::with(|server| server.cores(cores), with_plan(plan, app));
+        let served = Served::with(|server| server.cores(cores), wrap(middleware::plan(plan), app));
         let grace = Duration::from_millis(100);
         thread::scope(|scope| {
             for seed in 1..=4 {

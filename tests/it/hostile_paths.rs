@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{
-    BodyPlan, Context, Handler, IntoHandler, Method, Request, Router, Server, Status, around, routes,
-};
+use corehttp::middleware::{self, Next, wrap};
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Router, Server, Status, routes};
 
 use super::router::{named, outcome};
 
@@ -157,7 +156,7 @@ fn methods_that_are_special_elsewhere_match_as_documented() {
         HEAD "/b" => named("head"),
         POST "/b" => named("post"),
         OPTIONS "/c" => named("options"),
-        any "/d" => corehttp::with_plan(tunnel, named("tunnel")),
+        any "/d" => wrap(middleware::plan(tunnel), named("tunnel")),
     });
     for (method, path, expected) in [
         ("HEAD", "/a", ""),
@@ -219,10 +218,10 @@ fn a_router_that_has_returned_is_none_around_the_next_one() {
         mount "/api/d" => routes! { mount "/d" => Arc::clone(&shared), GET "/x" => named("d") },
     };
     let again = Arc::clone(&shared);
-    let fallback = async move |app: &_, ctx: &mut Context| first_or_next(&*again, app, ctx).await;
-    let service = Server::new().service(around(fallback, {
-        let both = async move |app: &_, ctx: &mut Context| first_or_next(&first, app, ctx).await;
-        around(both, next)
+    let fallback = async move |ctx: &mut Context, next: Next<'_>| first_or_next(&*again, &next, ctx).await;
+    let service = Server::new().service(wrap(fallback, {
+        let both = async move |ctx: &mut Context, next: Next<'_>| first_or_next(&first, &next, ctx).await;
+        wrap(both, next)
     }));
     for (path, expected) in [
         ("/x", "shared /x"),
@@ -240,32 +239,32 @@ fn a_router_that_has_returned_is_none_around_the_next_one() {
 /// Middleware between two routers sees the place where it is mounted, before and after the inner one has matched.
 #[test]
 fn middleware_sees_its_own_mount() {
-    async fn noting(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn noting(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         let before = ctx.request.mounted_path().to_owned();
-        let outcome = app.handle(ctx).await;
+        let outcome = next.handle(ctx).await;
         let Context { request, response, .. } = ctx;
         let pattern = request.matched_pattern().unwrap_or("none");
         response.set_text(format!("{before} {} {pattern}", request.mounted_path()));
         outcome
     }
     let inner = routes! { mount "/b" => routes! { GET "/c" => named("c") } };
-    let service = Server::new().service(around(noting, routes! { mount "/a" => around(noting, inner) }));
+    let service = Server::new().service(wrap(noting, routes! { mount "/a" => wrap(noting, inner) }));
     assert_eq!(outcome(&service, "GET", "a", "/a/b/c"), "/a/b/c /a/b/c /a/b/c");
     let inner = routes! { mount "/b" => routes! { GET "/c" => named("c") } };
-    let service = Server::new().service(routes! { mount "/a" => around(noting, inner) });
+    let service = Server::new().service(routes! { mount "/a" => wrap(noting, inner) });
     assert_eq!(outcome(&service, "GET", "a", "/a/b/c"), "/b/c /b/c /a/b/c");
 }
 
 /// A handler whose future is dropped at the end of a time limit can be called again.
 #[test]
 fn a_handler_that_was_dropped_can_be_called_again() {
-    async fn retry(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
-        let limited = tokio::time::timeout(Duration::from_millis(1), app.handle(ctx)).await;
+    async fn retry(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+        let limited = tokio::time::timeout(Duration::from_millis(1), next.handle(ctx)).await;
         match limited {
             Ok(outcome) => outcome,
             Err(_) => {
                 ctx.request.headers.set("x-again", 1)?;
-                app.handle(ctx).await
+                next.handle(ctx).await
             }
         }
     }
@@ -276,24 +275,24 @@ fn a_handler_that_was_dropped_can_be_called_again() {
         ctx.response.set_text(format!("{:?} {}", ctx.request.matched_pattern(), ctx.request.mounted_path()));
     };
     let inner = routes! { mount "/b" => routes! { GET "/{c}" => slow } };
-    let service = Server::new().service(routes! { mount "/a" => around(retry, inner) });
+    let service = Server::new().service(routes! { mount "/a" => wrap(retry, inner) });
     assert_eq!(outcome(&service, "GET", "a", "/a/b/c"), "Some(\"/a/b/{c}\") /c");
 }
 
 /// Middleware in a mount may change the method, as some clients request it by a field, or the target.
 #[test]
 fn a_changed_request_is_matched_at_the_same_mount() {
-    async fn change(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn change(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         if let Some(method) = ctx.request.query().get("method") {
             let method = Method::parse(method.as_bytes())?;
             ctx.request.set_method(method);
         }
         let url = match ctx.request.query().get("to") {
             Some(to) => to.into_owned(),
-            None => return app.handle(ctx).await,
+            None => return next.handle(ctx).await,
         };
         ctx.request.set_url(&url)?;
-        app.handle(ctx).await
+        next.handle(ctx).await
     }
     let inner = routes! {
         GET "/x" => named("get"),
@@ -301,7 +300,7 @@ fn a_changed_request_is_matched_at_the_same_mount() {
         GET "/y/{z}" => named("y"),
         GET "/apis/x" => named("apis"),
     };
-    let service = Server::new().service(routes! { mount "/api" => around(change, inner) });
+    let service = Server::new().service(routes! { mount "/api" => wrap(change, inner) });
     for (path, expected) in [
         ("/api/x", "get /api/x"),
         ("/api/x?method=DELETE", "delete /api/x"),
@@ -352,14 +351,14 @@ fn a_plan_is_made_as_often_as_it_is_asked_for() {
             self.0.handle(ctx).await
         }
     }
-    let inner = Router::new().mount("/b", corehttp::with_plan(|_| BodyPlan::Stream, named("c"))).unwrap();
-    let inner = Twice(around(async |app: &_, ctx: &mut Context| call(app, ctx).await, inner));
+    let inner = Router::new().mount("/b", wrap(BodyPlan::Stream, named("c"))).unwrap();
+    let inner = Twice(wrap(call, inner));
     let service = Server::new().service(Twice(routes! { mount "/a" => inner.into_handler() }));
     assert_eq!(outcome(&service, "GET", "a", "/a/b/c"), "c /a/b/{*rest} rest=c");
 }
 
-async fn call(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
-    app.handle(ctx).await
+async fn call(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+    next.handle(ctx).await
 }
 
 /// A parameter of an inner router hides one of the same name around it, so that a handler reads its own.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use corehttp::{BodyPlan, Context, InvalidJson, Request, Response, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, InvalidJson, Request, Response, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{ErrorReports, Served, status};
@@ -109,9 +110,9 @@ fn json_of_another_shape_is_422_rfc9110_15_5_21() {
 #[test]
 fn streamed_json_must_be_received_first() {
     let early = |_: &Request| BodyPlan::Stream;
-    let served = Served::new(with_plan(early, praise));
+    let served = Served::new(wrap(middleware::plan(early), praise));
     assert_eq!(status(&served.ask(post(JSON, NOTE))), 500);
-    let served = Served::new(with_plan(early, async |ctx: &mut Context| -> corehttp::Result {
+    let served = Served::new(wrap(middleware::plan(early), async |ctx: &mut Context| -> corehttp::Result {
         ctx.buffer_body().await?;
         praise(ctx)
     }));

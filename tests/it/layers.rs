@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use axum::body::Body as AxumBody;
 use bytes::Bytes;
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     BodyPlan, Client, Context, Error, Files, Flush, Handler, Headers, HttpBody, IntoHandler, PeerAddr,
-    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, around, block_on, layer,
-    with_plan,
+    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, block_on, layer,
 };
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame};
@@ -129,7 +129,7 @@ const PATHS: [&str; 13] = [
 
 /// The responses of `handler` to a GET and a HEAD of each path: head, content and trailers, in whatever chunks they come.
 /// Another request follows each on its connection, and is answered, too.
-fn all_responses(handler: impl Handler) -> Vec<String> {
+fn all_responses(handler: impl Handler + 'static) -> Vec<String> {
     let wired = Wired::new(handler);
     let ask = |method: &str, path: &str| {
         let wire =
@@ -156,7 +156,7 @@ fn all_responses(handler: impl Handler) -> Vec<String> {
 
 /// Checks that a handler responds with `layered` as it does without layers.
 #[track_caller]
-fn check_same(layered: impl Handler) {
+fn check_same(layered: impl Handler + 'static) {
     let plain = all_responses(respond.into_handler());
     for (found, expected) in all_responses(layered).iter().zip(&plain) {
         assert_eq!(found, expected);
@@ -165,25 +165,25 @@ fn check_same(layered: impl Handler) {
 
 #[test]
 fn responses_that_no_layer_changes_are_as_without_layers() {
-    check_same(layer(Identity::new(), respond));
-    check_same(layer(
-        TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(9)),
+    check_same(wrap(layer(Identity::new()), respond));
+    check_same(wrap(
+        layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(9))),
         respond,
     ));
-    check_same(layer(SetSensitiveHeadersLayer::new([http::header::AUTHORIZATION]), respond));
-    check_same(layer(NormalizePathLayer::trim_trailing_slash(), respond));
+    check_same(wrap(layer(SetSensitiveHeadersLayer::new([http::header::AUTHORIZATION])), respond));
+    check_same(wrap(layer(NormalizePathLayer::trim_trailing_slash()), respond));
 }
 
 #[test]
 fn responses_whose_body_a_layer_wraps_are_as_without_layers() {
-    check_same(layer(TraceLayer::new_for_http(), respond));
-    check_same(layer(CatchPanicLayer::new(), respond));
-    check_same(layer(MapResponseBodyLayer::new(AxumBody::new), respond));
-    check_same(layer(
-        ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CatchPanicLayer::new()),
+    check_same(wrap(layer(TraceLayer::new_for_http()), respond));
+    check_same(wrap(layer(CatchPanicLayer::new()), respond));
+    check_same(wrap(layer(MapResponseBodyLayer::new(AxumBody::new)), respond));
+    check_same(wrap(
+        layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CatchPanicLayer::new())),
         respond,
     ));
-    check_same(layer(TraceLayer::new_for_http(), layer(CatchPanicLayer::new(), respond)));
+    check_same(wrap(layer(TraceLayer::new_for_http()), wrap(layer(CatchPanicLayer::new()), respond)));
 }
 
 /// A handler that describes its request, and whether it was called.
@@ -203,7 +203,7 @@ fn described(ctx: &mut Context) {
 
 /// Checks that a request is answered with this status, with one of these fields if there is one, and this content.
 #[track_caller]
-fn check(layered: impl Handler, wire: &str, expected: (u16, &str, &str)) {
+fn check(layered: impl Handler + 'static, wire: &str, expected: (u16, &str, &str)) {
     let received = Wired::new(layered).ask_cut(wire, Then::Ends);
     let (head, content) = received.split_once("\r\n\r\n").unwrap();
     let found = (status(head), head.split("\r\n").any(|line| line == expected.1), content);
@@ -223,14 +223,14 @@ impl MakeRequestId for SameId {
 #[test]
 fn other_handlers_are_as_without_layers() {
     #[track_caller]
-    fn check<H: Handler>(make: impl Fn() -> H, requests: &[&str]) {
+    fn check<H: Handler + 'static>(make: impl Fn() -> H, requests: &[&str]) {
         let layers = || ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CatchPanicLayer::new());
         for request in requests {
             let packets = [request.as_bytes()];
             let plain = responses(&Wired::new(make()).ask(&packets, Then::Ends)).remove(0);
             for layered in [
-                Wired::new(layer(Identity::new(), make())).ask(&packets, Then::Ends),
-                Wired::new(layer(layers(), make())).ask(&packets, Then::Ends),
+                Wired::new(wrap(layer(Identity::new()), make())).ask(&packets, Then::Ends),
+                Wired::new(wrap(layer(layers()), make())).ask(&packets, Then::Ends),
             ] {
                 let layered = responses(&layered).remove(0);
                 assert_eq!((layered.status, &layered.body), (plain.status, &plain.body), "{request}");
@@ -250,7 +250,7 @@ fn other_handlers_are_as_without_layers() {
 
 #[test]
 fn a_handler_is_tested_with_its_layers_without_a_connection() {
-    let service = Server::new().service(layer(TraceLayer::new_for_http(), respond));
+    let service = Server::new().service(wrap(layer(TraceLayer::new_for_http()), respond));
     for (path, expected) in [("/plain", "hello"), ("/sized", "hello"), ("/sum", "hello"), ("/status", "Gone")]
     {
         let response = block_on(service.respond(Request::get(path).unwrap())).unwrap();
@@ -266,10 +266,10 @@ mod requests {
         let ids = ServiceBuilder::new().layer(SetRequestIdLayer::x_request_id(SameId));
         let ids = ids.layer(PropagateRequestIdLayer::x_request_id());
         let seen = "GET / [(\"host\", \"a\"), (\"x-request-id\", \"7\")] 7 Ok(\"\")";
-        check(layer(ids, described), GET, (200, "x-request-id: 7", seen));
+        check(wrap(layer(ids), described), GET, (200, "x-request-id: 7", seen));
         let trims = NormalizePathLayer::trim_trailing_slash();
         let seen = "GET /b?c [(\"host\", \"a\")] - Ok(\"\")";
-        check(layer(trims, described), &get("/b/?c", ""), (200, "content-length: 33", seen));
+        check(wrap(layer(trims), described), &get("/b/?c", ""), (200, "content-length: 33", seen));
         let rewrites = MapRequestLayer::new(|mut request: http::Request<TowerBody>| {
             *request.method_mut() = http::Method::PUT;
             *request.uri_mut() = "http://example.com/d".parse().unwrap();
@@ -277,7 +277,7 @@ mod requests {
             request
         });
         let seen = "PUT http://example.com/d [] - Ok(\"\")";
-        check(layer(rewrites, described), GET, (200, "content-length: 36", seen));
+        check(wrap(layer(rewrites), described), GET, (200, "content-length: 36", seen));
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod requests {
         };
         let router = Router::new().get("/users/{id}", show).unwrap();
         let trims = NormalizePathLayer::trim_trailing_slash();
-        check(layer(trims, router), &get("/users/7/", ""), (200, "content-length: 1", "7"));
+        check(wrap(layer(trims), router), &get("/users/7/", ""), (200, "content-length: 1", "7"));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod requests {
             ctx.response.set_text(names.join(" "));
         };
         check(
-            layer(TraceLayer::new_for_http(), described),
+            wrap(layer(TraceLayer::new_for_http()), described),
             &wire,
             (200, "content-length: 20", "host X-B x-a X-A X-E"),
         );
@@ -312,15 +312,19 @@ mod requests {
         }
         let preflight =
             "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: http://b\r\naccess-control-request-method: PUT\r\n\r\n";
-        check(layer(CorsLayer::permissive(), never), preflight, (200, "access-control-allow-origin: *", ""));
+        check(
+            wrap(layer(CorsLayer::permissive()), never),
+            preflight,
+            (200, "access-control-allow-origin: *", ""),
+        );
         #[allow(deprecated, reason = "the layer is named so")]
         let bearer = ValidateRequestHeaderLayer::bearer("secret");
-        check(layer(bearer.clone(), never), GET, (401, "content-length: 0", ""));
+        check(wrap(layer(bearer.clone()), never), GET, (401, "content-length: 0", ""));
         let allowed = get("/", "authorization: Bearer secret\r\n");
-        check(layer(bearer, |_: &mut Context| ()), &allowed, (200, "content-length: 0", ""));
+        check(wrap(layer(bearer), |_: &mut Context| ()), &allowed, (200, "content-length: 0", ""));
         let limited = RequestBodyLimitLayer::new(3);
         let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
-        check(layer(limited, never), post, (413, "content-length: 21", "length limit exceeded"));
+        check(wrap(layer(limited), never), post, (413, "content-length: 21", "length limit exceeded"));
     }
 
     /// Requests with a body of each framing, to a handler that buffers and to one that streams.
@@ -338,12 +342,19 @@ mod requests {
             Ok(())
         };
         for wire in [sized, chunked] {
-            check(layer(TraceLayer::new_for_http(), buffered), wire, (200, "content-length: 5", "hello"));
-            let streamed = with_plan(|_| BodyPlan::Stream, streamed);
-            check(layer(TraceLayer::new_for_http(), streamed), wire, (200, "content-length: 5", "hello"));
+            check(
+                wrap(layer(TraceLayer::new_for_http()), buffered),
+                wire,
+                (200, "content-length: 5", "hello"),
+            );
+            let streamed = wrap(BodyPlan::Stream, streamed);
+            check(
+                wrap(layer(TraceLayer::new_for_http()), streamed),
+                wire,
+                (200, "content-length: 5", "hello"),
+            );
             let echo = wire.replace(" / ", " /echo ");
-            let wired =
-                Wired::new(layer(TraceLayer::new_for_http(), with_plan(|_| BodyPlan::Stream, respond)));
+            let wired = Wired::new(wrap(layer(TraceLayer::new_for_http()), wrap(BodyPlan::Stream, respond)));
             let received = wired.ask(&[echo.as_bytes()], Then::Waits);
             assert_eq!(responses(&received)[0].body, "hello");
         }
@@ -381,7 +392,8 @@ mod requests {
                 (&chunked, 200, "hello"),
             ];
             for (wire, expected, content) in rows {
-                let received = Wired::new(layer(zips(), with_plan(plan, echo))).ask(&[wire], Then::Waits);
+                let received = Wired::new(wrap(layer(zips()), wrap(middleware::plan(plan), echo)))
+                    .ask(&[wire], Then::Waits);
                 assert_eq!(
                     (status(&received), received.ends_with(&format!("\r\n\r\n{content}"))),
                     (expected, true),
@@ -389,7 +401,7 @@ mod requests {
                 );
             }
             for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 413), (&cut, 5, 400)] {
-                let wired = Wired::new(layer(layers(most), with_plan(plan, echo)));
+                let wired = Wired::new(wrap(layer(layers(most)), wrap(middleware::plan(plan), echo)));
                 let received = wired.ask(&[wire], Then::Ends);
                 assert_eq!(status(&received), expected, "{most}: {received}");
             }
@@ -413,7 +425,7 @@ mod requests {
                 let replaces = MapRequestLayer::new(move |request: http::Request<TowerBody>| {
                     request.map(|_| HttpBody::from(corehttp::Body::from(new)))
                 });
-                let wired = Wired::new(layer(replaces, with_plan(move |_| plan, read)));
+                let wired = Wired::new(wrap(layer(replaces), wrap(plan, read)));
                 let received = wired.ask(&[chunked.as_bytes(), chunked.as_bytes()], Then::Ends);
                 let bodies: Vec<_> = responses(&received).into_iter().map(|response| response.body).collect();
                 assert_eq!(bodies, [new; 2], "{plan:?}");
@@ -424,7 +436,8 @@ mod requests {
     #[test]
     fn a_request_that_the_crate_http_cannot_hold_is_400() {
         let roomy = corehttp::Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Default::default() };
-        let wired = Wired::with(|server| server.limits(roomy), layer(TraceLayer::new_for_http(), respond));
+        let wired =
+            Wired::with(|server| server.limits(roomy), wrap(layer(TraceLayer::new_for_http()), respond));
         let received = wired.ask(&[get(&format!("/{}", "a".repeat(65_535)), "").as_bytes()], Then::Ends);
         assert_eq!(status(&received), 400);
     }
@@ -437,7 +450,7 @@ mod responses_of_layers {
     fn fields_are_changed_whatever_the_handler_does() {
         let name = HeaderName::from_static("x-layer");
         let sets = SetResponseHeaderLayer::overriding(name, HeaderValue::from_static("7"));
-        let layered = Wired::new(layer(sets, respond));
+        let layered = Wired::new(wrap(layer(sets), respond));
         for path in PATHS {
             let received = layered.ask(&[get(path, "").as_bytes()], Then::Ends);
             assert!(
@@ -453,7 +466,7 @@ mod responses_of_layers {
             *response.status_mut() = StatusCode::IM_A_TEAPOT;
             response
         });
-        let wired = Wired::new(layer(moves, respond));
+        let wired = Wired::new(wrap(layer(moves), respond));
         for path in ["/plain", "/stream", "/sized", "/file", "/sum"] {
             assert_eq!(status(&wired.ask(&[get(path, "").as_bytes()], Then::Ends)), 418, "{path}");
         }
@@ -470,7 +483,7 @@ mod responses_of_layers {
             http::Response::from_parts(head, AxumBody::from("replaced"))
         });
         let layered: [Box<dyn Handler>; 2] =
-            [Box::new(layer(replaces, respond)), Box::new(layer(boxes, respond))];
+            [Box::new(wrap(layer(replaces), respond)), Box::new(wrap(layer(boxes), respond))];
         for layered in layered {
             let wired = Wired::new(layered);
             for path in ["/plain", "/stream", "/file", "/sum", "/status", "/cause"] {
@@ -501,12 +514,12 @@ mod responses_of_layers {
             Ok(())
         };
         let limit = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(5));
-        let outer = corehttp::around(
-            async |app: &_, ctx: &mut Context| {
+        let outer = wrap(
+            async |ctx: &mut Context, next: middleware::Next<'_>| {
                 ctx.response.headers.set("x-outer", 1)?;
-                Handler::handle(app, ctx).await
+                next.handle(ctx).await
             },
-            layer(limit, slow),
+            wrap(layer(limit), slow),
         );
         let received = Wired::new(outer).ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
         assert_eq!(received.matches("HTTP/1.1 408 ").count(), 2, "{received}");
@@ -520,7 +533,8 @@ mod responses_of_layers {
     fn a_panic_is_caught_by_a_layer_or_by_the_server() {
         let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("in the handler")) };
         let reports = ErrorReports::default();
-        let caught = Wired::with(|server| reports.attach(server), layer(CatchPanicLayer::new(), panics));
+        let caught =
+            Wired::with(|server| reports.attach(server), wrap(layer(CatchPanicLayer::new()), panics));
         let received = caught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
         assert_eq!(
             (received.matches("HTTP/1.1 500 ").count(), received.matches("Service panicked").count()),
@@ -528,7 +542,7 @@ mod responses_of_layers {
         );
         assert!(reports.take().is_empty());
         let uncaught =
-            Wired::with(|server| reports.attach(server), layer(TraceLayer::new_for_http(), panics));
+            Wired::with(|server| reports.attach(server), wrap(layer(TraceLayer::new_for_http()), panics));
         let received = uncaught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
         assert!(status(&received) == 500 && received.contains("connection: close"), "{received}");
         assert_eq!(reports.take().len(), 1);
@@ -542,7 +556,7 @@ mod responses_of_layers {
             HeaderValue::from_static("7"),
         );
         let layered = ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets);
-        let wired = Wired::with(|server| reports.attach(server), layer(layered, respond));
+        let wired = Wired::with(|server| reports.attach(server), wrap(layer(layered), respond));
         let received = wired.ask(&[get("/cause", "").as_bytes()], Then::Ends);
         assert!(received.starts_with("HTTP/1.1 409 Conflict\r\nx-layer: 7\r\n"), "{received}");
         assert_eq!(reports.take(), [(409, "there is one already".to_owned())]);
@@ -552,7 +566,7 @@ mod responses_of_layers {
     fn an_error_of_a_layer_is_one_of_the_handler() {
         let limit = ServiceBuilder::new().timeout(Duration::from_secs(5));
         let slow = async |_: &mut Context| pending::<()>().await;
-        assert_eq!(status(&Wired::new(layer(limit, slow)).ask(&[GET.as_bytes()], Then::Ends)), 500);
+        assert_eq!(status(&Wired::new(wrap(layer(limit), slow)).ask(&[GET.as_bytes()], Then::Ends)), 500);
     }
 
     fn unzipped(content: &[u8]) -> String {
@@ -563,7 +577,7 @@ mod responses_of_layers {
 
     #[test]
     fn content_is_compressed_by_a_layer_streamed_or_not() {
-        let served = Served::new(layer(CompressionLayer::new(), respond));
+        let served = Served::new(wrap(layer(CompressionLayer::new()), respond));
         let (client, plain) = (Client::new(), Wired::new(respond.into_handler()));
         for path in ["/large", "/stream", "/file", "/source"] {
             let mut request = Request::get(&format!("http://{}{path}", served.addr())).unwrap();
@@ -593,7 +607,7 @@ mod responses_of_layers {
             }
         }
         let slows = MapResponseBodyLayer::new(|body| Slow(body, Box::pin(sleep(Duration::from_secs(1)))));
-        let wired = Wired::new(layer(slows, respond));
+        let wired = Wired::new(wrap(layer(slows), respond));
         let received = wired.ask(&[get("/plain", "").as_bytes()], Then::Ends);
         assert_eq!(responses(&received)[0].body, "hello");
         let received = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
@@ -612,9 +626,11 @@ mod responses_of_layers {
             HeaderValue::from_static("7"),
         );
         let wire = get("/", "connection: upgrade\r\nupgrade: echo\r\n");
-        let received =
-            Served::new(layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets), upgrade))
-                .ask(&wire);
+        let received = Served::new(wrap(
+            layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets)),
+            upgrade,
+        ))
+        .ask(&wire);
         assert!(
             received.starts_with("HTTP/1.1 101 ") && received.contains("\r\nx-layer: 7\r\n"),
             "{received}"
@@ -624,7 +640,8 @@ mod responses_of_layers {
             *response.status_mut() = StatusCode::FORBIDDEN;
             response
         });
-        let received = Served::new(layer(refuses, upgrade)).ask([wire.as_bytes(), GET.as_bytes()].concat());
+        let received =
+            Served::new(wrap(layer(refuses), upgrade)).ask([wire.as_bytes(), GET.as_bytes()].concat());
         assert!(received.starts_with("HTTP/1.1 403 ") && received.contains("HTTP/1.1 403 "), "{received}");
     }
 
@@ -646,7 +663,7 @@ mod responses_of_layers {
         let layers = ServiceBuilder::new()
             .layer(GovernorLayer::new(config))
             .layer(MapResponseBodyLayer::new(AxumBody::new));
-        let received = Served::new(layer(layers, respond)).ask(get("/stream", "").repeat(3));
+        let received = Served::new(wrap(layer(layers), respond)).ask(get("/stream", "").repeat(3));
         let statuses: Vec<_> = responses(&received).iter().map(|response| response.status).collect();
         assert_eq!(statuses, [200, 200, 429], "{received}");
     }
@@ -687,7 +704,7 @@ mod responses_of_layers {
             })
         });
         let inner = Tagged("inner:", respond.into_handler());
-        let wired = Wired::new(Tagged("outer:", layer(wraps, inner)));
+        let wired = Wired::new(Tagged("outer:", wrap(layer(wraps), inner)));
         let received = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
         let response = &responses(&received)[0];
         assert_eq!(response.body, "outer:layer1:inner:hello", "{received}");
@@ -702,7 +719,7 @@ mod responses_of_layers {
             request
         });
         let limits = ServiceBuilder::new().concurrency_limit(1).layer(counts);
-        let served = Served::new(layer(CompressionLayer::new(), layer(limits, respond)));
+        let served = Served::new(wrap(layer(CompressionLayer::new()), wrap(layer(limits), respond)));
         let received = served.ask(PATHS.map(|path| get(path, "")).concat());
         assert_eq!((responses(&received).len(), count.load(Ordering::Relaxed)), (PATHS.len(), PATHS.len()));
     }
@@ -720,7 +737,7 @@ mod responses_of_layers {
                 }
             })
         });
-        assert_eq!(status(&Wired::new(layer(twice, respond)).ask(&[GET.as_bytes()], Then::Ends)), 500);
+        assert_eq!(status(&Wired::new(wrap(layer(twice), respond)).ask(&[GET.as_bytes()], Then::Ends)), 500);
     }
 }
 
@@ -728,9 +745,9 @@ mod responses_of_layers {
 /// connection is not theirs either.
 #[test]
 fn layers_that_were_given_up_hold_no_later_response() {
-    async fn hurried(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn hurried(ctx: &mut Context, next: middleware::Next<'_>) -> corehttp::Result {
         if ctx.request.path() != "/other" {
-            let late = tokio::time::timeout(Duration::from_millis(5), app.handle(ctx)).await.is_err();
+            let late = tokio::time::timeout(Duration::from_millis(5), next.handle(ctx)).await.is_err();
             assert!(late, "the handler sleeps");
         }
         if ctx.request.path() == "/plain" {
@@ -742,7 +759,7 @@ fn layers_that_were_given_up_hold_no_later_response() {
         Ok(out.finish().await?)
     }
     let sleeps = async |_: &mut Context| sleep(Duration::from_secs(3600)).await;
-    let served = Served::new(around(hurried, layer(Identity::new(), sleeps)));
+    let served = Served::new(wrap(hurried, wrap(layer(Identity::new()), sleeps)));
     for paths in [["/plain", "/other"], ["/streamed", "/other"], ["/plain", "/streamed"]] {
         let received = served.ask(paths.map(|path| get(path, "")).concat());
         assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2, "{paths:?}: {received}");
@@ -753,8 +770,8 @@ fn layers_that_were_given_up_hold_no_later_response() {
 /// A layer may run its calls in tasks of their own, which hold what they have, such as a permit, until they end.
 #[test]
 fn a_call_of_another_task_ends_when_its_handler_is_given_up() {
-    async fn hurried(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
-        let late = tokio::time::timeout(Duration::from_millis(5), app.handle(ctx)).await.is_err();
+    async fn hurried(ctx: &mut Context, next: middleware::Next<'_>) -> corehttp::Result {
+        let late = tokio::time::timeout(Duration::from_millis(5), next.handle(ctx)).await.is_err();
         assert!(late, "the handler sleeps");
         Ok(())
     }
@@ -778,7 +795,7 @@ fn a_call_of_another_task_ends_when_its_handler_is_given_up() {
             })
         });
         let sleeps = async |_: &mut Context| sleep(Duration::from_secs(3600)).await;
-        let served = Served::new(around(hurried, layer(spawns, sleeps)));
+        let served = Served::new(wrap(hurried, wrap(layer(spawns), sleeps)));
         assert_eq!(status(&served.ask(get("/", ""))), 200);
         let end = ends.recv_timeout(Duration::from_secs(10));
         assert_eq!(end, Ok(StatusCode::INTERNAL_SERVER_ERROR), "called: {is_called}");
@@ -812,7 +829,7 @@ fn values_of_outer_layers_reach_inner_ones() {
         let text = shown(ctx.extensions.get::<http::Extensions>().unwrap());
         ctx.response.set_text(text);
     };
-    let served = Served::new(layer(add_user(), layer(add_id(), handler)));
+    let served = Served::new(wrap(layer(add_user()), wrap(layer(add_id()), handler)));
     assert!(served.ask(GET).ends_with("\r\n\r\nAda 7"));
     let app = axum::Router::new().route(
         "/",
@@ -820,7 +837,7 @@ fn values_of_outer_layers_reach_inner_ones() {
             request.extensions().get::<User>().unwrap().0.to_owned()
         }),
     );
-    let served = Served::new(layer(add_user(), Tower::new(app)));
+    let served = Served::new(wrap(layer(add_user()), Tower::new(app)));
     assert!(served.ask(GET).ends_with("Ada"));
 }
 
@@ -840,7 +857,7 @@ fn a_layer_inside_a_mount_may_replace_the_target() {
         }
     };
     for (to, expected) in [("/api/x", "x"), ("/x", "x"), ("/api", "index"), ("/", "index")] {
-        let router = corehttp::routes! { mount "/api" => layer(rewrite(to), inner()) };
+        let router = corehttp::routes! { mount "/api" => wrap(layer(rewrite(to)), inner()) };
         let received = Served::new(router).ask(get("/api/first", ""));
         assert!(received.ends_with(&format!("\r\n\r\n{expected}")), "{to}: {received}");
     }
@@ -857,6 +874,6 @@ fn the_head_of_a_layered_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
         }
     };
     let head = GET.replace("GET", "HEAD");
-    is_over_with_its_head(&head, layer(CorsLayer::permissive(), ticks));
-    is_over_with_its_head(&head, layer(MapResponseBodyLayer::new(AxumBody::new), ticks));
+    is_over_with_its_head(&head, wrap(layer(CorsLayer::permissive()), ticks));
+    is_over_with_its_head(&head, wrap(layer(MapResponseBodyLayer::new(AxumBody::new)), ticks));
 }

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, Server, Timeouts, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Context, Handler, Limits, Server, Timeouts};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
 use tokio::task::spawn_local;
@@ -175,7 +176,7 @@ fn a_body_beyond_its_limit_is_413_rfc9110_15_5_14() {
 fn a_plan_may_have_a_limit_of_its_own() {
     let limits = Limits { body_max: 8, ..Limits::default() };
     for (most, len, expected) in [(4, 4, 200), (4, 5, 413), (8, 9, 413), (16, 16, 200), (16, 17, 413)] {
-        let planned = with_plan(move |_| BodyPlan::BufferUpTo(most), app);
+        let planned = wrap(BodyPlan::BufferUpTo(most), app);
         let wired = Wired::with(|server| server.limits(limits), planned);
         let body = "b".repeat(len);
         for wire in [sized(len as u64, &body), chunked(&format!("{len:x}\r\n{body}\r\n0\r\n\r\n"))] {
@@ -341,7 +342,7 @@ fn every_limit_may_be_zero_or_boundless() {
 #[track_caller]
 fn check_unread(drain_max: usize, body: &str, kept: bool) {
     let limits = Limits { drain_max, ..Limits::default() };
-    let wired = Wired::with(|server| server.limits(limits), with_plan(|_| BodyPlan::Stream, app));
+    let wired = Wired::with(|server| server.limits(limits), wrap(BodyPlan::Stream, app));
     let wire = [body.as_bytes(), NEXT].concat();
     take_handled();
     let received = responses(&wired.ask(&[&wire], Then::Waits));

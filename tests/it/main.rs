@@ -51,6 +51,7 @@ mod layers;
 mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod middleware;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod observers;

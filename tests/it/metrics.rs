@@ -8,9 +8,10 @@ use std::str::FromStr;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsFormat, MetricsPage, MetricsSettings,
-    RouteCounts, Server, Status, Timeouts, routes, with_plan,
+    RouteCounts, Server, Status, Timeouts, routes,
 };
 
 use super::support::chance::{Chance, check_histories};
@@ -192,7 +193,7 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
             ctx.set_timeouts(Timeouts { handler: Some(Duration::ZERO), ..ctx.timeouts() });
             tokio::time::sleep(Duration::from_secs(3600)).await;
         },
-        GET "/refused" => with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), hello),
+        GET "/refused" => wrap(BodyPlan::Refuse(Status::FORBIDDEN), hello),
         GET "/other/{id}" => hello,
     };
     Served::with(settings, router)
@@ -350,7 +351,7 @@ fn encoders_and_decoders_are_used_again() {
 
     let metrics = Metrics::new();
     let content = |ctx: &mut Context| ctx.response.set_text("content ".repeat(1000));
-    let service = Server::new().observe(metrics.clone()).service(Compress::new(content));
+    let service = Server::new().observe(metrics.clone()).service(wrap(Compress::new(), content));
     let counts = |pool: &str| {
         let text = metrics.to_text(MetricsFormat::OpenMetrics);
         ["reused_total", "created_total", "kept", "bytes"]

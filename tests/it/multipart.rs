@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+use corehttp::middleware::wrap;
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
-use corehttp::{
-    Body, BodyPlan, Client, Context, Headers, InvalidField, Request, Response, Server, Status, with_plan,
-};
+use corehttp::{Body, BodyPlan, Client, Context, Headers, InvalidField, Request, Response, Server, Status};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
@@ -946,14 +945,11 @@ mod written {
         let length = request.body.known_len().unwrap();
         let sent = runtime().block_on(async {
             let mut sent = Vec::new();
-            let service = Server::new().service(with_plan(
-                |_| BodyPlan::Stream,
-                async |ctx: &mut Context| {
-                    let mut sent = Vec::new();
-                    ctx.body_reader().read_to_end(&mut sent).await?;
-                    Ok(ctx.response.set_shared("text/plain", sent)?)
-                },
-            ));
+            let service = Server::new().service(wrap(BodyPlan::Stream, async |ctx: &mut Context| {
+                let mut sent = Vec::new();
+                ctx.body_reader().read_to_end(&mut sent).await?;
+                Ok(ctx.response.set_shared("text/plain", sent)?)
+            }));
             sent.extend_from_slice(service.respond(request.clone()).await.body.bytes());
             sent
         });

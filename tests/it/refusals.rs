@@ -4,7 +4,8 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Limits, Server, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Limits, Server, Status};
 
 use crate::support::Served;
 use crate::support::wired::{Then, Wired};
@@ -137,7 +138,7 @@ fn a_refusal_names_its_request() {
 #[test]
 fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_rfc9112_9_5() {
     let told = Told::default();
-    let wired = Wired::with(|server| told.by(server), with_plan(|_| BodyPlan::Stream, app));
+    let wired = Wired::with(|server| told.by(server), wrap(BodyPlan::Stream, app));
     let chunked = "transfer-encoding: chunked\r\n";
     let cut = "memory cut off, POST /: the peer closed before the message was complete";
     for (number, framing) in [(1, "content-length: 9\r\n"), (4, chunked)] {
@@ -209,7 +210,7 @@ fn check_fault(wire: &str, expected: &[bool]) {
         "/plan/503" => BodyPlan::Refuse(Status::SERVICE_UNAVAILABLE),
         _ => BodyPlan::Buffer,
     };
-    Wired::with(settings, with_plan(plan, app)).ask(&[wire.as_bytes()], Then::Ends);
+    Wired::with(settings, wrap(middleware::plan(plan), app)).ask(&[wire.as_bytes()], Then::Ends);
     assert_eq!(*faults.lock().unwrap(), expected, "{wire:?}");
 }
 

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use corehttp::middleware::{self, Next, wrap};
 use corehttp::{
     BodyPlan, BoxHandler, Context, Handler, HandlerSet, InvalidRoute, Limits, Request, Response, Router,
-    Server, Service, Status, around, routes, with_limits, with_plan, with_state, with_timeouts,
+    Server, Service, Status, routes, with_state,
 };
 
 use super::support::{Served, status};
@@ -122,14 +123,14 @@ fn a_static_segment_precedes_a_parameter_and_both_the_rest() {
 #[test]
 fn another_spelling_reaches_no_other_handler() {
     let fixed = routes! {
-        mount "/admin" => around(guard, routes! { GET "/secret" => named("secret") }),
+        mount "/admin" => wrap(guard, routes! { GET "/secret" => named("secret") }),
         GET "/files/{*path}" => named("file"),
         GET "/{name}" => named("name"),
         any "*" => named("fallback"),
     };
     let admin = Router::new().get("/secret", named("secret")).unwrap();
     let added = Router::new()
-        .mount("/admin", around(guard, admin))
+        .mount("/admin", wrap(guard, admin))
         .and_then(|router| router.get("/files/{*path}", named("file")))
         .and_then(|router| router.get("/{name}", named("name")))
         .and_then(|router| router.any("*", named("fallback")))
@@ -169,7 +170,7 @@ fn another_spelling_reaches_no_other_handler() {
     );
 }
 
-async fn guard(_: &impl Handler, _: &mut Context) -> corehttp::Result {
+async fn guard(_: &mut Context, _: Next<'_>) -> corehttp::Result {
     Err(Status::UNAUTHORIZED.into())
 }
 
@@ -462,13 +463,13 @@ fn plans_and_bounds_are_those_of_the_route() {
     };
     let router = routes! {
         POST "/small" => size,
-        mount "/large" => with_limits(|limits| limits.body_max = 100, routes! {
+        mount "/large" => wrap(middleware::limits(|limits| limits.body_max = 100), routes! {
             POST "/" => size,
-            POST "/larger" => with_limits(|limits| limits.body_max *= 10, size),
+            POST "/larger" => wrap(middleware::limits(|limits| limits.body_max *= 10), size),
         }),
-        POST "/stream" => with_plan(|_| BodyPlan::Stream, count),
-        POST "/refused" => with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), size),
-        POST "/slow" => with_timeouts(|timeouts| timeouts.handler = Some(Duration::from_millis(1)), sleeps),
+        POST "/stream" => wrap(BodyPlan::Stream, count),
+        POST "/refused" => wrap(BodyPlan::Refuse(Status::FORBIDDEN), size),
+        POST "/slow" => wrap(middleware::timeouts(|timeouts| timeouts.handler = Some(Duration::from_millis(1))), sleeps),
     };
     let limits = Limits { body_max: 10, ..Limits::default() };
     let served = Served::with(|server| server.limits(limits), router);
@@ -517,14 +518,14 @@ fn a_router_that_was_given_up_is_left() {
 /// A handler may have another target when it runs than when its plan was made.
 #[test]
 fn a_replaced_target_is_matched_again() {
-    async fn rewrite(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn rewrite(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         if ctx.request.path() == "/old" {
             ctx.request.set_url("/new/7")?;
         }
-        app.handle(ctx).await
+        next.handle(ctx).await
     }
     let inner = routes! { GET "/old" => named("old"), GET "/new/{id}" => named("new") };
-    let service = Server::new().service(around(rewrite, inner));
+    let service = Server::new().service(wrap(rewrite, inner));
     assert_eq!(outcome(&service, "GET", "a", "/old"), "new /new/{id} id=7");
     assert_eq!(outcome(&service, "GET", "a", "/new/8"), "new /new/{id} id=8");
 }
@@ -532,21 +533,21 @@ fn a_replaced_target_is_matched_again() {
 /// A route that is found after the plan of another one is planned for: its guard is asked, its body is here.
 #[test]
 fn a_route_that_is_found_late_is_planned_late() {
-    async fn put(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn put(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         ctx.request.set_method(corehttp::Method::Put);
-        app.handle(ctx).await
+        next.handle(ctx).await
     }
     let size = |ctx: &mut Context| ctx.response.set_text(ctx.request.bytes().len().to_string());
     let router = || {
         routes! {
             GET "/size" => named("get"),
             PUT "/size" => size,
-            PUT "/guarded" => with_plan(|_| BodyPlan::Refuse(Status::UNAUTHORIZED), named("secret")),
-            PUT "/small" => with_plan(|_| BodyPlan::BufferUpTo(3), size),
+            PUT "/guarded" => wrap(BodyPlan::Refuse(Status::UNAUTHORIZED), named("secret")),
+            PUT "/small" => wrap(BodyPlan::BufferUpTo(3), size),
         }
     };
     let post = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello");
-    for served in [Served::new(around(put, router())), Served::new(BoxHandler::new(around(put, router())))] {
+    for served in [Served::new(wrap(put, router())), Served::new(BoxHandler::new(wrap(put, router())))] {
         assert!(served.ask(post("/size")).ends_with("\r\n\r\n5"));
         assert_eq!(status(&served.ask(post("/guarded"))), 401);
         assert_eq!(status(&served.ask(post("/small"))), 413);
@@ -572,13 +573,13 @@ fn a_router_behind_middleware_without_a_plan_matches() {
 
 #[test]
 fn middleware_goes_around_routes_and_groups() {
-    async fn mark(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    async fn mark(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
         ctx.response.headers.append("x-marks", ctx.request.matched_pattern().unwrap_or("none"))?;
-        app.handle(ctx).await
+        next.handle(ctx).await
     }
-    let group = Router::new().get("/a", named("a")).unwrap().around(mark).get("/b", named("b")).unwrap();
+    let group = Router::new().get("/a", named("a")).unwrap().wrap(mark).get("/b", named("b")).unwrap();
     let router =
-        Router::new().get("/c", around(mark, named("c"))).and_then(|router| router.merge(group)).unwrap();
+        Router::new().get("/c", wrap(mark, named("c"))).and_then(|router| router.merge(group)).unwrap();
     let service = Server::new().service(router);
     let marks = |path: &str| {
         let response: Response = corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();

@@ -10,9 +10,10 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     Address, BodyPlan, Client, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener,
-    PeerAddr, Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, block_on, with_plan,
+    PeerAddr, Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, block_on,
 };
 use cpu_time::ProcessTime;
 use socket2::{Domain, Socket, Type};
@@ -758,7 +759,7 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
         "/read" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,
     };
-    let served = Served::with(set, with_plan(plan, app));
+    let served = Served::with(set, wrap(middleware::plan(plan), app));
     talk(&served);
     eventually("all have gone", || served.running.stats().total.open == 0);
     let stats = served.running.stats();
@@ -810,7 +811,7 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
         "/buffered" => BodyPlan::Buffer,
         _ => BodyPlan::Stream,
     };
-    let served = Served::new(with_plan(plan, app));
+    let served = Served::new(wrap(middleware::plan(plan), app));
     let mut peers = ["/source", "/echo", "/buffered", "/half-a-head"].map(|_| served.connect());
     let post = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
     let said =

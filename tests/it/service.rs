@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
@@ -172,7 +173,7 @@ fn planned() -> Service<impl Handler> {
         _ => BodyPlan::Buffer,
     };
     let limits = Limits { body_max: 16, ..Limits::default() };
-    Server::new().limits(limits).service(with_plan(plan, async |ctx: &mut Context| {
+    Server::new().limits(limits).service(wrap(middleware::plan(plan), async |ctx: &mut Context| {
         if let Some(length) = ctx.request.headers.text("x-announce").map(str::to_owned) {
             ctx.response.headers.set("content-length", length)?;
         }
@@ -390,7 +391,7 @@ async fn read(ctx: &mut Context) -> corehttp::Result {
 fn check_read(path: &str, content_type: &str, content: &str, expected: (u16, &str)) {
     run(async {
         let limits = Limits { body_max: 16, ..Limits::default() };
-        let service = Server::new().limits(limits).service(with_plan(|_| BodyPlan::Stream, read));
+        let service = Server::new().limits(limits).service(wrap(BodyPlan::Stream, read));
         let mut request = Request::post(path).unwrap();
         request.set_bytes(content_type, content).unwrap();
         let mut shared = request.clone();
@@ -444,7 +445,7 @@ fn content_that_was_not_read_is_refused() {
 #[test]
 fn without_a_connection_a_stream_may_be_cut_short() {
     run(async {
-        let service = Server::new().service(with_plan(|_| BodyPlan::Stream, read));
+        let service = Server::new().service(wrap(BodyPlan::Stream, read));
         for (len, path, expected) in [
             (Some(9), "/reader", 400),
             (Some(9), "/buffered/text", 400),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
     Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status, block_on,
@@ -108,7 +109,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
 }
 
 /// Sends requests, as a user agent that keeps its cookie.
-struct Agent<H: corehttp::Handler> {
+struct Agent<H: corehttp::Handler + 'static> {
     store: NotingStore,
     service: Service<H>,
     cookie: String,
@@ -119,10 +120,10 @@ fn agent(store: NotingStore) -> Agent<impl corehttp::Handler> {
 }
 
 fn agent_of(sessions: Sessions<NotingStore>, store: NotingStore) -> Agent<impl corehttp::Handler> {
-    Agent { store, service: Server::new().service(sessions.around(app)), cookie: String::new() }
+    Agent { store, service: Server::new().service(wrap(sessions, app)), cookie: String::new() }
 }
 
-impl<H: corehttp::Handler> Agent<H> {
+impl<H: corehttp::Handler + 'static> Agent<H> {
     /// Requests `path`. The store has these calls to do.
     #[track_caller]
     fn get(&mut self, path: &str, calls: &[&str]) -> Response {
@@ -392,8 +393,8 @@ fn check_lasting(way: Way, is_renewed: bool) {
     };
     let sessions = Sessions::new(store.clone());
     let [begins, revokes] = [begins.into_handler().boxed(), revokes.into_handler().boxed()]
-        .map(|handler| Server::new().service(sessions.around(handler)));
-    let reads = Server::new().service(sessions.around(reads));
+        .map(|handler| Server::new().service(wrap(sessions.clone(), handler)));
+    let reads = Server::new().service(wrap(sessions.clone(), reads));
     let cookie_of = |response: &Response| {
         let cookie = response.cookies().next().unwrap();
         format!("{}={}", cookie.name, cookie.value)
@@ -419,7 +420,7 @@ fn check_lasting(way: Way, is_renewed: bool) {
             })
             .await
         };
-        let lasting = Server::new().service(sessions.around(lasts));
+        let lasting = Server::new().service(wrap(sessions.clone(), lasts));
         let (mut near, far) = tokio::io::duplex(1 << 10);
         let peer = async {
             let fields = "connection: upgrade\r\nupgrade: own";
@@ -527,7 +528,7 @@ fn a_session_that_was_deleted_meanwhile_does_not_come_back() {
         };
         let sessions = Sessions::new(agent.store.clone());
         let mut late = Agent {
-            service: Server::new().service(sessions.around(changes_late)),
+            service: Server::new().service(wrap(sessions, changes_late)),
             store: agent.store.clone(),
             cookie: agent.cookie.clone(),
         };

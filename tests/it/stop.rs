@@ -10,8 +10,9 @@ use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use corehttp::middleware::wrap;
 use corehttp::{
-    BodyPlan, Context, IntoIoResult, Request, Server, ServerCore, ServerHandle, Status, Timeouts, with_plan,
+    BodyPlan, Context, IntoIoResult, Request, Server, ServerCore, ServerHandle, Status, Timeouts,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::mpsc::unbounded_channel;
@@ -380,7 +381,7 @@ fn a_response_that_is_cut_does_not_look_whole() {
 #[test]
 fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     let handler = |ctx: &mut Context| ctx.response.set_text("whole");
-    let served = Served::new(with_plan(|_| BodyPlan::Stream, handler));
+    let served = Served::new(wrap(BodyPlan::Stream, handler));
     let mut peer = served.connect();
     peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
     assert!(peer.receive().ends_with("\r\n\r\nwhole"));
@@ -723,7 +724,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 #[test]
 fn bodies_on_their_way_still_arrive() {
     let buffered = Served::new(|ctx: &mut Context| ctx.response.body.set_bytes(ctx.request.body.bytes()));
-    let streamed = Served::new(with_plan(|_| BodyPlan::Stream, echo));
+    let streamed = Served::new(wrap(BodyPlan::Stream, echo));
     for served in [buffered, streamed] {
         let mut peer = served.connect();
         peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");

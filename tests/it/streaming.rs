@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     Body, BodyPlan, Context, Event, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server,
-    Status, with_plan,
+    Status,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
@@ -86,7 +87,7 @@ mod reading {
             assert!(!ctx.request.headers.contains("x-sum"), "trailers are no headers");
             Ok(ctx.response.body.set_bytes(response))
         };
-        Served::new(with_plan(move |_| plan, handler))
+        Served::new(wrap(plan, handler))
     }
 
     async fn by_chunks(ctx: &mut Context) -> corehttp::Result<Vec<u8>> {
@@ -179,7 +180,7 @@ mod reading {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
             let refusals = ErrorReports::default();
             let reads = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
-            let served = Served::with(|server| refusals.attach(server), with_plan(move |_| plan, reads));
+            let served = Served::with(|server| refusals.attach(server), wrap(plan, reads));
             let mut peer = served.connect();
             peer.send(post("content-length: 9\r\nexpect: 100-continue", ""));
             peer.receive_through("100 Continue\r\n\r\n");
@@ -997,9 +998,9 @@ mod expectation {
         check_refusal(&fields, streaming(fails), 403);
         check_refusal(&fields, streaming(streams), 200);
         check_refusal(&fields, streaming(reads_late), 200);
-        check_refusal(&fields, with_plan(|_| BodyPlan::Refuse(Status::CONTENT_TOO_LARGE), nothing), 413);
+        check_refusal(&fields, wrap(BodyPlan::Refuse(Status::CONTENT_TOO_LARGE), nothing), 413);
         // Only a length tells in advance that the body is too large.
-        check_refusal(&fields[..1], with_plan(|_| BodyPlan::BufferUpTo(26), nothing), 413);
+        check_refusal(&fields[..1], wrap(BodyPlan::BufferUpTo(26), nothing), 413);
     }
 }
 
@@ -1052,7 +1053,7 @@ mod upgrade {
             io.read_to_string(&mut early).await?;
             Ok(io.write_all(early.as_bytes()).await?)
         };
-        let served = Served::new(with_plan(|_| BodyPlan::Stream, reads));
+        let served = Served::new(wrap(BodyPlan::Stream, reads));
         let asked = ASKED.replace("GET", "POST").replace("\r\n\r\n", "\r\ncontent-length: 4\r\n\r\nbody");
         let output = served.ask(format!("{asked}early"));
         let (head, rest) = output.split_once("\r\n\r\n").unwrap();
@@ -1074,7 +1075,7 @@ mod upgrade {
             };
             Ok(io.write_all(ctx.response.status.to_string().as_bytes()).await?)
         };
-        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tells));
+        let served = Served::new(wrap(BodyPlan::Tunnel, tells));
         for (asked, status) in
             [(ASKED, "101 Switching Protocols"), ("CONNECT b:1 HTTP/1.1\r\nhost: b:1\r\n\r\n", "200 OK")]
         {
@@ -1237,7 +1238,7 @@ mod tunnel {
 
     #[test]
     fn a_planned_tunnel_carries_bytes_both_ways() {
-        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
+        let served = Served::new(wrap(BodyPlan::Tunnel, tunnel));
         let mut peer = served.connect();
         peer.send(format!("{CONNECT}early"));
         let head = peer.receive_through("\r\n\r\n");
@@ -1253,11 +1254,11 @@ mod tunnel {
     #[test]
     fn without_a_plan_for_connect_the_handler_does_not_run() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream, BodyPlan::BufferUpTo(1)] {
-            let received = Served::new(with_plan(move |_| plan, tunnel)).ask(format!("{CONNECT}{GET}"));
+            let received = Served::new(wrap(plan, tunnel)).ask(format!("{CONNECT}{GET}"));
             assert_eq!((status(&received), received.matches("HTTP/1.1").count()), (501, 1), "{plan:?}");
             assert!(received.contains("\r\nconnection: close\r\n"));
         }
-        let refuses = with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), tunnel);
+        let refuses = wrap(BodyPlan::Refuse(Status::FORBIDDEN), tunnel);
         assert_eq!(status(&Served::new(refuses).ask(CONNECT)), 403);
     }
 
@@ -1267,7 +1268,7 @@ mod tunnel {
             ctx.response.set_text("not sent");
             Err(Status::BAD_GATEWAY.into())
         };
-        let received = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
+        let received = Served::new(wrap(BodyPlan::Tunnel, refuse)).ask(CONNECT);
         assert!(status(&received) == 502 && received.ends_with("Bad Gateway"), "{received}");
     }
 
@@ -1284,20 +1285,17 @@ mod tunnel {
     /// The peer takes all that follows a 2xx for bytes of the tunnel: a length has no meaning there.
     #[test]
     fn a_successful_response_to_connect_announces_no_length() {
-        let served = Served::new(with_plan(
-            |_| BodyPlan::Tunnel,
-            async |ctx: &mut Context| -> corehttp::Result {
-                ctx.response.headers.set("content-length", 9)?;
-                match ctx.request.headers.text("x-way") {
-                    Some("stream") => {
-                        let mut out = ctx.body_writer().await?;
-                        out.write_all(b"no tunnel").await?;
-                        Ok(out.finish().await?)
-                    }
-                    _ => Ok(ctx.response.body.set_bytes("no tunnel")),
+        let served = Served::new(wrap(BodyPlan::Tunnel, async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("content-length", 9)?;
+            match ctx.request.headers.text("x-way") {
+                Some("stream") => {
+                    let mut out = ctx.body_writer().await?;
+                    out.write_all(b"no tunnel").await?;
+                    Ok(out.finish().await?)
                 }
-            },
-        ));
+                _ => Ok(ctx.response.body.set_bytes("no tunnel")),
+            }
+        }));
         for way in ["set", "stream"] {
             let received = served.ask(CONNECT.replace("\r\n\r\n", &format!("\r\nx-way: {way}\r\n\r\n")));
             assert_eq!(undated(&received), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nno tunnel", "{way}");
@@ -1308,10 +1306,9 @@ mod tunnel {
     #[test]
     fn connect_with_content_is_400() {
         for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
-            let served = Served::new(with_plan(
-                move |_| plan,
-                async |ctx: &mut Context| -> corehttp::Result { Ok(drop(ctx.accept_tunnel().await?)) },
-            ));
+            let served = Served::new(wrap(plan, async |ctx: &mut Context| -> corehttp::Result {
+                Ok(drop(ctx.accept_tunnel().await?))
+            }));
             for (content, status_of_a_tunnel) in [
                 ("content-length: 5\r\n\r\nhello", 400),
                 ("content-length: 5\r\n\r\n", 400),
@@ -1333,7 +1330,7 @@ mod tunnel {
 
     #[test]
     fn other_methods_open_no_tunnel() {
-        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
+        let served = Served::new(wrap(BodyPlan::Tunnel, tunnel));
         let received = served.ask(sized("hello") + GET);
         assert_eq!(received.matches("no tunnel").count(), 2, "{received}");
     }

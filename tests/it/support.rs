@@ -16,10 +16,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{
-    BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Request, Server, ServerHandle, Status, WithPlan,
-    around, with_plan,
-};
+use corehttp::middleware::{Next, wrap};
+use corehttp::{BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Server, ServerHandle, Status};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -228,11 +226,11 @@ pub fn resident() -> usize {
 }
 
 /// `handler`, called before the body has arrived.
-pub fn streaming<Kind, H>(handler: H) -> WithPlan<fn(&Request) -> BodyPlan, H::Handler>
+pub fn streaming<Kind, H>(handler: H) -> impl Handler
 where
     H: IntoHandler<Kind>,
 {
-    with_plan(|_| BodyPlan::Stream, handler)
+    wrap(BodyPlan::Stream, handler)
 }
 
 /// Checks that a response of `handler`, which writes without an end, is over with its head if it is asked for with
@@ -244,16 +242,16 @@ where
     H: IntoHandler<Kind>,
     H::Handler: Send + Sync,
 {
-    let next = async |app: &H::Handler, ctx: &mut Context| -> corehttp::Result {
+    let other = async |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
         match ctx.request.path() {
             "/next" => Ok(ctx.response.set_text("the next one")),
-            _ => app.handle(ctx).await,
+            _ => next.handle(ctx).await,
         }
     };
     let (failures, cuts) = (ErrorReports::default(), Arc::new(Mutex::new(Vec::new())));
     let noted = cuts.clone();
     let report = move |report: &ExchangeReport| noted.lock().unwrap().push(report.cut);
-    let served = Served::with(|server| failures.attach(server).on_exchange(report), around(next, handler));
+    let served = Served::with(|server| failures.attach(server).on_exchange(report), wrap(other, handler));
     let mut peer = served.connect();
     peer.send(request.to_owned() + &get("/next"));
     let received = peer.receive_through("the next one");

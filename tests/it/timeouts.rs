@@ -12,9 +12,10 @@ use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     BodyPlan, BodyWriter, Context, Event, Flush, Handler, IntoHandler, Limits, Request, Response, Server,
-    Timeouts, Transform, TransformAction, with_plan,
+    Timeouts, Transform, TransformAction,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -304,7 +305,7 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
                     peer.shutdown().await.unwrap();
                 };
                 check(12, 200, act);
-                check_with(defaults(), with_plan(|_| BodyPlan::Stream, read), 12, 200, act);
+                check_with(defaults(), wrap(BodyPlan::Stream, read), 12, 200, act);
             }
         }
     }
@@ -381,7 +382,7 @@ fn the_sleep_of_a_handler_counts_neither_as_silence_nor_against_the_rate() {
             }
         }
     };
-    check_with(defaults(), with_plan(|_| BodyPlan::Stream, read), 247, 200, async |peer| {
+    check_with(defaults(), wrap(BodyPlan::Stream, read), 247, 200, async |peer| {
         send(peer, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
         for _ in 0..2 {
             pass(60).await;
@@ -402,7 +403,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         ctx.response.set_text("fine");
         Ok(())
     };
-    let streamed = || with_plan(|_| BodyPlan::Stream, read);
+    let streamed = || wrap(BodyPlan::Stream, read);
     check_with(defaults(), streamed(), 30, 408, async |peer| send(peer, POST).await);
     check_with(defaults(), streamed(), 45 + 30, 408, async |peer| {
         send(peer, &[POST, b"b"].concat()).await;
@@ -420,7 +421,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         ctx.response.set_text("fine");
         Ok(())
     };
-    let gives_up = || with_plan(|_| BodyPlan::Stream, gives_up);
+    let gives_up = || wrap(BodyPlan::Stream, gives_up);
     for (after, seconds) in [(2, 1 + 45), (50, 50), (54, 54)] {
         check_with(defaults(), gives_up(), seconds, 200, async |peer| {
             send(peer, POST).await;
@@ -439,11 +440,11 @@ fn a_streamed_body_has_the_same_timeouts() {
             }
         }
     };
-    check_with(defaults(), with_plan(|_| BodyPlan::Stream, looks_up), 30, 408, async |peer| {
+    check_with(defaults(), wrap(BodyPlan::Stream, looks_up), 30, 408, async |peer| {
         send(peer, POST).await;
     });
     // The server waits no longer for an unread body, whose response was sent long before.
-    check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
+    check_with(defaults(), wrap(BodyPlan::Stream, app), 30, 0, async |peer| {
         ask(peer, POST).await;
     });
 }
@@ -562,7 +563,7 @@ fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
             never = reading => never,
         }
     };
-    let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
+    let told = talk(defaults(), wrap(BodyPlan::Stream, both), 1_000, async |peer| {
         send(peer, CHUNKED).await;
         drip(peer, format!("258\r\n{:600}\r\n", "").as_bytes(), 1).await;
     });
@@ -604,12 +605,12 @@ fn a_peer_that_sends_its_whole_body_first_needs_a_handler_that_reads() {
         let _ = peer.write_all(&vec![b'b'; MUCH]).await;
     };
     let streamed = |_: &Request| BodyPlan::Stream;
-    let told = talk(defaults(), with_plan(streamed, keeps), 1_000, sends_first);
+    let told = talk(defaults(), wrap(middleware::plan(streamed), keeps), 1_000, sends_first);
     assert_time(told.time, 30);
     assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
     for told in [
-        talk(defaults(), with_plan(streamed, reads), 1_000, sends_first),
-        talk(defaults(), with_plan(streamed, discards), 1_000, sends_first),
+        talk(defaults(), wrap(middleware::plan(streamed), reads), 1_000, sends_first),
+        talk(defaults(), wrap(middleware::plan(streamed), discards), 1_000, sends_first),
     ] {
         assert_time(told.time, 0);
         assert!(told.outcome.is_ok(), "{:?}", told.outcome);
@@ -635,7 +636,7 @@ fn a_body_is_not_timed_while_the_response_comes_first() {
         tokio::try_join!(reading, writing)?;
         Ok(())
     };
-    let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
+    let told = talk(defaults(), wrap(BodyPlan::Stream, both), 1_000, async |peer| {
         send(peer, POST).await;
         send(peer, &[b'b'; 100]).await;
         for _ in 0..60 {
@@ -730,7 +731,7 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
             peer.shutdown().await.unwrap();
         }));
     }
-    check(talk(limits, with_plan(|_| BodyPlan::Stream, two), 1_000, async |peer| {
+    check(talk(limits, wrap(BodyPlan::Stream, two), 1_000, async |peer| {
         send(peer, POST).await;
         send(peer, &[b'b'; 100]).await;
         listen(peer, &[b'b'; 9_900]).await;
@@ -821,7 +822,7 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
         while ctx.body_reader().chunk().await?.is_some() {}
         Ok(())
     };
-    let streamed = with_plan(|_| BodyPlan::Stream, waits_for_the_body);
+    let streamed = wrap(BodyPlan::Stream, waits_for_the_body);
     check_with(limited, streamed, 5, 503, async |peer| send(peer, POST).await);
     let in_time = async |ctx: &mut Context| {
         pass(4).await;
@@ -925,7 +926,7 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
     });
     assert_time(told.time, 0);
     // The rest of a body on a connection that closes is not awaited.
-    let streamed = with_plan(|_| BodyPlan::Stream, app);
+    let streamed = wrap(BodyPlan::Stream, app);
     let last = [&POST[..POST.len() - 2], b"connection: close\r\n\r\n"].concat();
     check_with(defaults(), streamed, 0, 200, async |peer| send(peer, &last).await);
 }
@@ -938,7 +939,7 @@ fn a_wait_that_was_given_up_does_not_end_another() {
         ctx.peer_closed().await;
         ctx.response.set_text("fine");
     };
-    let streamed = with_plan(|_| BodyPlan::Stream, gives_up);
+    let streamed = wrap(BodyPlan::Stream, gives_up);
     let told = talk(defaults(), streamed, 1 << 16, async |peer| {
         send(peer, POST).await;
         pass(100).await;
@@ -1202,7 +1203,7 @@ fn waits_that_are_given_up_at_once_end_on_a_core_of_a_server() {
         }
     };
     let timeouts = Timeouts { body: Duration::from_millis(500), ..Timeouts::default() };
-    let looked_up = with_plan(|_| BodyPlan::Stream, looks_up);
+    let looked_up = wrap(BodyPlan::Stream, looks_up);
     let served = Served::with(|server| server.timeouts(timeouts), looked_up);
     let mut peer = served.connect();
     peer.send(POST);

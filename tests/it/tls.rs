@@ -7,9 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Context, ExchangeReport, IntoHandler, Limits, Server, ServerTls, Timeouts, TlsIdentity,
-    TlsRoots, TlsVersion, with_plan,
+    TlsRoots, TlsVersion,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
 use tokio::sync::Notify;
@@ -335,7 +336,7 @@ fn large_bodies_go_both_ways() {
         Ok(out.finish().await?)
     };
     let content: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let served = [secured.serve(buffered), secured.serve(with_plan(|_| BodyPlan::Stream, streamed))];
+    let served = [secured.serve(buffered), secured.serve(wrap(BodyPlan::Stream, streamed))];
     for (served, version) in served.iter().flat_map(|served| [(served, &TLS12), (served, &TLS13)]) {
         let mut peer = connect(served, secured.peer_of(&[version], None));
         let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
@@ -973,7 +974,7 @@ fn a_peer_that_does_not_read_the_end_of_a_response_is_cut_off() {
 #[test]
 fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     let secured = Secured::new();
-    let served = secured.serve(with_plan(|_| BodyPlan::BufferUpTo(100_000), fine));
+    let served = secured.serve(wrap(BodyPlan::BufferUpTo(100_000), fine));
     let head = "POST / HTTP/1.1\r\nhost: a.example\r\ncontent-length: 3000000\r\n\r\n";
     let wire = [head.as_bytes(), &[b'b'; 3_000_000]].concat();
     for version in [&TLS12, &TLS13] {

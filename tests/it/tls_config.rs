@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::rustls::client::WebPkiServerVerifier;
 use corehttp::rustls::crypto::CryptoProvider;
 use corehttp::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
@@ -720,7 +721,7 @@ fn a_server_listens_in_the_clear_and_over_tls_at_once() {
             .and_bind_tls("127.0.0.1:0", theirs.tls.clone())
             .cores(2)
             .balanced(balanced)
-            .start(HttpsRedirect::new().around(app));
+            .start(wrap(HttpsRedirect::new(), app));
         let served = Served { running: running.unwrap() };
         let [plain, first, second] = [0, 1, 2].map(|index| match served.running.addresses()[index] {
             Address::Tcp(address) => address,
@@ -770,7 +771,7 @@ fn an_address_keeps_its_own_tls() {
 #[test]
 fn a_redirect_to_https_keeps_path_query_and_method() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
-    let service = |redirect: HttpsRedirect| Server::new().service(redirect.around(app));
+    let service = |redirect: HttpsRedirect| Server::new().service(wrap(redirect, app));
     for (redirect, target, host, expected) in [
         (HttpsRedirect::new(), "/a%20b?c=%0d", "example.com", Some("https://example.com/a%20b?c=%0d")),
         (HttpsRedirect::new(), "http://[::1]:8080/a?b", "[::1]:8080", Some("https://[::1]/a?b")),
@@ -789,7 +790,7 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
 fn a_redirect_to_https_escapes_what_no_uri_has_rfc9110_10_2_2() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
     let received =
-        Served::new(HttpsRedirect::new().around(app)).ask("GET /café?|\\ HTTP/1.1\r\nhost: a\r\n\r\n");
+        Served::new(wrap(HttpsRedirect::new(), app)).ask("GET /café?|\\ HTTP/1.1\r\nhost: a\r\n\r\n");
     assert!(received.contains("\r\nlocation: https://a/caf%C3%A9?%7C%5C\r\n"), "{received}");
 }
 
@@ -805,7 +806,7 @@ fn behind_a_proxy_the_scheme_of_the_client_counts() {
         (trusting, "junk", "location: https://example.com/"),
         (HttpsRedirect::new(), "https", "location: https://inner/"),
     ] {
-        let served = Served::new(redirect.around(app));
+        let served = Served::new(wrap(redirect, app));
         let received = served.ask(format!(
             "GET / HTTP/1.1\r\nhost: inner\r\nx-forwarded-proto: {proto}\r\nx-forwarded-host: example.com:80\r\n\r\n"
         ));

@@ -17,9 +17,10 @@ use axum::extract::Path;
 use axum::routing::{any, get, post};
 use axum::{Extension, Json, Router};
 use bytes::Bytes;
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Context, ExchangeError, Handler, Limits, PeerAddr, Phase, Request, Server, Status, Tower,
-    TowerBody, WireError, block_on, with_plan,
+    TowerBody, WireError, block_on,
 };
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -247,8 +248,8 @@ mod requests {
     #[test]
     fn a_body_that_was_buffered_is_all_there() {
         let check = |wire: &str, expected: &str| {
-            let received = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(echo_description)))
-                .ask_cut(wire, Then::Waits);
+            let received =
+                Wired::new(wrap(BodyPlan::Buffer, tower(echo_description))).ask_cut(wire, Then::Waits);
             assert_eq!(responses(&received)[0].body, expected);
         };
         check(
@@ -654,7 +655,7 @@ mod reading {
             inner.handle(ctx).await
         };
         let received =
-            Served::new(with_plan(|_| BodyPlan::Stream, outer)).ask(post_wire("content-length: 5", "hello"));
+            Served::new(wrap(BodyPlan::Stream, outer)).ask(post_wire("content-length: 5", "hello"));
         assert!(received.starts_with("HTTP/1.1 500 "), "{received}");
     }
 
@@ -696,10 +697,8 @@ mod reading {
             let received = wired.ask(&[wire.as_bytes()], Then::Waits);
             assert!(received.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{received}");
         }
-        let echo = with_plan(
-            |_| BodyPlan::Buffer,
-            tower(async |request: AppRequest| Ok(Response::new(request.into_body()))),
-        );
+        let echo =
+            wrap(BodyPlan::Buffer, tower(async |request: AppRequest| Ok(Response::new(request.into_body()))));
         let received = Wired::new(echo).ask_cut(wire, Then::Waits);
         assert!(received.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{received}");
     }
@@ -1271,11 +1270,12 @@ mod with_axum {
     fn a_compressed_answer_streams_too() {
         let app = Router::new()
             .route("/", get(async || steps(None, [Pause, data("hello")]).map(axum::body::Body::new)));
-        let response = paused(Server::new().service(corehttp::Compress::new(Tower::new(app))).respond({
-            let mut request = Request::get("/").unwrap();
-            request.headers.set("accept-encoding", "gzip, identity;q=0").unwrap();
-            request
-        }));
+        let response =
+            paused(Server::new().service(wrap(corehttp::Compress::new(), Tower::new(app))).respond({
+                let mut request = Request::get("/").unwrap();
+                request.headers.set("accept-encoding", "gzip, identity;q=0").unwrap();
+                request
+            }));
         assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     }
 }

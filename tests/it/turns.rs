@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
+use corehttp::middleware::{self, wrap};
 use corehttp::{
     BodyPlan, Context, Handler, IntoHandler, Limits, MemoryListener, Request, Server, Service, block_on,
-    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::{LocalSet, coop, spawn_local, yield_now};
@@ -127,9 +127,9 @@ fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
     };
     let sized = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 67108864\r\n\r\n";
     let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n4000000\r\n";
-    check(sized, with_plan(stream, read));
-    check(chunked, with_plan(stream, read));
-    check(sized, with_plan(stream, write));
+    check(sized, wrap(middleware::plan(stream), read));
+    check(chunked, wrap(middleware::plan(stream), read));
+    check(sized, wrap(middleware::plan(stream), write));
     check(sized, |_: &mut Context| {});
 }
 

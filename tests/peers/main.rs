@@ -15,7 +15,8 @@ mod websockets;
 
 use std::thread;
 
-use corehttp::{BodyPlan, Client, Context, Request, Server, ServerHandle};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Client, Context, Server, ServerHandle};
 
 use origin::origin;
 use program::{CLIENTS, SERVERS};
@@ -102,7 +103,7 @@ fn gateway(backend: String) -> ServerHandle {
         let onward = ctx.request.forwarded_to(&backend)?;
         ctx.forward(client.open(&onward)).await
     };
-    let handler = corehttp::with_plan(|_: &Request| BodyPlan::Stream, forward);
+    let handler = wrap(BodyPlan::Stream, forward);
     Server::bind("127.0.0.1:0").start(handler).expect("a gateway starts")
 }
 

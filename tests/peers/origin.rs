@@ -11,7 +11,8 @@
 
 use std::io;
 
-use corehttp::{BodyPlan, Context, FromText, Limits, Request, Server, ServerHandle, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, FromText, Limits, Request, Server, ServerHandle, Status};
 
 const BODY_MAX: usize = 64 << 10;
 const ECHO_MAX: usize = 16 << 20;
@@ -19,7 +20,7 @@ const ECHO_MAX: usize = 16 << 20;
 pub(crate) fn origin() -> ServerHandle {
     let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
     let server = Server::bind("127.0.0.1:0").limits(limits);
-    server.start(with_plan(plan, respond)).expect("a server starts")
+    server.start(wrap(middleware::plan(plan), respond)).expect("a server starts")
 }
 
 fn plan(request: &Request) -> BodyPlan {

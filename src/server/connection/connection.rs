@@ -16,7 +16,7 @@ use crate::server::upgraded::UpgradedHandle;
 use crate::server::{Context, ErrorCause, ErrorReport, Handler};
 
 /// One connection, as its task holds it. An idle connection holds all of these fields, so there are few.
-pub(in crate::server) struct Connection<H: Handler> {
+pub(in crate::server) struct Connection<H: Handler + 'static> {
     per_core: Rc<PerCore<H>>,
     /// The connection, while it is idle.
     idle: Option<Conn>,
@@ -32,7 +32,7 @@ pub(in crate::server) struct Connection<H: Handler> {
     upgraded: Option<Box<UpgradedHandle>>,
 }
 
-impl<H: Handler> Connection<H> {
+impl<H: Handler + 'static> Connection<H> {
     pub(in crate::server) fn new(per_core: Rc<PerCore<H>>, opening: Opening) -> Connection<H> {
         let mut connection = Connection {
             per_core,
@@ -204,7 +204,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-impl<H: Handler> Drop for Connection<H> {
+impl<H: Handler + 'static> Drop for Connection<H> {
     /// Reports that the connection is over, if it is idle or was upgraded. The context of a busy one does it itself.
     fn drop(&mut self) {
         let Connection { per_core, idle, exchange_count, end, upgraded, .. } = self;

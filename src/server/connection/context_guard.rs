@@ -9,12 +9,12 @@ use crate::server::per_core::PerCore;
 use crate::server::{Context, ErrorCause, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.
-pub(super) struct ContextGuard<'p, H: Handler> {
+pub(super) struct ContextGuard<'p, H: Handler + 'static> {
     per_core: &'p PerCore<H>,
     context: Option<Box<Context>>,
 }
 
-impl<'p, H: Handler> ContextGuard<'p, H> {
+impl<'p, H: Handler + 'static> ContextGuard<'p, H> {
     pub(super) fn new(per_core: &'p PerCore<H>, context: Box<Context>) -> ContextGuard<'p, H> {
         ContextGuard { per_core, context: Some(context) }
     }
@@ -26,7 +26,7 @@ impl<'p, H: Handler> ContextGuard<'p, H> {
     }
 }
 
-impl<H: Handler> Deref for ContextGuard<'_, H> {
+impl<H: Handler + 'static> Deref for ContextGuard<'_, H> {
     type Target = Context;
 
     fn deref(&self) -> &Context {
@@ -34,13 +34,13 @@ impl<H: Handler> Deref for ContextGuard<'_, H> {
     }
 }
 
-impl<H: Handler> DerefMut for ContextGuard<'_, H> {
+impl<H: Handler + 'static> DerefMut for ContextGuard<'_, H> {
     fn deref_mut(&mut self) -> &mut Context {
         self.context.as_deref_mut().expect("a guard has its context until it is dropped")
     }
 }
 
-impl<H: Handler> Drop for ContextGuard<'_, H> {
+impl<H: Handler + 'static> Drop for ContextGuard<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
         context.exchange.abandon();

@@ -12,8 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, finalize_response, refuse};
-use super::serve::{RequestAction, decide_action, note_expectation, poll_send, run_handler};
+use super::handler_outcome::{finalize_response, refuse};
+use super::serve::{
+    RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
+};
 use crate::exchange::{ExchangeError, Expectation};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Request, Response};
 use crate::net::Conn;
@@ -24,7 +26,7 @@ use crate::server::{Context, Handler};
 use crate::wire::Framing;
 
 /// Answers `request`. `connect` makes a connection of the [`CaptureStream`], which takes the place of a peer.
-pub(in crate::server) async fn respond<H: Handler>(
+pub(in crate::server) async fn respond<H: Handler + 'static>(
     per_core: &PerCore<H>,
     request: Request,
     connect: impl FnOnce(CaptureStream) -> Conn,
@@ -59,7 +61,7 @@ pub(in crate::server) async fn respond<H: Handler>(
 }
 
 /// Produces the response, as for a request on a connection.
-async fn answer<H: Handler>(
+async fn answer<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
     content: &Cell<Option<Content>>,
@@ -67,15 +69,19 @@ async fn answer<H: Handler>(
     note_expectation(&mut ctx.exchange, &ctx.request)?;
     // An interim response would pass for content here.
     ctx.exchange.incoming.get_mut().expectation = Expectation::None;
-    let action = decide_action(per_core, ctx)?;
+    let mut action = decide_action(per_core, ctx)?;
     match action {
         RequestAction::Refuse(_) => {}
-        RequestAction::Buffer(body_max) => receive(&mut ctx.request.body, body_max).await?,
+        RequestAction::Buffer(body_max) => {
+            if let Err(error) = receive(&mut ctx.request.body, body_max).await {
+                action = refuse_body(ctx, error)?;
+            }
+        }
         RequestAction::Call => withhold(ctx, content),
     }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
-        RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+        RequestAction::Refuse(status) => run_refusal(per_core, ctx, status).await,
         RequestAction::Buffer(_) | RequestAction::Call => {
             ctx.exchange.note_handler();
             run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await

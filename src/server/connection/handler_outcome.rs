@@ -3,21 +3,21 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_all_user_values};
 use crate::coding::ACCEPTED;
-use crate::exchange::{ExchangeError, Phase};
-use crate::memory::Reset;
+use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
+use crate::server::confine::{is_panic, is_time_over};
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, ResponseContent};
 use crate::server::exchange_report::{CutBy, HeadState};
 use crate::server::per_core::PerCore;
+use crate::server::refusal::RefusalOrigin;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 
 /// How a handler ended.
@@ -28,17 +28,45 @@ pub(super) enum HandlerOutcome {
     /// The response was over with its head, and the handler waited to write content that is not sent.
     Over,
     Panicked,
-    /// The handler took longer than its time limit.
-    TimedOut(Duration),
+    /// The body could not be received, or the handler took longer than its time limit.
+    Failed(Box<ExchangeError>),
+}
+
+impl HandlerOutcome {
+    /// The outcome of a request that was refused, once it has passed through its middleware.
+    pub(super) fn of_refusal(self, origin: RefusalOrigin) -> HandlerOutcome {
+        match (self, origin) {
+            (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Plan) if error.cause().is_none() => {
+                HandlerOutcome::Refused(error.status())
+            }
+            (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Body) => match error.into_cause() {
+                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
+                Err(error) => HandlerOutcome::Returned(Err(error)),
+            },
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// The outcome, where middleware has passed on a panic or the end of the time limit as an error.
+    fn unconfined(self) -> HandlerOutcome {
+        match self {
+            HandlerOutcome::Returned(Err(error)) if is_panic(&error) => HandlerOutcome::Panicked,
+            HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => match error.into_cause() {
+                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
+                Err(error) => HandlerOutcome::Returned(Err(error)),
+            },
+            outcome => outcome,
+        }
+    }
 }
 
 /// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
-    let cause = match outcome {
+    let cause = match outcome.unconfined() {
         HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
-        HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
+        HandlerOutcome::Failed(error) => (*error).into(),
     };
     ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report_error(&ctx.request, None, cause);
@@ -63,7 +91,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
     ctx.exchange.conn.note_over(false);
-    match (with_chosen_status(ctx, outcome), ctx.exchange.outgoing.has_begun()) {
+    match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
@@ -79,9 +107,7 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         (HandlerOutcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
         }
-        (HandlerOutcome::TimedOut(limit), _) => {
-            return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
-        }
+        (HandlerOutcome::Failed(error), _) => return Err((*error).into()),
     }
     Ok(true)
 }
@@ -142,11 +168,6 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         Some(status) => {
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();
-            match &cause {
-                // The handler was not called, and its plan may have set fields, such as those of CORS.
-                ErrorCause::Exchange(error) if !error.is_of_handler() => {}
-                _ => ctx.response.reset(),
-            }
             ctx.exchange.stop_persisting();
             if let ErrorCause::Connections(_) = cause {
                 ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
@@ -169,7 +190,11 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
-pub(in crate::server) async fn reject<H: Handler>(per_core: &PerCore<H>, conn: Conn, refused: Box<Refused>) {
+pub(in crate::server) async fn reject<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    conn: Conn,
+    refused: Box<Refused>,
+) {
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
     guard.exchange.info.connection_end = match refused.cause {

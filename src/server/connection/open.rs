@@ -24,7 +24,7 @@ use crate::server::per_core::{JobOutcome, PerCore};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.
-pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
+pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
     let Opening { conn, acceptor, has_header, limiter, accepted_at } = opening;
     let mut conn = UnopenedConn::new(&per_core.core, conn);
     if let Some(accepted_at) = accepted_at {
@@ -59,7 +59,7 @@ pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening)
 }
 
 /// Closes a connection of a peer that has too many, with a response if the connection is in the clear.
-async fn refuse_peer<H: Handler>(
+async fn refuse_peer<H: Handler + 'static>(
     per_core: &PerCore<H>,
     mut conn: UnopenedConn<'_>,
     cause: ErrorCause,
@@ -76,7 +76,7 @@ async fn refuse_peer<H: Handler>(
 }
 
 /// Makes a new connection secure, within the time of its first head.
-async fn tls_handshake<H: Handler>(
+async fn tls_handshake<H: Handler + 'static>(
     per_core: &PerCore<H>,
     mut conn: UnopenedConn<'_>,
     acceptor: &TlsAcceptor,

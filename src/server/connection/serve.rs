@@ -12,17 +12,18 @@ use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_f
 use super::open::open;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
-use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
+use crate::server::confine::HandlerTime;
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
 use crate::server::per_core::{Job, JobOutcome, PerCore};
+use crate::server::refusal::Refusal;
 use crate::server::shared_conn::SharedConn;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
 /// Does the job of a connection.
-pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
+pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
     let context = match job {
         Job::Open(opening) => return boxed(|| open(per_core, *opening)).await,
         Job::Exchanges(context) => context,
@@ -39,7 +40,10 @@ pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> J
 }
 
 /// Serves requests as long as bytes of the next one have arrived.
-async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
+async fn exchanges<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    ctx: &mut Context,
+) -> Result<NextStep, Box<Refused>> {
     let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
@@ -47,12 +51,14 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
-        let action = decide_action(per_core, ctx)?;
-        if let RequestAction::Buffer(body_max) = action {
-            poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await?;
+        let mut action = decide_action(per_core, ctx)?;
+        if let RequestAction::Buffer(body_max) = action
+            && let Err(error) = poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await
+        {
+            action = refuse_body(ctx, error)?;
         }
         let outcome = match action {
-            RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+            RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -122,17 +128,18 @@ fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Bo
 }
 
 /// How a request is handled, decided by its head.
+#[derive(Clone, Copy)]
 pub(super) enum RequestAction {
     /// The handler is called.
     Call,
     /// The handler is called once the body has been buffered, up to so many bytes.
     Buffer(usize),
-    /// The request is answered with this status.
+    /// The request is refused, without its handler. Its [`Refusal`] is noted, if there is more to it than this status.
     Refuse(Status),
 }
 
 /// Decides from the head of a request how it is handled.
-pub(super) fn decide_action<H: Handler>(
+pub(super) fn decide_action<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
 ) -> Result<RequestAction, Box<Refused>> {
@@ -143,7 +150,7 @@ pub(super) fn decide_action<H: Handler>(
         (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
-        (true, _) => RequestAction::Refuse(Status::NOT_IMPLEMENTED),
+        (true, _) => RequestAction::Refuse(Refusal::unplanned(Status::NOT_IMPLEMENTED).note(ctx)),
         (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
@@ -151,6 +158,32 @@ pub(super) fn decide_action<H: Handler>(
         }
         (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
     })
+}
+
+/// Refuses a request whose body could not be received. A peer that is gone gets no answer.
+#[cold]
+pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Refused>> {
+    if error.status().is_none() {
+        return Err(error.into());
+    }
+    ctx.exchange.stop_persisting();
+    // Middleware must not take a part of the body for the whole.
+    ctx.request.body.clear();
+    Ok(RequestAction::Refuse(Refusal::from(error).note(ctx)))
+}
+
+/// Passes a refusal through the middleware of its route, which may answer otherwise.
+pub(super) async fn run_refusal<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    ctx: &mut Context,
+    status: Status,
+) -> HandlerOutcome {
+    let conn = ctx.exchange.conn.clone();
+    let refusal = Refusal::take(ctx, status);
+    let origin = refusal.origin;
+    ctx.exchange.note_handler();
+    let outcome = run_handler(&conn, pin!(async { per_core.handler.refuse(ctx, refusal).await })).await;
+    outcome.of_refusal(origin)
 }
 
 /// Sends what is left of the response. The body's source belongs to the application, and may panic as a handler may.
@@ -193,20 +226,21 @@ pub(super) fn run_handler(
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = HandlerOutcome> {
-    let mut timer = None;
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
-        Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
-        Ok(Poll::Pending) => {
-            if conn.is_over() {
-                return Poll::Ready(HandlerOutcome::Over);
+    let mut time = HandlerTime::default();
+    // One place polls the handler, so the compiler can make its future a part of this one.
+    poll_fn(move |cx| {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+                Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
+                Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
+                Ok(Poll::Pending) if conn.is_over() => return Poll::Ready(HandlerOutcome::Over),
+                Ok(Poll::Pending) => {}
             }
             conn.send_earlier_responses(cx);
             conn.note_waiting();
-            let limit = conn.bounds(|bounds| bounds.timeouts.handler);
-            let Some(limit) = limit else { return Poll::Pending };
-            let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
-            timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
+            if let Err(late) = ready!(time.poll_over(cx, conn)) {
+                return Poll::Ready(HandlerOutcome::Failed(late));
+            }
         }
     })
 }

@@ -145,7 +145,8 @@ impl Context {
     /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived:
     ///
     /// ```no_run
-    /// use corehttp::{BodyPlan, Context, Server, with_plan};
+    /// use corehttp::middleware::wrap;
+    /// use corehttp::{BodyPlan, Context, Server};
     /// use tokio::io::AsyncWriteExt;
     ///
     /// async fn save(ctx: &mut Context) -> corehttp::Result {
@@ -158,7 +159,7 @@ impl Context {
     /// }
     ///
     /// fn main() -> corehttp::Result {
-    ///     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, save))
+    ///     Server::bind("127.0.0.1:8080").run(wrap(BodyPlan::Stream, save))
     /// }
     /// ```
     pub fn body_reader(&mut self) -> BodyReader<'_> {
@@ -168,7 +169,7 @@ impl Context {
 
     /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
     /// into `ctx.request.trailers`. A body that has already been received stays as it is. See
-    /// [`Handler`](crate::Handler#guards) for a guard that decides before the body is received.
+    /// [`middleware`](crate::middleware#guards-that-wait) for a guard that decides before the body is received.
     ///
     /// # Errors
     ///
@@ -301,7 +302,7 @@ impl Context {
     }
 
     /// Changes the limits of this exchange alone: the limits of bodies, chunks and trailers, from here on. See
-    /// [`with_limits`](crate::with_limits).
+    /// [`middleware::limits`](crate::middleware::limits).
     pub fn set_limits(&mut self, limits: Limits) {
         self.exchange.change_bounds(|bounds| bounds.limits = limits.capped());
     }
@@ -312,7 +313,7 @@ impl Context {
     }
 
     /// Changes the time limits of this exchange alone, from here on, but not [`Timeouts::head`], [`Timeouts::idle`] and
-    /// [`Timeouts::connection_age`]. See [`with_timeouts`](crate::with_timeouts).
+    /// [`Timeouts::connection_age`]. See [`middleware::timeouts`](crate::middleware::timeouts).
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.exchange.change_bounds(|bounds| bounds.timeouts = timeouts);
     }

@@ -10,7 +10,8 @@ use std::fmt;
 /// A guard that checks credentials, and passes the user on to the handler:
 ///
 /// ```
-/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server, Status};
+/// use corehttp::middleware::{guard, wrap};
+/// use corehttp::{Context, Request, Result, Server, Status};
 ///
 /// struct User(&'static str);
 ///
@@ -21,24 +22,13 @@ use std::fmt;
 ///     }
 /// }
 ///
-/// struct Guarded<H>(H);
-///
-/// impl<H: Handler> Handler for Guarded<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         match user(&ctx.request) {
-///             Some(_) => self.0.on_head(ctx),
-///             None => BodyPlan::Stream, // `handle` refuses it, and does not read the body
-///         }
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let Some(user) = user(&ctx.request) else {
-///             ctx.response.headers.set("www-authenticate", "Bearer")?;
-///             return Err(Status::UNAUTHORIZED.into());
-///         };
-///         ctx.extensions.insert(user);
-///         self.0.handle(ctx).await
-///     }
+/// fn sign_in(ctx: &mut Context) -> Result {
+///     let Some(user) = user(&ctx.request) else {
+///         ctx.response.headers.set("www-authenticate", "Bearer")?;
+///         return Err(Status::UNAUTHORIZED.into());
+///     };
+///     ctx.extensions.insert(user);
+///     Ok(())
 /// }
 ///
 /// fn greet(ctx: &mut Context) -> Result {
@@ -47,7 +37,7 @@ use std::fmt;
 ///     Ok(())
 /// }
 ///
-/// let service = Server::new().service(Guarded(greet.into_handler()));
+/// let service = Server::new().service(wrap(guard(sign_in), greet));
 /// # corehttp::block_on(async {
 /// let mut request = Request::get("/")?;
 /// assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);

@@ -23,7 +23,8 @@ use crate::runtime::Budget;
 ///
 /// ```
 /// use std::io;
-/// use corehttp::{BodyPlan, Context, Flush, Handler, Request, Response, Result, Transform, TransformAction};
+/// use corehttp::middleware::Middleware;
+/// use corehttp::{Context, Flush, Handler, Response, Result, Transform, TransformAction};
 ///
 /// struct Upper;
 ///
@@ -41,16 +42,13 @@ use crate::runtime::Budget;
 ///     }
 /// }
 ///
-/// struct Shouting<H>(H);
+/// #[derive(Clone)]
+/// struct Shouting;
 ///
-/// impl<H: Handler> Handler for Shouting<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.0.on_head(ctx)
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
+/// impl Middleware for Shouting {
+///     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
 ///         ctx.transform = Some(Box::new(Upper));
-///         self.0.handle(ctx).await
+///         next.handle(ctx).await
 ///     }
 /// }
 /// ```
@@ -60,7 +58,8 @@ use crate::runtime::Budget;
 ///
 /// ```
 /// # use std::{cell::Cell, io, rc::Rc};
-/// # use corehttp::{BodyPlan, BoxHandler, Context, Flush, Handler};
+/// # use corehttp::middleware::{Middleware, wrap};
+/// # use corehttp::{Context, Flush, Handler};
 /// # use corehttp::{Request, Response, Result, Server, Transform, TransformAction};
 /// struct Count(Rc<Cell<u64>>);
 ///
@@ -76,24 +75,21 @@ use crate::runtime::Budget;
 ///     }
 /// }
 ///
-/// struct Log<H>(H);
+/// #[derive(Clone)]
+/// struct Log;
 ///
-/// impl<H: Handler> Handler for Log<H> {
-///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-///         self.0.on_head(ctx)
-///     }
-///
-///     async fn handle(&self, ctx: &mut Context) -> Result {
+/// impl Middleware for Log {
+///     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
 ///         let streamed = Rc::new(Cell::new(0));
 ///         ctx.transform = Some(Box::new(Count(streamed.clone())));
-///         let outcome = self.0.handle(ctx).await; // an error, if a stream was cut off
+///         let outcome = next.handle(ctx).await; // an error, if a stream was cut off
 ///         let rest = ctx.response.body.known_len(); // of what was not streamed by the handler
 ///         println!("{:?} bytes", rest.map(|rest| streamed.get() + rest));
 /// #       assert_eq!(streamed.get() + rest.unwrap(), 5);
 ///         outcome
 ///     }
 /// }
-/// # let service = Server::new().service(Log(BoxHandler::new(async |ctx: &mut Context| -> Result {
+/// # let service = Server::new().service(wrap(Log, async |ctx: &mut Context| -> Result {
 /// #     match ctx.request.path() {
 /// #         "/streamed" => {
 /// #             let mut out = ctx.body_writer().await?;
@@ -105,7 +101,7 @@ use crate::runtime::Budget;
 /// #         _ => ctx.response.set_text("Hello"),
 /// #     }
 /// #     Ok(())
-/// # })));
+/// # }));
 /// # for path in ["/", "/lazy", "/streamed"] {
 /// #     let response = corehttp::block_on(service.respond(Request::get(path)?))?;
 /// #     assert_eq!((response.status.as_u16(), response.body.text()), (200, Ok("Hello")));

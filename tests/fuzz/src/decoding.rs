@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use corehttp::middleware::wrap;
 use corehttp::{BoxHandler, Client, Compress, Context, Request, Response, Server};
 use tokio::runtime::Runtime;
 
@@ -79,7 +80,7 @@ fn encoder() -> Wired<BoxHandler> {
     let respond = |ctx: &mut Context| {
         CONTENT.with_borrow(|content| ctx.response.set_shared("text/plain", content.clone()).unwrap());
     };
-    Wired::new(Server::new(), BoxHandler::new(Compress::new(respond).size_min(0)))
+    Wired::new(Server::new(), BoxHandler::new(wrap(Compress::new().size_min(0), respond)))
 }
 
 /// A response with that content in that coding.

@@ -1,7 +1,8 @@
 //! A gateway between a peer and a server that say arbitrary octets. Nothing goes on that a strict reader refuses, each
 //! message is the one that was received, memory is bounded, and nothing of it shows in the next exchange.
 
-use corehttp::{BodyPlan, BoxHandler, Client, Context, Server, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, BoxHandler, Client, Context, Server};
 
 use crate::client::has_odd_cookie;
 use crate::memory::bounded;
@@ -65,7 +66,7 @@ impl Gateway {
             let target = ctx.request.forwarded_to("http://b")?;
             ctx.forward(onward.open(&target)).await
         };
-        let handler = BoxHandler::new(with_plan(|_| BodyPlan::Stream, pass));
+        let handler = BoxHandler::new(wrap(BodyPlan::Stream, pass));
         Gateway { wired: Wired::new(Server::new(), handler), script, client }
     }
 

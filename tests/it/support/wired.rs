@@ -18,12 +18,12 @@ use super::{Served, undated};
 
 /// A server on this thread whose peers have no sockets. Their packets arrive exactly as they are cut, each one when the
 /// server has dealt with the one before. The clock is paused, and jumps ahead whenever everybody waits.
-pub struct Wired<H: Handler> {
+pub struct Wired<H: Handler + 'static> {
     runtime: Runtime,
     service: Service<H>,
 }
 
-impl<H: Handler> Wired<H> {
+impl<H: Handler + 'static> Wired<H> {
     /// Serves with the default settings.
     pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Wired<H> {
         Wired::with(|server| server, handler)

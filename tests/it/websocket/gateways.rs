@@ -4,9 +4,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Client, ClientTimeouts, CloseCode, Context, ForwardedField, Message, Origins, Response, Server,
-    Timeouts, TrustedProxies, WebSocketSettings, block_on, with_plan,
+    Timeouts, TrustedProxies, WebSocketSettings, block_on,
 };
 use socket2::{Domain, Socket, Type};
 
@@ -23,7 +24,7 @@ fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: Str
         ctx.set_forwarded(&mut onward, &this_machine());
         ctx.forward(client.open(&onward)).await
     };
-    Served::with(set, with_plan(|_| BodyPlan::Stream, pass))
+    Served::with(set, wrap(BodyPlan::Stream, pass))
 }
 
 /// A gateway whose handler waits for something else, too.

@@ -1,8 +1,9 @@
 //! WebSockets over TLS, straight and through the tunnel of a proxy, with the fields of their client (RFC 6455 §4.1).
 
+use corehttp::middleware::wrap;
 use corehttp::{
     BodyPlan, Client, ClientTls, CloseCode, Context, Message, Method, Proxies, Proxy, Server, ServerTls,
-    TlsIdentity, TlsRoots, WebSocketSettings, block_on, with_plan,
+    TlsIdentity, TlsRoots, WebSocketSettings, block_on,
 };
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
@@ -12,16 +13,13 @@ use crate::support::certificates::Authority;
 
 /// A proxy that opens tunnels.
 fn proxy() -> Served {
-    Served::new(with_plan(
-        |_| BodyPlan::Tunnel,
-        async |ctx: &mut Context| -> corehttp::Result {
-            assert_eq!(ctx.request.method(), Method::Connect);
-            let mut behind = TcpStream::connect(ctx.request.target().as_str()).await?;
-            let mut near = ctx.accept_tunnel().await?;
-            copy_bidirectional(&mut near, &mut behind).await?;
-            Ok(())
-        },
-    ))
+    Served::new(wrap(BodyPlan::Tunnel, async |ctx: &mut Context| -> corehttp::Result {
+        assert_eq!(ctx.request.method(), Method::Connect);
+        let mut behind = TcpStream::connect(ctx.request.target().as_str()).await?;
+        let mut near = ctx.accept_tunnel().await?;
+        copy_bidirectional(&mut near, &mut behind).await?;
+        Ok(())
+    }))
 }
 
 #[test]

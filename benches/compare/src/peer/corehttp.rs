@@ -2,18 +2,19 @@
 
 use std::io::{self, Write};
 
-use corehttp::{BodyPlan, Context, Method, Server, Status, with_plan};
+use corehttp::middleware::{plan, wrap};
+use corehttp::{BodyPlan, Context, Method, Server, Status};
 
 use crate::application::{HELLO, PIECE_BYTES, PIECES, Page, SERVER_NAME};
 use crate::child::announce;
 
 pub(super) fn serve() -> io::Result<()> {
     let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
-    let plan = |request: &corehttp::Request| match request.path() {
+    let by_path = |request: &corehttp::Request| match request.path() {
         "/upload" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,
     };
-    let running = server.start(with_plan(plan, respond)).map_err(io::Error::other)?;
+    let running = server.start(wrap(plan(by_path), respond)).map_err(io::Error::other)?;
     announce(running.local_addr());
     running.wait().map_err(io::Error::other)
 }

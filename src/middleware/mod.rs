@@ -1,0 +1,160 @@
+//! Middleware surrounds handlers: logs, guards, limits, compression, sessions.
+//!
+//! ```
+//! use corehttp::middleware::{Middleware, guard, limits, wrap};
+//! use corehttp::{Context, Handler, Result, Server, Status, routes};
+//!
+//! #[derive(Clone)]
+//! struct Log;
+//!
+//! impl Middleware for Log {
+//!     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+//!         let request = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
+//!         let outcome = next.handle(ctx).await;
+//!         let (status, note) = match &outcome {
+//!             Ok(()) => (ctx.response.status, ""),
+//!             Err(_) if ctx.has_responded() => (ctx.response.status, "cut off"),
+//!             Err(error) => (error.status(), ""),
+//!         };
+//!         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived_at().elapsed());
+//!         outcome
+//!     }
+//! }
+//!
+//! fn is_admin(ctx: &mut Context) -> Result {
+//!     let token = ctx.request.bearer_token().ok_or(Status::UNAUTHORIZED)?;
+//!     if token == "8f14e45f" { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
+//! }
+//!
+//! fn save(ctx: &mut Context) {
+//!     ctx.response.set_text("saved");
+//! }
+//!
+//! let router = routes! {
+//!     GET "/" => |ctx: &mut Context| ctx.response.set_text("hi"),
+//!     wrap (guard(is_admin), limits(|limits| limits.body_max = 64 << 20)) => {
+//!         POST "/admin/pages" => save,
+//!         POST "/admin/images" => save,
+//!     },
+//! };
+//! let app = wrap(Log, router);
+//! # let service = Server::new().service(app);
+//! # let respond = |request| corehttp::block_on(service.respond(request)).unwrap();
+//! # assert_eq!(respond(corehttp::Request::get("/")?).text(), Ok("hi"));
+//! # assert_eq!(respond(corehttp::Request::post("/admin/pages")?).status, Status::UNAUTHORIZED);
+//! # let _ = || -> Result {
+//! # let app = wrap(Log, |_: &mut Context| ());
+//! Server::bind("[::]:8080").run(app)
+//! # };
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where it goes
+//!
+//! Middleware is listed in the order in which requests pass through it, and responses come back in the opposite order.
+//!
+//! | around | is written |
+//! |---|---|
+//! | a handler, a router, or all of a server | [`wrap((log, guard), handler)`](wrap) |
+//! | a group of routes | `wrap (log, guard) => { .. }` in [`routes!`](crate::routes) |
+//! | the routes that a router has so far | [`Router::wrap`](crate::Router::wrap) |
+//!
+//! # What there is
+//!
+//! | for | is |
+//! |---|---|
+//! | bodies that are read as streams | [`BodyPlan::Stream`](crate::BodyPlan::Stream), [`plan`] |
+//! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
+//! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
+//! | forged requests, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`] |
+//! | other requests to refuse | [`guard`] |
+//! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
+//! | layers of tower | `layer` |
+//! | anything else | a type with `impl` [`Middleware`], or an `async` function with [`Next`] |
+//!
+//! # Writing one
+//!
+//! A type with [`Middleware::call`] costs no allocation and is compiled once for each handler, whose type it does not
+//! mention: twenty of them take hardly longer to compile than one. Its fields are its settings and its state. A function
+//! is shorter, and costs an allocation for each request whose handler is `async`.
+//!
+//! When `next` returns, its outcome is not yet a response. After an error, `ctx.response.status` is unchanged; the error
+//! itself has the status to answer with. But if the response has begun, its status has been sent, and the error cuts the
+//! response off, as when a peer leaves a stream of events. So the log above looks at all three. (For a log of all
+//! exchanges, there is [`Server::on_exchange`](crate::Server::on_exchange).)
+//!
+//! [`Body::known_len`](crate::Body::known_len) returns how large a response is. If the handler streams it, a
+//! [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
+//! response: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
+//! [reason](crate::Status::reason) of the status.
+//!
+//! # Refusals
+//!
+//! Middleware also gets the refusals of what is beneath it, as the error that `next` returns, so fields such as those of
+//! CORS, logs and sessions hold for them as well:
+//!
+//! | refused is | its status | its [cause](crate::ErrorCause) |
+//! |---|---|---|
+//! | a request, by [`Context::refuse`](crate::Context::refuse) | that of the error | `Handler` |
+//! | a request, by [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) | that of the plan | `Plan` |
+//! | a body that is too large, too slow or malformed, if it was to be buffered | 413, 408, 400 | `Exchange` |
+//! | a handler that panics | 500 | `Panic` |
+//! | a handler that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
+//!
+//! The handler is not called for a request whose head or body is refused, and neither is middleware beneath the one that
+//! has refused it by the head. The body of such a request is empty. Once the time of a handler is over, the handler is
+//! dropped, and the middleware around it has as long again to finish. Middleware that answers in place of the error has
+//! dealt with it: [`Server::on_error`](crate::Server::on_error) is not called then, not even for a panic.
+//!
+//! There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
+//! head; peers that leave before their request is complete; and whether a response that is not streamed arrives, because
+//! it is sent later. [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
+//!
+//! # Guards that wait
+//!
+//! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait lets the body be streamed, and
+//! buffers it later, so it receives none in vain:
+//!
+//! ```
+//! use corehttp::middleware::{Middleware, wrap};
+//! use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
+//! # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
+//!
+//! #[derive(Clone)]
+//! struct Known;
+//!
+//! impl Middleware for Known {
+//!     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+//!         match next.on_head(ctx) {
+//!             BodyPlan::Buffer => BodyPlan::Stream, // `call` buffers it
+//!             plan => plan,
+//!         }
+//!     }
+//!
+//!     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+//!         if !may_ask(ctx.peer_addr()).await {
+//!             return Err(Status::TOO_MANY_REQUESTS.into());
+//!         }
+//!         if next.on_head(ctx) == BodyPlan::Buffer {
+//!             ctx.buffer_body().await?;
+//!         }
+//!         next.handle(ctx).await
+//!     }
+//! }
+//! # let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+//! # let service = corehttp::Server::new().service(wrap(Known, echo));
+//! # let mut request = Request::post("/")?;
+//! # request.body.set_bytes("body");
+//! # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`ConcurrencyLimit`]: crate::ConcurrencyLimit
+//! [`CrossOriginProtection`]: crate::CrossOriginProtection
+//! [`HttpsRedirect`]: crate::HttpsRedirect
+//! [`LoadShed`]: crate::LoadShed
+//! [`RateLimit`]: crate::RateLimit
+
+#[doc(hidden)]
+pub use crate::server::Wrap;
+pub use crate::server::{Middleware, Next, guard, limits, plan, timeouts, wrap};

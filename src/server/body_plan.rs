@@ -1,0 +1,48 @@
+//! [`BodyPlan`]: what becomes of the body of a request.
+
+use crate::message::Status;
+
+/// How a request's body is received, or whether the request is refused, as
+/// [`Handler::on_head`](crate::Handler::on_head) decides.
+///
+/// A plan is [middleware](crate::middleware), too: `wrap(BodyPlan::Stream, upload)` gives a closure or a function a plan,
+/// and replaces the plan of any other handler. [`middleware::plan`](crate::middleware::plan) decides by the request.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::middleware::wrap;
+/// use corehttp::{BodyPlan, Context, Server};
+///
+/// let upload = async |ctx: &mut Context| -> corehttp::Result {
+///     let mut body = ctx.body_reader();
+///     while let Some(chunk) = body.chunk().await? {
+///         println!("{} bytes", chunk.len());
+///     }
+///     Ok(())
+/// };
+/// # let _ = || -> corehttp::Result {
+/// Server::bind("127.0.0.1:8080").run(wrap(BodyPlan::Stream, upload))
+/// # };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyPlan {
+    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
+    /// request with a larger one is answered with 413. The handler is not called, and its middleware gets the error.
+    Buffer,
+    /// The whole body is received before the handler is called, up to this many bytes.
+    BufferUpTo(usize),
+    /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
+    /// not at all. No limit applies except the handler's own.
+    Stream,
+    /// The request is answered with this status, unless middleware around the handler answers otherwise.
+    /// [`Server::on_error`](crate::Server::on_error) is called; [`Context::refuse`](crate::Context::refuse) makes a plan
+    /// with an error of its own. The body is discarded. The connection is closed if the body is larger than
+    /// [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
+    /// `100 Continue`, or if the request is a CONNECT.
+    Refuse(Status),
+    /// A CONNECT request is passed to the handler, which may open a
+    /// [`Context::accept_tunnel`](crate::Context::accept_tunnel). The bodies of other requests are buffered.
+    Tunnel,
+}

@@ -1,0 +1,157 @@
+//! [`poll_confined`]: a handler whose panics and time limit are errors for the middleware around it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use super::error::{Error, Result};
+use super::shared_conn::SharedConn;
+use crate::exchange::{ExchangeError, Phase};
+use crate::memory::lock;
+use crate::message::Status;
+use crate::net::{Peer, TableTimer, Timer, TimerSlot};
+
+thread_local! {
+    /// The time limit of the handler that is being polled, if that is over.
+    static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
+#[inline]
+pub(super) fn poll_confined(
+    mut handling: Pin<&mut Option<impl Future<Output = Result>>>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result> {
+    let Some(handler) = handling.as_mut().as_pin_mut() else { return Poll::Pending };
+    match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
+        Ok(Poll::Pending) => match TIME_OVER.take() {
+            Some(limit) => Poll::Ready(Err(give_up(handling, limit))),
+            None => Poll::Pending,
+        },
+        Ok(ready) => ready,
+        Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+    }
+}
+
+/// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.
+#[cold]
+fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
+    match catch_unwind(AssertUnwindSafe(|| handling.set(None))) {
+        Ok(()) => time_over(limit).into(),
+        Err(panic) => HandlerPanicked::error(panic),
+    }
+}
+
+/// Calls a handler that answers at once. If it panics, the error is its outcome.
+#[inline]
+pub(super) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
+    catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
+}
+
+/// The time limit of a handler, and of the middleware around it.
+#[derive(Default)]
+pub(super) struct HandlerTime {
+    timer: Option<TableTimer>,
+    part: HandlerPart,
+}
+
+/// Whose time passes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum HandlerPart {
+    #[default]
+    Handler,
+    /// The innermost confinement ends what waits there.
+    End,
+    /// That of the middleware around the handler, which has as long again to finish.
+    Middleware,
+}
+
+impl HandlerTime {
+    /// Waits until the time is over. The handler is to be polled once more then, and at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing is around the handler that has ended it, or if the middleware was late as well.
+    pub(super) fn poll_over(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        conn: &SharedConn,
+    ) -> Poll<Result<(), Box<ExchangeError>>> {
+        if self.part == HandlerPart::End {
+            self.part = HandlerPart::Middleware;
+            if let Some(limit) = TIME_OVER.take() {
+                return Poll::Ready(Err(Box::new(time_over(limit))));
+            }
+        }
+        let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
+        ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
+        self.timer = None;
+        if self.part == HandlerPart::Middleware {
+            return Poll::Ready(Err(Box::new(time_over(limit))));
+        }
+        self.part = HandlerPart::End;
+        TIME_OVER.set(Some(limit));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for HandlerTime {
+    fn drop(&mut self) {
+        if self.part == HandlerPart::End {
+            TIME_OVER.set(None);
+        }
+    }
+}
+
+/// The error of a handler that took longer than `limit`.
+fn time_over(limit: Duration) -> ExchangeError {
+    ExchangeError::TimedOut(Phase::Handler, limit.into())
+}
+
+/// The cause of the error with which a panic passes through middleware.
+struct HandlerPanicked(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl HandlerPanicked {
+    #[cold]
+    fn error(panic: Box<dyn Any + Send>) -> Error {
+        Error::new(Status::INTERNAL_SERVER_ERROR, HandlerPanicked(Mutex::new(Some(panic))))
+    }
+}
+
+impl fmt::Display for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the handler panicked")
+    }
+}
+
+impl fmt::Debug for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl StdError for HandlerPanicked {}
+
+/// Whether this error is that of a handler which took too long.
+pub(super) fn is_time_over(error: &Error) -> bool {
+    matches!(error.downcast_cause(), Some(ExchangeError::TimedOut(Phase::Handler, _)))
+}
+
+/// Whether a panic has become this error.
+pub(crate) fn is_panic(error: &Error) -> bool {
+    error.downcast_cause::<HandlerPanicked>().is_some()
+}
+
+/// Takes out the panic that has become this error, to be resumed.
+#[allow(dead_code, reason = "unused without the feature `tower`")]
+pub(crate) fn take_panic(error: &Error) -> Option<Box<dyn Any + Send>> {
+    let HandlerPanicked(panic) = error.downcast_cause()?;
+    lock(panic).take()
+}

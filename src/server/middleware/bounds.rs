@@ -1,0 +1,161 @@
+//! [`limits`], [`timeouts`] and [`plan`]: other bounds and another plan for bodies, in place of those beneath.
+
+use super::middleware::Middleware;
+use crate::exchange::Timeouts;
+use crate::message::Request;
+use crate::server::{BodyPlan, Context, Handler, Result};
+use crate::wire::Limits;
+
+/// Changes the limits of exchanges, such as those of a single route.
+///
+/// The function gets the limits of the server, or those that middleware around this one has set. Only those of bodies,
+/// chunks and trailers can still count: see [`Context::set_limits`].
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::middleware::{limits, wrap};
+/// use corehttp::{Context, Limits, Request, Server, Status, routes};
+///
+/// let size = |ctx: &mut Context| ctx.response.set_text(ctx.request.body.len().to_string());
+/// let router = routes! {
+///     POST "/notes" => size,
+///     POST "/upload" => wrap(limits(|limits| limits.body_max = 1 << 30), size),
+/// };
+/// let service = Server::new().limits(Limits { body_max: 4, ..Limits::default() }).service(router);
+/// # for (path, status) in [("/notes", Status::CONTENT_TOO_LARGE), ("/upload", Status::OK)] {
+/// #     let mut request = Request::post(path)?;
+/// #     request.set_text("hello");
+/// #     assert_eq!(corehttp::block_on(service.respond(request))?.status, status);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`Middleware::on_head`] can choose the bounds by the head of the request. Here the requests of devices, which have a
+/// field `x-device`, may be large and slow:
+///
+/// ```
+/// use corehttp::middleware::Middleware;
+/// use corehttp::{BodyPlan, Context, Handler, Limits, Timeouts};
+///
+/// #[derive(Clone)]
+/// struct Devices;
+///
+/// impl Middleware for Devices {
+///     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+///         if ctx.request.headers.get("x-device").is_some() {
+///             ctx.set_limits(Limits { body_max: 64 << 20, ..ctx.limits() });
+///             ctx.set_timeouts(Timeouts { body_rate_min: 10, ..ctx.timeouts() });
+///         }
+///         next.on_head(ctx)
+///     }
+/// }
+/// ```
+#[doc(alias("with_limits", "body limit", "DefaultBodyLimit"))]
+pub fn limits<F: Fn(&mut Limits) + Clone + 'static>(change: F) -> impl Middleware + Clone {
+    Bounds(move |ctx: &mut Context| {
+        let mut limits = ctx.limits();
+        change(&mut limits);
+        ctx.set_limits(limits);
+    })
+}
+
+/// Changes the time limits of exchanges, such as those of a single route for slow devices.
+///
+/// The function gets the time limits of the server, or those that middleware around this one has set. See
+/// [`Context::set_timeouts`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::middleware::{timeouts, wrap};
+/// use corehttp::{Context, routes};
+///
+/// async fn report(ctx: &mut Context) {
+///     ctx.response.set_text("done");
+/// }
+///
+/// let router = routes! {
+///     GET "/report" => wrap(timeouts(|timeouts| timeouts.handler = Some(Duration::from_secs(5))), report),
+///     POST "/sensors/{id}" => wrap(timeouts(|timeouts| timeouts.body_rate_min = 0), report),
+/// };
+/// # let service = corehttp::Server::new().service(router);
+/// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/report").unwrap())).unwrap();
+/// # assert_eq!(response.text(), Ok("done"));
+/// ```
+#[doc(alias("with_timeouts", "TimeoutLayer"))]
+pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middleware + Clone {
+    Bounds(move |ctx: &mut Context| {
+        let mut timeouts = ctx.timeouts();
+        change(&mut timeouts);
+        ctx.set_timeouts(timeouts);
+    })
+}
+
+/// Middleware that changes the bounds of an exchange.
+#[derive(Clone, Copy)]
+struct Bounds<C>(C);
+
+impl<C: Fn(&mut Context) + 'static> Middleware for Bounds<C> {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        self.0(ctx);
+        next.on_head(ctx)
+    }
+
+    #[inline]
+    fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
+        next.handle_now(ctx)
+    }
+}
+
+/// Plans by the request what becomes of its body, in place of what is beneath. A plan that is the same for all requests is
+/// middleware itself: see [`BodyPlan`].
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::middleware::{plan, wrap};
+/// use corehttp::{BodyPlan, Context, Server};
+///
+/// let by_type = plan(|request| match request.headers.content_type() {
+///     Some("application/json") => BodyPlan::Buffer,
+///     _ => BodyPlan::Stream,
+/// });
+/// let service = Server::new().service(wrap(by_type, |ctx: &mut Context| ctx.response.set_text("received")));
+/// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+/// # assert_eq!(response.text(), Ok("received"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "with_plan")]
+pub fn plan<P: Fn(&Request) -> BodyPlan + Clone + 'static>(plan: P) -> impl Middleware + Clone {
+    Planned(plan)
+}
+
+/// Middleware with a plan.
+#[derive(Clone, Copy)]
+struct Planned<P>(P);
+
+impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
+    #[inline]
+    fn on_head(&self, ctx: &mut Context, _: &impl Handler) -> BodyPlan {
+        self.0(&ctx.request)
+    }
+
+    #[inline]
+    fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
+        next.handle_now(ctx)
+    }
+}
+
+impl Middleware for BodyPlan {
+    #[inline]
+    fn on_head(&self, _: &mut Context, _: &impl Handler) -> BodyPlan {
+        *self
+    }
+
+    #[inline]
+    fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
+        next.handle_now(ctx)
+    }
+}

@@ -1,0 +1,19 @@
+//! Middleware, which surrounds handlers: one trait, one handler that is made of it, and values for bounds and guards.
+//!
+//! In reading order: the trait; the handler beneath, as functions have it; a handler with middleware around it; the values;
+//! and lists of middleware.
+
+mod middleware;
+mod next;
+mod wrapped;
+
+mod bounds;
+mod guard;
+mod wrap;
+
+pub use bounds::{limits, plan, timeouts};
+pub use guard::guard;
+pub(crate) use guard::plan_guarded;
+pub use middleware::Middleware;
+pub use next::Next;
+pub use wrap::{Wrap, wrap};

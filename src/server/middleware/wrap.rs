@@ -1,0 +1,107 @@
+//! [`wrap`]: puts middleware around a handler.
+
+use super::middleware::Middleware;
+use super::wrapped::Wrapped;
+use crate::server::{Handler, IntoHandler};
+
+/// Puts middleware around a handler: one, or several in a tuple, in the order in which requests pass through them.
+///
+/// The handler may be a closure, a function, a router, `Files`, or one that is wrapped already, and the result is a handler
+/// for a route or for a server as a whole. [`Router::wrap`](crate::Router::wrap) puts middleware around the routes of a
+/// router, and a group of [`routes!`](crate::routes) around some of them.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::middleware::{Next, limits, wrap};
+/// use corehttp::{Context, HttpsRedirect, RateLimit, Result, Server, routes};
+///
+/// async fn log(ctx: &mut Context, next: Next<'_>) -> Result {
+///     let outcome = next.handle(ctx).await;
+///     println!("{} in {:?}", ctx.request.path(), ctx.arrived_at().elapsed());
+///     outcome
+/// }
+///
+/// fn save(ctx: &mut Context) {
+///     ctx.response.set_text("saved");
+/// }
+///
+/// let router = routes! {
+///     POST "/notes" => save,
+///     POST "/upload" => wrap(limits(|limits| limits.body_max = 1 << 30), save),
+/// };
+/// let app = wrap((log, RateLimit::new(60, Duration::from_secs(60)), HttpsRedirect::new()), router);
+/// # let _ = || -> Result {
+/// Server::bind("[::]:8080").run(app)
+/// # };
+/// ```
+#[doc(alias("layer", "around", "with", "from_fn", "middleware"))]
+pub fn wrap<W, Kind, H, HandlerKind>(middleware: W, handler: H) -> W::Wrapped
+where
+    W: Wrap<H::Handler, Kind>,
+    H: IntoHandler<HandlerKind>,
+{
+    middleware.wrap(handler.into_handler())
+}
+
+/// Middleware, or a list of it: a tuple with up to 12 members. The compiler infers `Kind`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not middleware",
+    note = "middleware is a type with `impl Middleware`, a `BodyPlan`, or an `async` function or closure of \
+            `ctx: &mut Context` and `next: Next<'_>` that returns `corehttp::Result`; write out the types of its parameters",
+    note = "a list of middleware is a tuple of up to 12, and `layer(..)` makes middleware of a layer of tower"
+)]
+pub trait Wrap<H, Kind> {
+    /// The handler with the middleware around it.
+    type Wrapped: Handler + 'static;
+
+    /// Puts the middleware around `handler`.
+    fn wrap(self, handler: H) -> Self::Wrapped;
+}
+
+/// The kind of a single middleware. That of a list is a tuple of kinds.
+#[derive(Debug)]
+pub enum One {}
+
+impl<M: Middleware, H: Handler + 'static> Wrap<H, One> for M {
+    type Wrapped = Wrapped<M, H>;
+
+    fn wrap(self, handler: H) -> Wrapped<M, H> {
+        Wrapped::new(self, handler)
+    }
+}
+
+// A list is the first of it around the list of the others.
+macro_rules! lists {
+    () => {};
+    ($M:ident $Kind:ident $(, $Rest:ident $RestKind:ident)*) => {
+        impl<H, $M, $Kind $(, $Rest, $RestKind)*> Wrap<H, ($Kind, $($RestKind,)*)> for ($M, $($Rest,)*)
+        where
+            H: Handler + 'static,
+            ($($Rest,)*): Wrap<H, ($($RestKind,)*)>,
+            $M: Wrap<<($($Rest,)*) as Wrap<H, ($($RestKind,)*)>>::Wrapped, $Kind>,
+        {
+            type Wrapped = $M::Wrapped;
+
+            #[allow(non_snake_case, reason = "the names of types are also those of values")]
+            fn wrap(self, handler: H) -> $M::Wrapped {
+                let ($M, $($Rest,)*) = self;
+                $M.wrap(($($Rest,)*).wrap(handler))
+            }
+        }
+
+        lists!($($Rest $RestKind),*);
+    };
+}
+
+/// The end of a list.
+impl<H: Handler + 'static> Wrap<H, ()> for () {
+    type Wrapped = H;
+
+    fn wrap(self, handler: H) -> H {
+        handler
+    }
+}
+
+lists!(A KindA, B KindB, C KindC, D KindD, E KindE, F KindF, G KindG, I KindI, J KindJ, K KindK, L KindL, M KindM);

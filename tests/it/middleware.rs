@@ -1,0 +1,441 @@
+//! Middleware: in which order it is called, and what it sees of requests that are refused beneath it.
+
+use std::future::pending;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::middleware::{Middleware, Next, guard, limits, plan, timeouts, wrap};
+use corehttp::{
+    BodyPlan, BoxHandler, Context, Error, Handler, IntoHandler, Request, Router, Server, Status, routes,
+};
+use tokio::time::sleep;
+
+use crate::support::{ErrorReports, Served, get, status, streaming};
+
+/// Notes its name on the way in, and on the way out with the status.
+#[derive(Clone)]
+struct Noted(&'static str);
+
+impl Middleware for Noted {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+        ctx.response.headers.append("x-in", self.0)?;
+        let outcome = next.handle(ctx).await;
+        let status = outcome.as_ref().err().map_or(ctx.response.status, Error::status);
+        ctx.response.headers.append("x-out", format!("{}{}", self.0, status.as_u16()))?;
+        outcome
+    }
+}
+
+/// The same, as a function.
+async fn noted(ctx: &mut Context, next: Next<'_>) -> corehttp::Result {
+    Noted("f").call(ctx, &next).await
+}
+
+/// The values of all `x-in` and `x-out`, in order.
+fn notes(received: &str) -> String {
+    let values =
+        received.lines().filter_map(|line| line.strip_prefix("x-in: ").or(line.strip_prefix("x-out: ")));
+    values.collect::<Vec<_>>().join(" ")
+}
+
+fn hello(ctx: &mut Context) {
+    ctx.response.set_text("hello");
+}
+
+async fn waits(ctx: &mut Context) -> corehttp::Result {
+    sleep(Duration::from_millis(1)).await;
+    hello(ctx);
+    Ok(())
+}
+
+#[track_caller]
+fn check_notes(handler: impl Handler + Send + Sync + 'static, path: &str, expected: &str) {
+    assert_eq!(notes(&Served::new(handler).ask(get(path))), expected, "{path}");
+}
+
+#[test]
+fn requests_pass_in_the_order_of_the_list() {
+    let all = "a b f f200 b200 a200";
+    check_notes(wrap((Noted("a"), Noted("b"), noted), hello), "/", all);
+    check_notes(wrap((Noted("a"), Noted("b"), noted), waits), "/", all);
+    check_notes(wrap((Noted("a"), (Noted("b"), noted)), hello), "/", all);
+    check_notes(wrap(Noted("a"), wrap((Noted("b"), noted), waits).boxed()), "/", all);
+    check_notes(wrap((Noted("a"),), wrap((), wrap(BodyPlan::Stream, hello))), "/", "a a200");
+    let captured = Arc::new(Noted("c"));
+    let closure = async move |ctx: &mut Context, next: Next<'_>| captured.call(ctx, &next).await;
+    check_notes(wrap((closure, noted), hello), "/", "c f f200 c200");
+}
+
+#[test]
+fn a_group_of_routes_is_wrapped_and_the_others_are_not() {
+    let router = || {
+        routes! {
+            GET "/" => hello,
+            wrap (Noted("a"), noted) => {
+                GET "/a" => waits,
+                wrap Noted("b") => { GET "/b" => hello },
+                wrap BodyPlan::Stream => {},
+                GET "/c/{name}" => |ctx: &mut Context| ctx.response.set_text(ctx.params().get("name").unwrap().into_owned()),
+                GET "/d" => hello, GET "/e" => hello, GET "/f" => hello, GET "/g" => hello, mount "/h" => routes! {
+                    wrap Noted("h") => { GET "/" => hello }
+                },
+            },
+            any "*" => hello,
+        }
+    };
+    for (path, expected) in [
+        ("/", ""),
+        ("/a", "a f f200 a200"),
+        ("/b", "a f b b200 f200 a200"),
+        ("/c/x", "a f f200 a200"),
+        ("/g", "a f f200 a200"),
+        ("/h", "a f h h200 f200 a200"),
+        ("/none", ""),
+    ] {
+        check_notes(router(), path, expected);
+    }
+    let received = Served::new(router()).ask(get("/c/Ada"));
+    assert!(received.ends_with("Ada"), "{received}");
+    assert_eq!(router().to_string().lines().count(), 10);
+}
+
+#[test]
+fn the_routes_that_a_router_has_are_wrapped() {
+    let router = Router::new().get("/a", waits).unwrap().wrap((Noted("a"), noted)).get("/b", hello).unwrap();
+    let served = Served::new(router);
+    for (path, expected) in [("/a", "a f f200 a200"), ("/b", ""), ("/none", "")] {
+        assert_eq!(notes(&served.ask(get(path))), expected);
+    }
+}
+
+/// Each further layer is a type in the type of the one around it, and no more than that.
+#[test]
+fn twenty_layers_compile() {
+    let many = || {
+        (
+            Noted("a"),
+            noted,
+            Noted("b"),
+            Noted("c"),
+            noted,
+            Noted("d"),
+            Noted("e"),
+            Noted("f"),
+            noted,
+            Noted("g"),
+        )
+    };
+    let received = Served::new(wrap((many(), many()), waits)).ask(get("/"));
+    assert_eq!(notes(&received).split(' ').count(), 40, "{received}");
+    const fn types(_: &(impl Handler, impl Handler)) {}
+    types(&(wrap((Noted("a"), Noted("b")), hello), wrap((many(), many()), waits)));
+    let twenty = wrap(
+        (
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+            Noted("a"),
+        ),
+        wrap(
+            (
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+                Noted("a"),
+            ),
+            waits,
+        ),
+    );
+    assert_eq!(notes(&Served::new(twenty).ask(get("/"))).split(' ').count(), 40);
+}
+
+mod refusals {
+    use super::*;
+
+    const LARGE: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n123456789";
+    const CHUNKS: &str =
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n";
+    const MALFORMED: &str =
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n+1\r\nx\r\n0\r\n\r\n";
+    const SMALL: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx";
+    const CONNECT: &str = "CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n";
+
+    /// A handler that is called only where a request is not refused.
+    fn uncalled(_: &mut Context) {
+        panic!("a refused request has reached its handler");
+    }
+
+    /// Checks the notes of middleware around a handler, however it is put there, and what is reported.
+    #[track_caller]
+    fn check<H>(make: impl Fn() -> H, wire: &str, expected: u16, report: Option<&str>)
+    where
+        H: Handler + Send + Sync + 'static,
+    {
+        let outer = || (Noted("a"), noted, Noted("b"));
+        let all = format!("a f b b{expected} f{expected} a{expected}");
+        let routed = Router::new().any("/", make()).unwrap().any("*", make()).unwrap().wrap(outer());
+        check_one(wrap(outer(), make()), wire, &all, expected, report);
+        check_one(wrap(outer(), make().boxed()), wire, &all, expected, report);
+        check_one(Arc::new(wrap(outer(), make())), wire, &all, expected, report);
+        check_one(wrap(Noted("a"), wrap((noted, Noted("b")), make()).boxed()), wire, &all, expected, report);
+        check_one(
+            wrap(outer(), routes! { any "/" => make(), any "*" => make() }),
+            wire,
+            &all,
+            expected,
+            report,
+        );
+        check_one(
+            routes! { wrap outer() => { any "/" => make(), any "*" => make() } },
+            wire,
+            &all,
+            expected,
+            report,
+        );
+        check_one(
+            wrap(Noted("a"), routes! { wrap (noted, Noted("b")) => { any "*" => make() } }),
+            wire,
+            &all,
+            expected,
+            report,
+        );
+        check_one(routed, wire, &all, expected, report);
+    }
+
+    #[track_caller]
+    fn check_one(
+        handler: impl Handler + Send + Sync + 'static,
+        wire: &str,
+        expected_notes: &str,
+        expected: u16,
+        report: Option<&str>,
+    ) {
+        let reports = ErrorReports::default();
+        let served = Served::with(|server| reports.attach(server), handler);
+        let received = served.ask(wire);
+        assert_eq!((status(&received), &*notes(&received)), (expected, expected_notes), "{received}");
+        assert_eq!(received.matches("HTTP/1.1 ").count(), 1, "{received}");
+        let reports = reports.take();
+        assert_eq!(reports.len(), usize::from(report.is_some()), "{reports:?}");
+        assert!(report.is_none_or(|report| reports[0].1.contains(report)), "{reports:?}");
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_received_is_an_error_for_middleware_rfc9110_15_5_14() {
+        let bounded = || wrap(limits(|limits| limits.body_max = 8), uncalled);
+        check(bounded, LARGE, 413, Some("at most 8 are allowed"));
+        check(bounded, CHUNKS, 413, Some("more than 8 bytes"));
+        check(bounded, MALFORMED, 400, Some(""));
+        check(|| wrap(BodyPlan::BufferUpTo(8), uncalled), LARGE, 413, Some("at most 8 are allowed"));
+    }
+
+    #[test]
+    fn a_plan_that_refuses_is_an_error_for_middleware() {
+        let planned = || wrap(BodyPlan::Refuse(Status::LOCKED), uncalled);
+        check(planned, SMALL, 423, Some("by its head"));
+        check(planned, LARGE, 423, Some("by its head"));
+        let by_type = || wrap(plan(|_| BodyPlan::Refuse(Status::LOCKED)), uncalled);
+        check(by_type, SMALL, 423, Some("by its head"));
+        let refuses = || wrap(guard(|_| Err(Error::new(Status::FORBIDDEN, "not today"))), uncalled);
+        check(refuses, SMALL, 403, Some("not today"));
+        check(refuses, &get("/"), 403, Some("not today"));
+        check(|| wrap(guard(|_| Err(Status::FORBIDDEN.into())), uncalled), SMALL, 403, None);
+        check(|| uncalled.into_handler(), CONNECT, 501, Some("by its head"));
+    }
+
+    #[test]
+    fn a_panic_is_an_error_for_middleware() {
+        let at_once =
+            || (|_: &mut Context| -> () { resume_unwind(Box::new("without a trace")) }).into_handler();
+        check(at_once, &get("/"), 500, Some("the handler panicked"));
+        let later = || {
+            (async |_: &mut Context| {
+                sleep(Duration::from_millis(1)).await;
+                if true {
+                    resume_unwind(Box::new("without a trace"));
+                }
+            })
+            .into_handler()
+        };
+        check(later, &get("/"), 500, Some("the handler panicked"));
+    }
+
+    #[test]
+    fn the_end_of_the_time_limit_is_an_error_for_middleware() {
+        let stuck = || {
+            let limit = timeouts(|timeouts| timeouts.handler = Some(Duration::from_millis(20)));
+            wrap(limit, async |_: &mut Context| pending::<()>().await)
+        };
+        check(stuck, &get("/"), 503, Some("handler"));
+    }
+
+    /// Middleware has as long again as the handler to finish, and not longer.
+    #[test]
+    fn middleware_finishes_after_the_time_limit_and_is_ended_then() {
+        let limit = || timeouts(|timeouts| timeouts.handler = Some(Duration::from_millis(200)));
+        let app = |after: Duration| {
+            let finishes = async move |ctx: &mut Context, next: Next<'_>| {
+                let outcome = next.handle(ctx).await;
+                sleep(after).await;
+                outcome
+            };
+            Served::new(wrap((Noted("a"), finishes, limit()), async |_: &mut Context| pending::<()>().await))
+        };
+        let received = app(Duration::from_millis(10)).ask(get("/"));
+        assert_eq!((status(&received), &*notes(&received)), (503, "a a503"), "{received}");
+        let received = app(Duration::from_secs(60)).ask(get("/"));
+        // The one that waits is ended like a handler, with what is around it.
+        assert_eq!((status(&received), &*notes(&received)), (503, "a"), "{received}");
+    }
+
+    /// Only middleware around the one that has refused a request by its head sees the request.
+    #[test]
+    fn what_is_beneath_a_guard_sees_nothing() {
+        let refuses = || {
+            guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
+                true => Ok(()),
+                false => Err(Status::UNAUTHORIZED.into()),
+            })
+        };
+        for served in [
+            Served::new(wrap((Noted("a"), refuses(), Noted("b")), hello)),
+            Served::new(wrap(
+                (Noted("a"), refuses(), Noted("b")),
+                wrap(BodyPlan::Refuse(Status::LOCKED), hello),
+            )),
+            Served::new(
+                routes! { wrap Noted("a") => { wrap (refuses(), Noted("b")) => { any "/" => hello } } },
+            ),
+            Served::new(wrap(Noted("a"), wrap((refuses(), Noted("b")), hello).boxed())),
+        ] {
+            for wire in [SMALL, LARGE, &get("/")] {
+                let received = served.ask(wire);
+                assert_eq!((status(&received), &*notes(&received)), (401, "a a401"), "{received}");
+            }
+        }
+        let let_in = "POST / HTTP/1.1\r\nhost: a\r\nx-let-in: 1\r\ncontent-length: 1\r\n\r\nx";
+        let received = Served::new(wrap((Noted("a"), refuses(), Noted("b")), hello)).ask(let_in);
+        assert_eq!(notes(&received), "a b b200 a200");
+        let locked = wrap(BodyPlan::Refuse(Status::LOCKED), hello);
+        let received = Served::new(wrap((Noted("a"), refuses(), Noted("b")), locked)).ask(let_in);
+        assert_eq!(notes(&received), "a b b423 a423");
+    }
+
+    /// A guard holds where a handler between does not pass the head on.
+    #[test]
+    fn a_guard_refuses_without_the_head() {
+        let guarded = wrap(guard(|_| Err(Status::UNAUTHORIZED.into())), uncalled);
+        let holds = async move |ctx: &mut Context| guarded.handle(ctx).await;
+        assert_eq!(status(&Served::new(streaming(holds)).ask(SMALL)), 401);
+    }
+
+    #[test]
+    fn middleware_may_answer_in_place_of_a_refusal() {
+        let explains = async |ctx: &mut Context, next: Next<'_>| match next.handle(ctx).await {
+            Err(error) => {
+                assert!(ctx.request.body.is_empty(), "no part of a body is taken for the whole");
+                ctx.response.status = error.status();
+                Ok(ctx.response.set_text("explained"))
+            }
+            Ok(()) => Ok(()),
+        };
+        let panics = |_: &mut Context| -> () { resume_unwind(Box::new("without a trace")) };
+        let reports = ErrorReports::default();
+        let small = wrap(limits(|limits| limits.body_max = 8), uncalled);
+        let served = Served::with(
+            |server| reports.attach(server),
+            wrap(
+                explains,
+                routes! {
+                    POST "/" => small,
+                    GET "/" => panics,
+                    PUT "/" => wrap(BodyPlan::Refuse(Status::LOCKED), uncalled),
+                },
+            ),
+        );
+        let put = "PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx";
+        for (wire, expected) in [(LARGE, 413), (MALFORMED, 400), (&get("/"), 500), (put, 423)] {
+            let received = served.ask(wire);
+            assert!(status(&received) == expected && received.ends_with("explained"), "{received}");
+        }
+        assert!(reports.take().is_empty());
+        // A request whose body was not received is the last one of its connection.
+        let received = served.ask(format!("{LARGE}{}", get("/")));
+        assert!(
+            received.contains("connection: close\r\n") && received.matches("explained").count() == 1,
+            "{received}"
+        );
+        let received = served.ask(format!("{put}{put}"));
+        assert_eq!(received.matches("explained").count(), 2, "{received}");
+    }
+
+    #[test]
+    fn a_service_refuses_as_a_server_does() {
+        let service = Server::new().service(wrap(
+            (Noted("a"), limits(|limits| limits.body_max = 8)),
+            routes! { POST "/" => uncalled, PUT "/" => wrap(BodyPlan::Refuse(Status::LOCKED), uncalled) },
+        ));
+        for (method, body, expected) in [("POST", "123456789", 413), ("PUT", "1", 423)] {
+            let mut request = Request::new(method, "/").unwrap();
+            request.set_text(body);
+            let response = corehttp::block_on(service.respond(request)).unwrap();
+            assert_eq!(response.status.as_u16(), expected);
+            assert_eq!(response.headers.text("x-in"), Some("a"));
+        }
+    }
+
+    /// The plan of a route that only `handle` finds is made late, and its refusals pass as well.
+    #[test]
+    fn a_route_that_is_found_late_refuses_through_its_group() {
+        let rewrites = async |ctx: &mut Context, next: Next<'_>| {
+            ctx.request.set_url("/late")?;
+            next.handle(ctx).await
+        };
+        let router = || {
+            routes! {
+                any "/" => hello,
+                wrap Noted("a") => {
+                    POST "/late" => wrap(limits(|limits| limits.body_max = 8), uncalled),
+                    PUT "/late" => wrap(BodyPlan::Refuse(Status::LOCKED), uncalled),
+                },
+            }
+        };
+        let served = Served::new(wrap((BodyPlan::Stream, rewrites), router()));
+        for (wire, expected) in [(LARGE, "a a413"), (&*LARGE.replace("POST", "PUT"), "a a423")] {
+            let received = served.ask(wire);
+            assert_eq!(notes(&received), expected, "{received}");
+        }
+    }
+
+    /// A log that is middleware, also one behind a pointer, sees each request once.
+    #[test]
+    fn a_log_has_one_line_for_each_request() {
+        let lines: Arc<Mutex<Vec<u16>>> = Arc::default();
+        let written = lines.clone();
+        let log = async move |ctx: &mut Context, next: Next<'_>| {
+            let outcome = next.handle(ctx).await;
+            let status = outcome.as_ref().err().map_or(ctx.response.status, Error::status);
+            written.lock().unwrap().push(status.as_u16());
+            outcome
+        };
+        let app = routes! { GET "/" => hello, POST "/" => wrap(BodyPlan::BufferUpTo(8), hello) };
+        let served = Served::new(wrap(log, BoxHandler::new(app)));
+        for wire in [&get("/"), LARGE, SMALL, &get("/none")] {
+            served.ask(wire);
+        }
+        assert_eq!(*lines.lock().unwrap(), [200, 413, 200, 404]);
+    }
+}
