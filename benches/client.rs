@@ -22,7 +22,8 @@ mod spread;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use corehttp::{Context, Handler, MemoryListener, Server, Service};
+use corehttp::net::MemoryListener;
+use corehttp::{Context, Handler, Server, Service};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::{JoinSet, spawn_local};

@@ -24,8 +24,9 @@ mod workload;
 
 use std::time::Duration;
 
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
-use corehttp::{Compress, Context, Server};
+use corehttp::{Context, Server};
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, measurement::WallTime};
 use flate2::{Compression, FlushCompress};
 

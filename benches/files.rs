@@ -26,7 +26,8 @@ use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::{Context, FileCache, Files, IntoHandler, Server};
+use corehttp::fs::{FileCache, Files};
+use corehttp::{Context, IntoHandler, Server};
 use criterion::{Criterion, SamplingMode};
 
 use fake::{Cut, FakeConn};

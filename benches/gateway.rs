@@ -32,8 +32,9 @@ mod spread;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use corehttp::client::Host;
 use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Client, Context, Host, Server};
+use corehttp::{BodyPlan, Client, Context, Server};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client as HyperClient;

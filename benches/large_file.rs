@@ -23,7 +23,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use corehttp::{Files, Server};
+use corehttp::Server;
+use corehttp::fs::Files;
 
 use child::{Child, PinnedCore, pin};
 use nginx::Nginx;

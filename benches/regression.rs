@@ -51,10 +51,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use corehttp::access_log::{self, AccessLog};
+use corehttp::fs::{FileCache, Files};
+use corehttp::metrics::Metrics;
 use corehttp::middleware::wrap;
+use corehttp::server::ExchangeReport;
 use corehttp::{
-    AccessLog, BodyPlan, Client, Context, ExchangeReport, FileCache, Files, Handler, IntoHandler, LogFormat,
-    Metrics, Request, Response, Server, TrustedProxies, routes,
+    BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, TrustedProxies, routes,
 };
 
 use baseline::Baseline;
@@ -194,7 +197,7 @@ fn look(exchange: &ExchangeReport) {
 
 /// Has each exchange logged. The thread of the log wakes up fifty times a second, which adds up to 80 instructions to a round of a busy machine.
 fn log(rounds: u64) {
-    let log = AccessLog::from_writer(io::sink(), LogFormat::Combined).expect("a log");
+    let log = AccessLog::from_writer(io::sink(), access_log::Format::Combined).expect("a log");
     see(Server::new().on_exchange(log.recorder(TrustedProxies::default())), rounds);
 }
 

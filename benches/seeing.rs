@@ -34,7 +34,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{AccessLog, ExchangeReport, LogFormat, Metrics, MetricsPage, Server, TrustedProxies, routes};
+use corehttp::access_log::{self, AccessLog};
+use corehttp::metrics::{self, Metrics};
+use corehttp::server::ExchangeReport;
+use corehttp::{Server, TrustedProxies, routes};
 use criterion::{Criterion, SamplingMode};
 
 use fake::{Cut, FakeConn};
@@ -47,12 +50,12 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let mut report = Report::default();
     let folder = tempfile::tempdir().expect("a folder for the log");
-    let log = AccessLog::open(folder.path().join("access.log"), LogFormat::Combined).expect("a log");
+    let log = AccessLog::open(folder.path().join("access.log"), access_log::Format::Combined).expect("a log");
     let (log, metrics) = (Arc::new(log), Metrics::new());
     let (logs, also_logs) =
         (log.recorder(TrustedProxies::default()), log.recorder(TrustedProxies::default()));
     let shown = Metrics::new();
-    let _page = MetricsPage::new(&shown);
+    let _page = metrics::Page::new(&shown);
     let sees = |exchange: &ExchangeReport| {
         black_box(exchange.duration);
     };

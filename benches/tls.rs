@@ -35,10 +35,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::{
-    Client, ClientTls, Context, Files, Handler, Request, Response, ResponseReader, Server, ServerTls,
-    TlsIdentity, block_on,
-};
+use corehttp::client::ResponseReader;
+use corehttp::fs::Files;
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::{Client, Context, Handler, Request, Response, Server, block_on};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -359,7 +359,7 @@ async fn open(client: &Client, address: SocketAddr) -> Vec<ResponseReader> {
 }
 
 fn serve_corehttp(root: &Path) {
-    let identity = TlsIdentity::from_files(root.join(CHAIN), root.join(KEY)).expect("an identity");
+    let identity = tls::Identity::from_files(root.join(CHAIN), root.join(KEY)).expect("an identity");
     let (small, large) = (Bytes::from(vec![b'x'; SMALL]), Bytes::from(vec![b'x'; LARGE]));
     let files = Files::new(root).expect("the root is there");
     let app = async move |ctx: &mut Context| -> corehttp::Result {

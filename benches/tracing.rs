@@ -30,7 +30,8 @@ mod workload;
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{IntoHandler, Server, Tracing};
+use corehttp::tracing::Tracing;
+use corehttp::{IntoHandler, Server};
 use criterion::{Criterion, SamplingMode};
 use tracing_subscriber::registry::Registry;
 

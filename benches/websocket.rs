@@ -31,7 +31,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use corehttp::{Context, Server, WebSocket, WebSocketSettings};
+use corehttp::websocket::{self, WebSocket};
+use corehttp::{Context, Server};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,7 +60,7 @@ fn serve(name: &str) {
     match name {
         COREHTTP => serve_corehttp(async |ctx: &mut Context| echo(ctx).await),
         IN_TASK => serve_corehttp(async |ctx: &mut Context| -> corehttp::Result {
-            let socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            let socket = ctx.websocket(&websocket::Settings::default()).await?;
             tokio::task::spawn_local(echo_all(socket));
             Ok(())
         }),
@@ -89,7 +90,7 @@ fn serve_corehttp(handler: impl AsyncFn(&mut Context) -> corehttp::Result + Send
 }
 
 async fn echo(ctx: &mut Context) -> corehttp::Result {
-    Ok(echo_all(ctx.websocket(&WebSocketSettings::default()).await?).await?)
+    Ok(echo_all(ctx.websocket(&websocket::Settings::default()).await?).await?)
 }
 
 async fn echo_all(mut socket: WebSocket) -> std::io::Result<()> {

@@ -20,13 +20,16 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::rustls::ServerConfig;
-use corehttp::rustls::crypto::ring::{default_provider, sign::any_supported_type};
-use corehttp::rustls::pki_types::pem::PemObject;
-use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use corehttp::rustls::server::{ClientHello, ResolvesServerCert};
-use corehttp::rustls::sign::CertifiedKey;
-use corehttp::{Client, ClientTls, Context, ErrorReport, Server, ServerTls, TlsRoots, shutdown_signal};
+use corehttp::server::ErrorReport;
+use corehttp::tls::rustls::ServerConfig;
+use corehttp::tls::rustls::crypto::ring::default_provider;
+use corehttp::tls::rustls::crypto::ring::sign::any_supported_type;
+use corehttp::tls::rustls::pki_types::pem::PemObject;
+use corehttp::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use corehttp::tls::rustls::server::{ClientHello, ResolvesServerCert};
+use corehttp::tls::rustls::sign::CertifiedKey;
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::{Client, Context, Server, shutdown_signal};
 use instant_acme::{
     Account, AuthorizationStatus, BodyWrapper, BytesResponse, ChallengeType, HttpClient, Identifier,
     LetsEncrypt, NewAccount, NewOrder, RetryPolicy,
@@ -39,7 +42,7 @@ fn main() -> corehttp::Result {
     let arg = |index: usize| args.get(index).map(String::as_str);
     let host = arg(0).ok_or("usage: acme HOST [ADDR [DIRECTORY [ROOTS]]]").map_err(corehttp::Error::other)?;
     let directory = arg(2).unwrap_or(LetsEncrypt::Staging.url());
-    let roots = arg(3).map_or(Ok(TlsRoots::from_webpki()), TlsRoots::from_file)?;
+    let roots = arg(3).map_or(Ok(tls::Roots::from_webpki()), tls::Roots::from_file)?;
     let certificates = Arc::<Certificates>::default();
     let running = Server::bind(arg(1).unwrap_or("[::]:443"))
         .tls(ServerTls::from_config(config(certificates.clone())?))

@@ -18,7 +18,8 @@ use std::time::Duration;
 use axum::extract::Path;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use corehttp::{PeerAddr, Server, Tower, shutdown_signal};
+use corehttp::tower::Tower;
+use corehttp::{PeerAddr, Server, shutdown_signal};
 use serde::{Deserialize, Serialize};
 use tower_http::cors::CorsLayer;
 

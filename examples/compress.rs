@@ -15,8 +15,10 @@
 
 use std::time::Duration;
 
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
-use corehttp::{Compress, Context, Event, Method, Server, Status, shutdown_signal};
+use corehttp::sse::Event;
+use corehttp::{Context, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());

@@ -10,8 +10,9 @@
 use std::io::Write;
 use std::time::Duration;
 
+use corehttp::message::FromText;
 use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, shutdown_signal};
+use corehttp::{BodyPlan, Context, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);

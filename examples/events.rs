@@ -8,7 +8,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use corehttp::{Context, Event, FromText, Method, Server, Status, shutdown_signal};
+use corehttp::message::FromText;
+use corehttp::sse::Event;
+use corehttp::{Context, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use corehttp::{Client, ClientError, Request, Response, Timings};
+use corehttp::message::Timings;
+use corehttp::{Client, ClientError, Request, Response};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = env::args().skip(1).collect();

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use corehttp::{Context, Files, Handler, IntoHandler, Server, shutdown_signal};
+use corehttp::fs::Files;
+use corehttp::{Context, Handler, IntoHandler, Server, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);

@@ -16,11 +16,11 @@
 
 use std::time::Duration;
 
+use corehttp::message::escape_html;
+use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, Sessions};
-use corehttp::{
-    Context, CrossOriginProtection, Result, Server, SetCookie, Status, escape_html, routes, shutdown_signal,
-};
+use corehttp::{Context, Result, Server, SetCookie, Status, routes, shutdown_signal};
 
 fn main() -> Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());

@@ -18,9 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corehttp::{
-    Context, ErrorCause, ErrorReport, Response, Result, Server, Status, routes, shutdown_signal, with_state,
-};
+use corehttp::server::{ErrorCause, ErrorReport};
+use corehttp::{Context, Response, Result, Server, Status, routes, shutdown_signal, with_state};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]

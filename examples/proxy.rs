@@ -10,7 +10,8 @@ use std::env;
 use std::io;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Client, Context, ForwardedField, Handler, Server, TrustedProxies, shutdown_signal};
+use corehttp::server::ForwardedField;
+use corehttp::{BodyPlan, Client, Context, Handler, Server, TrustedProxies, shutdown_signal};
 
 struct Proxy {
     backend: String,

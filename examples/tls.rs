@@ -10,9 +10,9 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientTls, Context, ErrorReport, Server, ServerTls, TlsIdentity, TlsRoots, shutdown_signal,
-};
+use corehttp::server::ErrorReport;
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::{Client, Context, Server, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -44,13 +44,13 @@ fn greet(ctx: &mut Context) {
 
 /// TLS with the certificate and the key in these files, which are read again each minute.
 fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
-    let tls = ServerTls::new(TlsIdentity::from_files(&chain, &key)?);
+    let tls = ServerTls::new(tls::Identity::from_files(&chain, &key)?);
     let handle = tls.clone();
     thread::spawn(move || {
         loop {
             thread::sleep(Duration::from_secs(60));
             // They may be half written; in a minute they will be whole.
-            let replaced = TlsIdentity::from_files(&chain, &key)
+            let replaced = tls::Identity::from_files(&chain, &key)
                 .and_then(|identity| handle.replace_identities([identity]));
             if let Err(error) = replaced {
                 eprintln!("still the old certificate: {error}");
@@ -61,18 +61,18 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
 }
 
 /// A self-signed certificate, and the roots for a client that trusts it alone.
-fn self_signed() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
+fn self_signed() -> corehttp::Result<(tls::Identity, tls::Roots)> {
     let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
     let made = rcgen::generate_simple_self_signed(names)?;
     let path = env::temp_dir().join("corehttp-example.pem");
     fs::write(&path, made.cert.pem())?;
     println!("the certificate is in {}", path.display());
-    let identity = TlsIdentity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?;
-    Ok((identity, TlsRoots::from_pem(made.cert.pem())?))
+    let identity = tls::Identity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?;
+    Ok((identity, tls::Roots::from_pem(made.cert.pem())?))
 }
 
 /// Sends a request to `url`, trusting these roots alone.
-fn fetch(roots: TlsRoots, url: &str) -> corehttp::Result {
+fn fetch(roots: tls::Roots, url: &str) -> corehttp::Result {
     let client = Client::builder().tls(ClientTls::new().roots(roots)).build();
     let response = corehttp::block_on(client.get(url))??;
     println!("the response: {}", response.text()?);

@@ -10,9 +10,8 @@
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    Client, Context, Handler, Headers, Request, Server, TracePropagator, Tracing, routes, shutdown_signal,
-};
+use corehttp::tracing::{TracePropagator, Tracing};
+use corehttp::{Client, Context, Handler, Headers, Request, Server, routes, shutdown_signal};
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{HttpClient, HttpError};

@@ -10,20 +10,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{
-    Broadcast, Context, MessageDeflate, Server, SlowMember, WebSocket, WebSocketReader, WebSocketSettings,
-    routes, shutdown_signal, with_state,
-};
+use corehttp::websocket::{self, Broadcast, MessageDeflate, SlowMember, WebSocket};
+use corehttp::{Context, Server, routes, shutdown_signal, with_state};
 
 struct State {
-    settings: WebSocketSettings,
+    settings: websocket::Settings,
     room: Broadcast,
 }
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let deflate = Some(MessageDeflate::default());
-    let settings = WebSocketSettings { message_max: 64 << 10, deflate, ..WebSocketSettings::default() };
+    let settings = websocket::Settings { message_max: 64 << 10, deflate, ..websocket::Settings::default() };
     // All cores share the room, which keeps 64 messages for those who are behind.
     let state = Arc::new(State { settings, room: Broadcast::new(64) });
     let handler = routes! {
@@ -61,7 +59,7 @@ async fn chat(state: &State, ctx: &mut Context) -> corehttp::Result {
 }
 
 /// Sends the messages of one member to all.
-async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+async fn pass_on(reader: &mut websocket::Reader, room: &Broadcast) -> io::Result<()> {
     while let Some(message) = reader.receive().await? {
         room.send(message);
     }

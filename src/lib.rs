@@ -327,14 +327,14 @@
 // docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod error;
+mod error_text;
 mod memory;
 
-mod message;
-mod net;
+pub mod message;
+pub mod net;
 mod runtime;
 
-mod coding;
+pub mod coding;
 mod wire;
 
 mod exchange;
@@ -342,119 +342,88 @@ mod exchange;
 #[cfg(feature = "tracing")]
 mod trace;
 
-mod client;
-mod server;
+pub mod client;
+pub mod server;
 
-#[cfg(feature = "access-log")]
-mod access_log;
 #[cfg(feature = "compress")]
 mod compress;
-#[cfg(feature = "cookies")]
-mod cookies;
 #[cfg(feature = "form")]
 mod form;
-#[cfg(feature = "fs")]
-mod fs;
 mod gateway;
 mod guard;
-mod health;
+mod router;
+#[cfg(feature = "tracing")]
+mod traced;
+
+#[cfg(feature = "access-log")]
+pub mod access_log;
+#[cfg(feature = "cookies")]
+pub mod cookies;
+#[cfg(feature = "fs")]
+pub mod fs;
+pub mod health;
 #[cfg(feature = "http")]
-mod http_types;
+pub mod http_types;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
-mod json;
+pub mod json;
 #[cfg(feature = "metrics")]
-mod metrics;
-pub mod middleware;
+pub mod metrics;
 #[cfg(feature = "multipart")]
 pub mod multipart;
-mod router;
 #[cfg(feature = "session")]
 pub mod session;
-mod sse;
+pub mod sse;
 #[cfg(feature = "tower")]
-mod tower;
-#[cfg(feature = "tracing")]
-mod traced;
+pub mod tower;
 #[cfg(feature = "websocket")]
-mod websocket;
+pub mod websocket;
 
-#[cfg(feature = "access-log")]
-pub use access_log::{AccessLog, LogFormat};
+pub mod error;
+pub mod middleware;
 #[cfg(feature = "proxy-protocol")]
-pub use client::ProxyVersion;
-pub use client::{
-    Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
-    ClientConnection, ClientCounts, ClientError, ClientPhase, ClientStats, ClientTimeouts, ClientUpgraded,
-    CookieStore, Host, HostChoice, HostCounts, InvalidProxy, PhaseCounts, Pipeline, PipelineBuilder, Proxies,
-    Proxy, Redirects, RequestBuilder, ResponseReader, SocksError, SocksReply,
-};
-pub use coding::{Coding, CodingError, Flush};
-#[cfg(feature = "compress")]
-pub use compress::Compress;
-#[cfg(feature = "cookies")]
-pub use cookies::{CookieKey, InvalidCookieKey, PrivateCookies, SignedCookies};
-pub use error::TimeLimit;
-pub use exchange::{ExchangeError, Phase, Timeouts};
-#[cfg(feature = "fs")]
-pub use fs::{Etag, FileCache, FileCacheStats, Files, FilesNotFound};
-pub use guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
-pub use health::Health;
-#[cfg(feature = "http")]
-pub use http_types::{ConversionError, HttpBody};
-#[cfg(feature = "json")]
-pub use json::{InvalidJson, JsonError};
-pub use memory::PoolCounts;
-pub use message::{
-    BasicAuth, Body, ClientInfo, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText,
-    Headers, HeadersIter, HttpDate, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField,
-    InvalidForm, InvalidMethod, InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest,
-    InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem,
-    RawSetCookie, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
-    escape_html, escape_json, escape_log,
-};
-#[cfg(feature = "metrics")]
-pub use metrics::{
-    ClassCounts, Histogram, HistogramCounts, MetricSamples, Metrics, MetricsFormat, MetricsPage,
-    MetricsSettings, MetricsText, MetricsWriter, RouteCounts,
-};
-#[cfg(feature = "tls")]
-pub use net::tls::enabled::{
-    ClientTls, DangerousClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,
-    rustls,
-};
-pub use net::{
-    Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, PeerCredentials, Resolver,
-    SocketOptions, SystemResolver, TlsError,
-};
-#[cfg(feature = "proxy-protocol")]
-pub use net::{ProxyHeader, ProxyTls};
-pub use router::{Chain, FromHandler, HandlerSet, InvalidRoute, RouteList, Router};
-pub use runtime::{block_on, shutdown_signal};
-#[cfg(feature = "proxy-protocol")]
-pub use server::ProxyProtocol;
-pub use server::{
-    AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, ConnectionEnd, ConnectionReport, Context,
-    CoreCounters, CoreEvents, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport, Extensions,
-    Forwarded, ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult, InvalidNetwork,
-    InvalidProxyHeader, InvalidResponse, Observer, OpenedConnection, PlainHandler, PollReport, Result,
-    Server, ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction,
-    TrustedProxies, Upgraded, WithState, error_page, problem_details, with_state,
-};
-pub use sse::{Event, EventReader, Events, InvalidEvent};
-#[cfg(feature = "tower")]
-pub use tower::{HandlerFuture, HandlerService, Tower, TowerBody, layer};
+pub mod proxy_protocol;
+pub mod tls;
 #[cfg(feature = "tracing")]
-pub use trace::{TraceContext, TracePropagator, Tracing};
-#[cfg(feature = "websocket")]
-pub use websocket::{
-    Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Endpoint, Message,
-    MessageDeflate, MessageKind, MessagePart, Origins, ServerEnd, SlowMember, WebSocket, WebSocketError,
-    WebSocketHandshakeError, WebSocketProtocolError, WebSocketReader, WebSocketRequest, WebSocketSettings,
-    WebSocketWriter,
-};
-pub use wire::{Limits, WireDetail, WireError};
+pub mod tracing;
+
+pub use client::client::{Client, ClientBuilder};
+pub use client::error::ClientError;
+pub use client::request_builder::RequestBuilder;
+pub use exchange::Timeouts;
+pub use message::body::Body;
+pub use message::cookie::{Cookies, SameSite, SetCookie};
+pub use message::date::HttpDate;
+pub use message::fields::Headers;
+pub use message::form::{Form, FormBuf};
+pub use message::method::Method;
+pub use message::path_params::PathParams;
+pub use message::problem::Problem;
+pub use message::request::Request;
+pub use message::response::Response;
+pub use message::status::Status;
+pub use message::uri::Target;
+pub use message::version::Version;
+pub use net::address::{Address, PeerAddr};
+pub use router::Router;
+pub use runtime::{block_on, shutdown_signal};
+pub use server::body_plan::BodyPlan;
+pub use server::context::{BodyReader, BodyWriter, Context, Extensions};
+pub use server::error::{Error, Result};
+pub use server::handler::{BoxHandler, Handler, IntoHandler};
+pub use server::server::Server;
+pub use server::server_handle::ServerHandle;
+pub use server::service::Service;
+pub use server::trusted_proxies::TrustedProxies;
+pub use server::with_state::with_state;
+pub use wire::Limits;
+
+/// The parts of which [`routes!`] makes a router.
+#[doc(hidden)]
+pub mod routing {
+    pub use crate::router::{Chain, FromHandler, HandlerSet, RouteList};
+}
 
 #[doc = include_str!("coming_from.md")]
 #[cfg(all(

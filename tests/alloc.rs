@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
+use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::{self, Middleware, Next, wrap};
+use corehttp::server::{ErrorReport, error_page, problem_details};
 use corehttp::{
-    BodyPlan, Client, Context, CrossOriginProtection, ErrorReport, Handler, Headers, IntoHandler, Request,
-    Response, Router, Server, Service, SetCookie, Status, Timeouts, TrustedProxies, block_on, error_page,
-    problem_details, routes, with_state,
+    BodyPlan, Client, Context, Handler, Headers, IntoHandler, Request, Response, Router, Server, Service,
+    SetCookie, Status, Timeouts, TrustedProxies, block_on, routes, with_state,
 };
 use tokio::io::AsyncReadExt;
 
@@ -223,8 +224,8 @@ fn middleware_allocates_nothing() {
 fn guards_allocate_nothing() {
     let post = POST.replace("Content-Length", "Sec-Fetch-Site: same-origin\r\nContent-Length");
     check(wrap(CrossOriginProtection::new(), echo), &post, 1, "hello, world");
-    check(wrap(corehttp::ConcurrencyLimit::new(1), echo), &post, 1, "hello, world");
-    let limit = corehttp::RateLimit::new(u32::MAX, Duration::from_secs(1))
+    check(wrap(corehttp::middleware::ConcurrencyLimit::new(1), echo), &post, 1, "hello, world");
+    let limit = corehttp::middleware::RateLimit::new(u32::MAX, Duration::from_secs(1))
         .trust_proxies(TrustedProxies::from_fn(|ip| ip.is_loopback()));
     let post = post.replace("\r\n\r\n", "\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
     check(wrap(limit, echo), &post, 1, "hello, world");
@@ -233,7 +234,7 @@ fn guards_allocate_nothing() {
 #[cfg(feature = "cookies")]
 #[test]
 fn reading_signed_cookies_allocates_nothing() {
-    let key = corehttp::CookieKey::from_secret(&[7; 64]).unwrap().previous(&[8; 64]).unwrap();
+    let key = corehttp::cookies::Key::from_secret(&[7; 64]).unwrap().previous(&[8; 64]).unwrap();
     let mut response = Response::new();
     key.set_signed(&mut response, &SetCookie::new("sid", "8f14e45f")).unwrap();
     let get = GET.replace("a=b", &format!("sid={}; sid=forged", response.cookies().next().unwrap().value));
@@ -360,7 +361,7 @@ fn ready_made_error_responses_allocate_nothing() {
 fn reporting_exchanges_allocates_nothing() {
     let reports: Arc<AtomicU64> = Arc::default();
     let counted = reports.clone();
-    let count = move |report: &corehttp::ExchangeReport| {
+    let count = move |report: &corehttp::server::ExchangeReport| {
         assert_eq!((report.target, report.cut), ("/a/b?c=d", None));
         counted.fetch_add(report.sent, Ordering::Relaxed);
     };
@@ -372,8 +373,8 @@ fn reporting_exchanges_allocates_nothing() {
 #[cfg(feature = "access-log")]
 #[test]
 fn an_access_log_allocates_nothing_on_a_core() {
-    for format in [corehttp::LogFormat::Combined, corehttp::LogFormat::Json] {
-        let log = corehttp::AccessLog::from_writer(std::io::sink(), format).unwrap();
+    for format in [corehttp::access_log::Format::Combined, corehttp::access_log::Format::Json] {
+        let log = corehttp::access_log::AccessLog::from_writer(std::io::sink(), format).unwrap();
         let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(TrustedProxies::default()));
         check_served(server, 0, hello, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     }
@@ -383,9 +384,11 @@ fn an_access_log_allocates_nothing_on_a_core() {
 #[cfg(all(feature = "access-log", feature = "metrics"))]
 #[test]
 fn seeing_each_exchange_allocates_nothing_on_a_core() {
-    let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Combined).unwrap();
-    let settings = corehttp::MetricsSettings { times_polls: true, ..Default::default() };
-    let metrics = corehttp::Metrics::with_settings(settings);
+    let log =
+        corehttp::access_log::AccessLog::from_writer(std::io::sink(), corehttp::access_log::Format::Combined)
+            .unwrap();
+    let settings = corehttp::metrics::Settings { times_polls: true, ..Default::default() };
+    let metrics = corehttp::metrics::Metrics::with_settings(settings);
     let server = Server::bind("127.0.0.1:0")
         .on_exchange(log.recorder(TrustedProxies::default()))
         .observe(metrics.clone());
@@ -400,8 +403,10 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
 #[cfg(all(feature = "access-log", feature = "metrics"))]
 #[test]
 fn distinct_requests_allocate_nothing_on_a_core() {
-    let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Json).unwrap();
-    let metrics = corehttp::Metrics::new();
+    let log =
+        corehttp::access_log::AccessLog::from_writer(std::io::sink(), corehttp::access_log::Format::Json)
+            .unwrap();
+    let metrics = corehttp::metrics::Metrics::new();
     let running = Server::bind("127.0.0.1:0")
         .cores(1)
         .on_exchange(log.recorder(TrustedProxies::default()))
@@ -506,7 +511,7 @@ impl<H: Handler> Handler for Coded<H> {
 #[cfg(feature = "compress")]
 #[test]
 fn compressing_allocates_nothing() {
-    use corehttp::Compress;
+    use corehttp::middleware::Compress;
 
     let page = "<li><a href=\"/articles/42\">All that glitters</a></li>\n".repeat(80);
     let copied = page.clone();
@@ -743,7 +748,7 @@ fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
         ctx.response.body.set_bytes(&large[..]);
     }));
     #[cfg(feature = "compress")]
-    check(Server::new().service(wrap(corehttp::Compress::new(), hello)));
+    check(Server::new().service(wrap(corehttp::middleware::Compress::new(), hello)));
 }
 
 /// A frame of a client with this payload.
@@ -758,7 +763,7 @@ fn masked(payload: &[u8]) -> Vec<u8> {
 #[cfg(feature = "websocket")]
 #[test]
 fn messages_of_a_websocket_allocate_nothing() {
-    use corehttp::{WebSocket, WebSocketSettings};
+    use corehttp::websocket::{self, WebSocket};
 
     /// Tells how often its thread has allocated by the last bytes of a message.
     fn told(message: &mut [u8]) {
@@ -767,7 +772,7 @@ fn messages_of_a_websocket_allocate_nothing() {
     }
 
     let echo = async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
         let mut copy = Vec::with_capacity(16 << 10);
         while let Some(message) = reader.receive().await? {

@@ -12,11 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corehttp::error::{ExchangeError, Phase, WireError};
 use corehttp::middleware::{self, wrap};
+use corehttp::net::MemoryListener;
+use corehttp::server::{IntoResult, InvalidResponse};
 use corehttp::{
-    Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, IntoResult,
-    InvalidResponse, Limits, MemoryListener, Method, PeerAddr, Phase, Request, Response, Server,
-    ServerHandle, Service, Status, Timeouts, WireError,
+    Body, BodyPlan, BoxHandler, Context, Error, Handler, Headers, IntoHandler, Limits, Method, PeerAddr,
+    Request, Response, Server, ServerHandle, Service, Status, Timeouts,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -597,7 +599,7 @@ mod programs {
         Ok(())
     }
 
-    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::InvalidField> {
+    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::message::InvalidField> {
         headers.set("a", "str")?;
         headers.set("a", String::from("string"))?;
         headers.set("a", b"bytes")?;
@@ -616,7 +618,8 @@ mod programs {
 mod clients {
     use super::*;
 
-    use corehttp::{Call, Client, ClientError, ClientTimeouts, Host, Redirects, ResponseReader};
+    use corehttp::client::{Call, ClientTimeouts, Host, Redirects, ResponseReader};
+    use corehttp::{Client, ClientError};
 
     type TestResult = Result<(), Box<dyn StdError>>;
 
@@ -782,7 +785,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Settings that a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a
 /// struct that programs write as a literal, would break these literals.
 mod settings {
-    use corehttp::{ClientTimeouts, Event, Limits, Response, SetCookie, Status, Timeouts};
+    use corehttp::client::ClientTimeouts;
+    use corehttp::sse::Event;
+    use corehttp::{Limits, Response, SetCookie, Status, Timeouts};
 
     #[test]
     fn a_literal_names_some_fields_and_takes_the_others() {
@@ -805,7 +810,7 @@ mod settings {
     #[cfg(feature = "fs")]
     #[test]
     fn a_cache_of_files_is_such_a_literal() {
-        let cache = corehttp::FileCache { files_max: 1, ..corehttp::FileCache::default() };
+        let cache = corehttp::fs::FileCache { files_max: 1, ..corehttp::fs::FileCache::default() };
         assert_eq!(cache.files_max, 1);
     }
 

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::{Next, wrap};
+use corehttp::net::MemoryListener;
 use corehttp::{
-    BoxHandler, Client, Context, Error, Handler, IntoHandler, MemoryListener, Method, Request, Response,
-    Server, Status,
+    BoxHandler, Client, Context, Error, Handler, IntoHandler, Method, Request, Response, Server, Status,
 };
 use serde::Deserialize;
 

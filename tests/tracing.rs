@@ -14,9 +14,10 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
+use corehttp::net::MemoryListener;
+use corehttp::tracing::{TraceContext, TracePropagator, Tracing};
 use corehttp::{
-    BodyPlan, Client, Context, Handler, Headers, MemoryListener, Request, Response, Server, Status, Timeouts,
-    TraceContext, TracePropagator, Tracing, routes,
+    BodyPlan, Client, Context, Handler, Headers, Request, Response, Server, Status, Timeouts, routes,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::yield_now;

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use corehttp::{Client, MemoryConnector, MemoryStream, Pipeline, Request, Response};
+use corehttp::client::Pipeline;
+use corehttp::net::{MemoryConnector, MemoryStream};
+use corehttp::{Client, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::Uri;
 use hyper::body::Bytes;

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use corehttp::Dialer;
+use corehttp::net::Dialer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Opens connections on which each request is answered with these bytes.

@@ -33,12 +33,13 @@ use std::env;
 use std::rc::Rc;
 use std::time::Duration;
 
+use corehttp::metrics::{self, Metrics};
+use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::wrap;
+use corehttp::server::problem_details;
 use corehttp::session::{MemoryStore, Sessions};
-use corehttp::{
-    CrossOriginProtection, Handler, Limits, Metrics, MetricsPage, MetricsSettings, MetricsText, Server,
-    Timeouts, layer, problem_details, routes, shutdown_signal,
-};
+use corehttp::tower::layer;
+use corehttp::{Handler, Limits, Server, Timeouts, routes, shutdown_signal};
 use http::{HeaderValue, Method, header};
 use tower_http::cors::CorsLayer;
 
@@ -48,9 +49,9 @@ use sqlite::Sqlite;
 
 fn main() -> corehttp::Result {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+    let metrics = Metrics::with_settings(metrics::Settings { times_polls: true, ..Default::default() });
     let shown =
-        routes! { GET "/" => MetricsPage::new(&metrics), GET "/metrics" => MetricsText::new(&metrics) };
+        routes! { GET "/" => metrics::Page::new(&metrics), GET "/metrics" => metrics::Text::new(&metrics) };
     Server::bind("127.0.0.1:8081").cores(1).start(shown)?;
     let server = server().observe(metrics.clone()).on_stop(shutdown_signal(), Duration::from_secs(10));
     let server = server.and_bind(address).on_error(|report| {

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use corehttp::{Context, FormBuf, HandlerSet, Problem, Result, Router, Status, routes, with_state};
+use corehttp::routing::HandlerSet;
+use corehttp::{Context, FormBuf, Problem, Result, Router, Status, routes, with_state};
 use serde::Serialize;
 
 use crate::database::{Database, Draft, Page};

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use corehttp::routing::HandlerSet;
 use corehttp::session::Session;
-use corehttp::{Context, Error, HandlerSet, Problem, Result, Router, Status, routes, with_state};
+use corehttp::{Context, Error, Problem, Result, Router, Status, routes, with_state};
 use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};

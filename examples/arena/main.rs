@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
+use corehttp::fs::Files;
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Compress, Context, Files, Handler, Result, Server, ServerTls, Status, TlsIdentity, WebSocket,
-    WebSocketSettings, routes, shutdown_signal, with_state,
-};
+use corehttp::tls::{self, ServerTls};
+use corehttp::websocket::{self, WebSocket};
+use corehttp::{BodyPlan, Context, Handler, Result, Server, Status, routes, shutdown_signal, with_state};
 
 use crud::{Cache, Crud};
 use database::{Database, Query};
@@ -35,7 +36,7 @@ fn main() -> Result {
     let mut server = Server::bind(address("PORT", "8080")).on_stop(shutdown_signal(), Duration::from_secs(5));
     let certs = PathBuf::from(variable("CERTS", "/certs"));
     if certs.exists() {
-        let identity = TlsIdentity::from_files(certs.join("server.crt"), certs.join("server.key"))?;
+        let identity = tls::Identity::from_files(certs.join("server.crt"), certs.join("server.key"))?;
         server = server.and_bind_tls(address("TLS_PORT", "8081"), ServerTls::new(identity));
     }
     let application = Application::load(Path::new(&variable("DATA", "/data")))?;
@@ -121,7 +122,7 @@ async fn items_by_price(database: &Database, ctx: &mut Context) -> Result {
 }
 
 async fn echo(ctx: &mut Context) -> Result {
-    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&WebSocketSettings::default()).await?;
+    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&websocket::Settings::default()).await?;
     while let Some(message) = reader.receive().await? {
         writer.send(message).await?;
     }

@@ -17,9 +17,9 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 use std::time::Duration;
 
-use corehttp::{
-    Client, Context, Health, ProxyProtocol, Result, Server, Status, block_on, routes, shutdown_signal,
-};
+use corehttp::health::Health;
+use corehttp::proxy_protocol::ProxyProtocol;
+use corehttp::{Client, Context, Result, Server, Status, block_on, routes, shutdown_signal};
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 

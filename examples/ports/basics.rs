@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use corehttp::fs::Files;
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
 use corehttp::{
-    Compress, Context, CookieKey, Error, Files, Handler, Method, Result, Server, SetCookie, Status, routes,
-    with_state,
+    Context, Error, Handler, Method, Result, Server, SetCookie, Status, cookies, routes, with_state,
 };
 
 pub fn main() -> Result {
@@ -13,7 +14,7 @@ pub fn main() -> Result {
 }
 
 fn app() -> Result<impl Handler + Send + Sync> {
-    let key = Arc::new(CookieKey::generate()?);
+    let key = Arc::new(cookies::Key::generate()?);
     let router = routes! {
         GET "/" => |ctx: &mut Context| -> Result {
             Ok(ctx.response.set_redirect(Status::FOUND, "/static/welcome.html")?)
@@ -37,7 +38,7 @@ fn app() -> Result<impl Handler + Send + Sync> {
 const STATIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/static");
 
 /// Counts the visits of a browser, in a cookie that it cannot change.
-fn welcome(key: &CookieKey, ctx: &mut Context) -> Result {
+fn welcome(key: &cookies::Key, ctx: &mut Context) -> Result {
     let visits = key.signed(ctx.request.cookies()).get("visits").and_then(|visits| visits.parse().ok());
     let visits = visits.map_or(1, |visits: u32| visits + 1).to_string();
     key.set_signed(
@@ -73,7 +74,8 @@ async fn not_found(ctx: &mut Context) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use corehttp::{Client, Redirects, Request, block_on};
+    use corehttp::client::Redirects;
+    use corehttp::{Client, Request, block_on};
 
     use super::*;
 
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn visits_are_counted_in_a_cookie() {
         let service = Server::new().service(app().unwrap());
-        let key = CookieKey::generate().unwrap();
+        let key = cookies::Key::generate().unwrap();
         let mut request = Request::get("/welcome").unwrap();
         let mut forged = corehttp::Response::new();
         key.set_signed(&mut forged, &SetCookie::new_session("visits", "9")).unwrap();

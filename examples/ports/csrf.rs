@@ -6,12 +6,13 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
+use corehttp::message::escape_html;
+use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::wrap;
+use corehttp::server::error_page;
 use corehttp::session::{MemoryStore, Session, Sessions};
-use corehttp::{
-    Context, CrossOriginProtection, Handler, Result, Server, ServerTls, Status, TlsIdentity, error_page,
-    escape_html, routes, with_state,
-};
+use corehttp::tls::{self, ServerTls};
+use corehttp::{Context, Handler, Result, Server, Status, routes, with_state};
 use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -97,13 +98,13 @@ impl Users {
 const ROUNDS: NonZeroU32 = NonZeroU32::new(if cfg!(test) { 1 } else { 100_000 }).unwrap();
 
 /// The certificate and the key in these files, which are made if they are not there.
-fn identity(chain: &str, key: &str) -> Result<TlsIdentity> {
+fn identity(chain: &str, key: &str) -> Result<tls::Identity> {
     if !Path::new(chain).exists() {
         let made = rcgen::generate_simple_self_signed(["localhost".into(), "127.0.0.1".into()])?;
         fs::write(chain, made.cert.pem())?;
         fs::write(key, made.signing_key.serialize_pem())?;
     }
-    Ok(TlsIdentity::from_files(chain, key)?)
+    Ok(tls::Identity::from_files(chain, key)?)
 }
 
 fn page(title: &str, content: &str) -> String {

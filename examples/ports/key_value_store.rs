@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use corehttp::middleware::{Compress, ConcurrencyLimit};
 use corehttp::middleware::{guard, limits, wrap};
-use corehttp::{
-    Compress, ConcurrencyLimit, Context, Handler, Result, Server, Status, Timeouts, routes, with_state,
-};
+use corehttp::{Context, Handler, Result, Server, Status, Timeouts, routes, with_state};
 
 pub fn main() -> Result {
     let timeouts = Timeouts { handler: Some(Duration::from_secs(10)), ..Timeouts::default() };

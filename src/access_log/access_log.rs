@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::format::LogFormat;
+use super::format::Format;
 use super::writer::{LineQueue, LogTarget};
 use crate::server::{ExchangeReport, TrustedProxies};
 
@@ -23,10 +23,11 @@ use crate::server::{ExchangeReport, TrustedProxies};
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{AccessLog, Context, LogFormat, Server, TrustedProxies};
+/// use corehttp::{Context, Server, TrustedProxies};
+/// use corehttp::access_log::{self, AccessLog};
 ///
 /// fn main() -> corehttp::Result {
-///     let log = AccessLog::open("/var/log/app/access.log", LogFormat::Combined)?;
+///     let log = AccessLog::open("/var/log/app/access.log", access_log::Format::Combined)?;
 ///     // After the file was renamed by logrotate, call `log.reopen()`.
 ///     Server::bind("127.0.0.1:8080")
 ///         .on_exchange(log.recorder(TrustedProxies::default()))
@@ -35,7 +36,7 @@ use crate::server::{ExchangeReport, TrustedProxies};
 /// ```
 pub struct AccessLog {
     queue: Arc<LineQueue>,
-    format: LogFormat,
+    format: Format,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,7 +46,7 @@ impl AccessLog {
     /// # Errors
     ///
     /// Fails if the file cannot be opened, or if there can be no further thread.
-    pub fn open(path: impl AsRef<Path>, format: LogFormat) -> io::Result<AccessLog> {
+    pub fn open(path: impl AsRef<Path>, format: Format) -> io::Result<AccessLog> {
         AccessLog::from_target(LogTarget::from_path(path.as_ref())?, format)
     }
 
@@ -54,11 +55,11 @@ impl AccessLog {
     /// # Errors
     ///
     /// Fails if there can be no further thread.
-    pub fn from_writer(writer: impl Write + Send + 'static, format: LogFormat) -> io::Result<AccessLog> {
+    pub fn from_writer(writer: impl Write + Send + 'static, format: Format) -> io::Result<AccessLog> {
         AccessLog::from_target(LogTarget::from_writer(writer), format)
     }
 
-    fn from_target(target: LogTarget, format: LogFormat) -> io::Result<AccessLog> {
+    fn from_target(target: LogTarget, format: Format) -> io::Result<AccessLog> {
         let queue = Arc::new(LineQueue::new());
         let lines = queue.clone();
         let thread =
@@ -82,7 +83,7 @@ impl AccessLog {
     ///
     /// ```no_run
     /// # #[cfg(unix)]
-    /// # fn serve(log: corehttp::AccessLog) {
+    /// # fn serve(log: corehttp::access_log::AccessLog) {
     /// use std::io;
     /// use std::sync::Arc;
     /// use tokio::signal::unix::{SignalKind, signal};

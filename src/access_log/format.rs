@@ -1,4 +1,4 @@
-//! [`LogFormat`]: what the lines of an access log contain.
+//! [`Format`]: what the lines of an access log contain.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::server::ExchangeReport;
 /// The format of an access log's lines. Targets and fields are cut at 2 KiB.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum LogFormat {
+pub enum Format {
     /// The Common Log Format of NCSA and Apache: `192.0.2.1 - - [26/Nov/2026:03:40:01 +0000] "GET /a HTTP/1.1" 200 12`.
     ///
     /// The time is the end of the exchange, the last number is [`ExchangeReport::sent`], which includes the head, and an
@@ -26,27 +26,30 @@ pub enum LogFormat {
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection` and `exchange`. Members
     /// without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds.
     Json,
-    /// The application's: the function writes a line, without its end. See [`LogFormat::from_fn`].
+    /// The application's: the function writes a line, without its end. See [`Format::from_fn`].
     Custom(Arc<FormatFn>),
 }
 
 /// The function of a custom format.
 type FormatFn = dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync;
 
-impl LogFormat {
+impl Format {
     /// Makes a format of a function, which writes a line without its end. It finds the client by
     /// [`ExchangeReport::client_ip`] itself; the proxies of [`AccessLog::recorder`](super::AccessLog::recorder) have
     /// no effect on it.
     ///
     /// Ends of lines become spaces, but no more: text of peers, such as the target and fields, must pass through
-    /// [`escape_json`](crate::escape_json) or [`escape_log`](crate::escape_log), or it can forge what stands behind it.
+    /// [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log), or it can forge what stands behind it.
     ///
     /// # Examples
     ///
     /// ```
     /// use std::io::Write;
     ///
-    /// use corehttp::{AccessLog, ExchangeReport, LogFormat, Request, Server, TrustedProxies, escape_json};
+    /// use corehttp::{Request, Server, TrustedProxies};
+    /// use corehttp::access_log::{self, AccessLog};
+    /// use corehttp::message::escape_json;
+    /// use corehttp::server::ExchangeReport;
     ///
     /// fn write(report: &ExchangeReport, line: &mut Vec<u8>) {
     ///     let host = report.request.authority().unwrap_or_default();
@@ -55,7 +58,7 @@ impl LogFormat {
     /// }
     ///
     /// let (log_file, writer) = std::io::pipe()?;
-    /// let log = AccessLog::from_writer(writer, LogFormat::from_fn(write))?;
+    /// let log = AccessLog::from_writer(writer, access_log::Format::from_fn(write))?;
     /// let server = Server::new().on_exchange(log.recorder(TrustedProxies::default()));
     /// # let service = server.service(|_: &mut corehttp::Context| {});
     /// # let mut request = Request::get("http://example.com/")?;
@@ -67,23 +70,23 @@ impl LogFormat {
     /// # assert_eq!(line.trim_end(), forged);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn from_fn(write: impl Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync + 'static) -> LogFormat {
-        LogFormat::Custom(Arc::new(write))
+    pub fn from_fn(write: impl Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync + 'static) -> Format {
+        Format::Custom(Arc::new(write))
     }
 
     /// Writes the line of an exchange. A line cannot be forged: characters that end one are escaped.
     pub(super) fn write(&self, report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
         match self {
-            LogFormat::Common => {
+            Format::Common => {
                 write_common(report, client, line);
                 line.push(b'\n');
             }
-            LogFormat::Combined => {
+            Format::Combined => {
                 write_common(report, client, line);
                 write_combined_end(report, line);
             }
-            LogFormat::Json => write_json(report, client, line),
-            LogFormat::Custom(write) => {
+            Format::Json => write_json(report, client, line),
+            Format::Custom(write) => {
                 let mut own = OWN_LINE.take();
                 own.clear();
                 write(report, &mut own);
@@ -99,13 +102,13 @@ impl LogFormat {
 /// How much memory is kept for the next line of the application.
 const OWN_LINE_KEPT_MAX: usize = 1 << 10;
 
-impl fmt::Debug for LogFormat {
+impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LogFormat::Common => "Common",
-            LogFormat::Combined => "Combined",
-            LogFormat::Json => "Json",
-            LogFormat::Custom(_) => "Custom(..)",
+            Format::Common => "Common",
+            Format::Combined => "Combined",
+            Format::Json => "Json",
+            Format::Custom(_) => "Custom(..)",
         })
     }
 }

@@ -5,4 +5,4 @@ mod format;
 mod writer;
 
 pub use access_log::AccessLog;
-pub use format::LogFormat;
+pub use format::Format;

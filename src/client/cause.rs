@@ -4,10 +4,10 @@ use std::error::Error;
 use std::{fmt, io};
 
 use crate::coding::CodingError;
-use crate::error::write_causes;
+use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
-use crate::net::TlsError;
+use crate::net::tls;
 
 /// The phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ pub enum ClientCause {
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
     /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
-    /// [`ClientBuilder::head_max`](super::ClientBuilder::head_max).
+    /// [`ClientBuilder::head_max`](crate::ClientBuilder::head_max).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
@@ -67,7 +67,7 @@ pub enum ClientCause {
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
     /// feature `tls`.
-    Tls(TlsError),
+    Tls(tls::Error),
     /// The status is one of a failure, and the caller asked for an error then: see
     /// [`Response::error_for_status`](crate::Response::error_for_status).
     Status(Status),
@@ -96,7 +96,7 @@ impl ClientCause {
     /// the exchange.
     pub(super) fn from_exchange(error: ExchangeError) -> ClientCause {
         match error {
-            ExchangeError::Io(error) => match TlsError::from_alert(error) {
+            ExchangeError::Io(error) => match tls::Error::from_alert(error) {
                 Ok(refused) => ClientCause::Tls(refused),
                 Err(error) => ClientCause::Exchange(ExchangeError::Io(error)),
             },

@@ -42,7 +42,8 @@ use crate::net::{Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response, Status};
 ///
 /// # let listener = MemoryListener::new();
@@ -187,7 +188,8 @@ impl Client {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
@@ -250,8 +252,8 @@ impl Client {
     ///
     /// As [`Client::get`].
     ///
-    /// [`CallReader::informational`]: crate::CallReader::informational
-    /// [`ClientCause::LengthRequired`]: crate::ClientCause::LengthRequired
+    /// [`CallReader::informational`]: crate::client::CallReader::informational
+    /// [`ClientCause::LengthRequired`]: crate::client::ClientCause::LengthRequired
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         self.sender.open_call(None, request).await
     }
@@ -270,7 +272,7 @@ impl Client {
     /// usually has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is
     /// empty.
     ///
-    /// [`ClientCause::Upgrade`]: crate::ClientCause::Upgrade
+    /// [`ClientCause::Upgrade`]: crate::client::ClientCause::Upgrade
     pub async fn upgrade(
         &self,
         request: &Request,
@@ -357,7 +359,8 @@ impl fmt::Debug for Client {
 ///
 /// ```
 /// use std::time::Duration;
-/// use corehttp::{Client, Redirects};
+/// use corehttp::Client;
+/// use corehttp::client::Redirects;
 ///
 /// let client = Client::builder()
 ///     .timeout(Duration::from_secs(5))
@@ -444,7 +447,7 @@ impl ClientBuilder {
 
     /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
     /// exchange may have as many together, without those that
-    /// [`CallReader::informational`](crate::CallReader::informational) or a gateway takes: of these, each may have as
+    /// [`CallReader::informational`](crate::client::CallReader::informational) or a gateway takes: of these, each may have as
     /// many.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
@@ -484,7 +487,7 @@ impl ClientBuilder {
     ///
     /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
     /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
-    /// has the `user-agent`, too, and what [`Proxy::field`](crate::Proxy::field) adds, but no other field.
+    /// has the `user-agent`, too, and what [`Proxy::field`](crate::client::Proxy::field) adds, but no other field.
     ///
     /// # Errors
     ///
@@ -518,7 +521,7 @@ impl ClientBuilder {
     /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
     /// considered gone, and its connection fails.
     ///
-    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::ClientUpgraded) has no other
+    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::client::ClientUpgraded) has no other
     /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::new);

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
-use crate::error::{TimeLimit, write_error};
+use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
 use crate::net::{ConnError, DialError};
@@ -31,7 +31,8 @@ use crate::net::{ConnError, DialError};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// use corehttp::{Client, ClientPhase};
+/// use corehttp::Client;
+/// use corehttp::client::ClientPhase;
 ///
 /// let error = Client::new().get("http://127.0.0.1:1/").await.unwrap_err();
 /// assert_eq!(error.phase(), ClientPhase::Connect);

@@ -22,7 +22,8 @@ use crate::message::{InvalidRequest, Request, Response};
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();

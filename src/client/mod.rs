@@ -4,11 +4,11 @@
 //! In reading order: the client; how it sends a request; connections, and the way to an origin; one exchange; what
 //! callers get; several hosts, and many requests at once; counts, errors and settings.
 
-mod client;
+pub(crate) mod client;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "proxy-protocol")]
-mod proxied;
+pub(crate) mod proxied;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tower")]
@@ -20,7 +20,7 @@ mod websocket;
 
 mod cookies;
 mod redirect;
-mod request_builder;
+pub(crate) mod request_builder;
 mod request_sender;
 
 mod origin;
@@ -43,24 +43,24 @@ mod stats;
 mod trace;
 
 mod cause;
-mod error;
+pub(crate) mod error;
 mod settings;
 
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter};
 pub use cause::{ClientCause, ClientPhase};
-pub use client::{Client, ClientBuilder};
+#[cfg(any(feature = "metrics", feature = "websocket"))]
+pub(crate) use client::Client;
 pub use cookies::CookieStore;
-pub use error::ClientError;
+pub(crate) use error::ClientError;
 pub use host::Host;
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::ObservedClient;
 pub use pipeline::{Pipeline, PipelineBuilder};
-#[cfg(feature = "proxy-protocol")]
-pub use proxied::ProxyVersion;
 pub use redirect::Redirects;
-pub use request_builder::RequestBuilder;
+#[cfg(any(feature = "form", feature = "json", feature = "multipart", feature = "websocket"))]
+pub(crate) use request_builder::RequestBuilder;
 pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};

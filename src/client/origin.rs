@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase};
 use super::error::ClientError;
-use crate::error::without_secrets;
+use crate::error_text::without_secrets;
 use crate::message::{
     Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
 };
-use crate::net::{BoxedStream, HostName, TlsConnector, TlsError, Transport, timed};
+use crate::net::tls;
+use crate::net::{BoxedStream, HostName, TlsConnector, Transport, timed};
 
 /// The scheme, host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +187,7 @@ impl TlsHandshake {
     }
 }
 
-fn tls_error(phase: ClientPhase, error: TlsError) -> ClientError {
+fn tls_error(phase: ClientPhase, error: tls::Error) -> ClientError {
     ClientError::new(phase, ClientCause::Tls(error))
 }
 

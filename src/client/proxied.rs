@@ -30,7 +30,8 @@ impl Client {
     /// A gateway in front of a server that requires PROXY headers:
     ///
     /// ```no_run
-    /// use corehttp::{Client, Context, PeerAddr, ProxyHeader, ProxyVersion, Server};
+    /// use corehttp::{Client, Context, PeerAddr, Server};
+    /// use corehttp::proxy_protocol::{ProxyHeader, ProxyVersion};
     ///
     /// async fn pass(ctx: &mut Context) -> corehttp::Result {
     ///     let client = ctx.connection_state::<Client>().expect("each connection over TCP has a client");

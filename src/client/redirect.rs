@@ -24,7 +24,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// browsers read it: see [`Target::join`](crate::Target::join). A response without `location` is not a redirect. The
 /// URL that was reached is in [`Response::url`](crate::Response::url).
 ///
-/// [`ClientBuilder::default_field`]: super::ClientBuilder::default_field
+/// [`ClientBuilder::default_field`]: crate::ClientBuilder::default_field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Redirects {

@@ -27,7 +27,8 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use std::time::Duration;
 /// use corehttp::Client;
 ///
@@ -127,9 +128,11 @@ impl RequestBuilder {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use std::time::Duration;
-    /// use corehttp::{Client, ClientTimeouts};
+    /// use corehttp::Client;
+    /// use corehttp::client::ClientTimeouts;
     ///
     /// # let listener = MemoryListener::new();
     /// # let connector = listener.connector();

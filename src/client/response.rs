@@ -7,13 +7,14 @@ use std::sync::Arc;
 use super::cause::{ClientCause, ClientPhase};
 use super::error::ClientError;
 use crate::message::Response;
-use crate::net::{BoxedStream, TlsSession, Transport};
+use crate::net::tls;
+use crate::net::{BoxedStream, Transport};
 use crate::runtime::{self, Instant};
 
 /// The connection that a response came over. Made by [`Response::connection`].
 pub struct ClientConnection {
     peer: Option<SocketAddr>,
-    pub(super) tls: Option<Arc<TlsSession>>,
+    pub(super) tls: Option<Arc<tls::Session>>,
     pub(super) opened_at: Instant,
 }
 
@@ -25,7 +26,7 @@ impl ClientConnection {
     }
 
     /// Returns the address of the server, or of the proxy in front of it. `None` if the connection is not over TCP, or
-    /// was opened by a [`Dialer`](crate::Dialer).
+    /// was opened by a [`Dialer`](crate::net::Dialer).
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -68,8 +69,10 @@ impl Response {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener, Status};
-    /// use corehttp::{Client, ClientCause};
+    /// # use corehttp::{Context, Server, Status};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::Client;
+    /// use corehttp::client::ClientCause;
     ///
     /// # let listener = MemoryListener::new();
     /// # let client = Client::builder().memory(listener.connector()).build();

@@ -20,14 +20,15 @@ use crate::message::Headers;
 /// body has been read to its end, the connection is free for other requests. If the `ResponseReader` is
 /// dropped before that, the connection is closed.
 ///
-/// To read a stream of events, use an [`EventReader`](crate::EventReader).
+/// To read a stream of events, use an [`EventReader`](crate::sse::EventReader).
 ///
 /// # Examples
 ///
 /// A download:
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response};
 /// use tokio::io::{AsyncWrite, AsyncWriteExt};
 ///

@@ -182,7 +182,8 @@ impl RequestLimits {
 ///
 /// ```
 /// use std::time::Duration;
-/// use corehttp::{Client, ClientTimeouts};
+/// use corehttp::Client;
+/// use corehttp::client::ClientTimeouts;
 ///
 /// let timeouts = ClientTimeouts { connect: Duration::from_secs(2), ..ClientTimeouts::default() };
 /// let client = Client::builder().timeouts(timeouts).timeout(Duration::from_secs(20)).build();
@@ -213,7 +214,7 @@ pub struct ClientTimeouts {
     /// Default: 1 s.
     ///
     /// A server that answers 417 instead is sent the request once more without the expectation, unless the body is a
-    /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the response.
+    /// stream that has been begun, or is written to a [`Call`](crate::client::Call); then the 417 is the response.
     pub expect_continue: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     ///

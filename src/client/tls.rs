@@ -2,7 +2,8 @@
 
 use super::client::ClientBuilder;
 use super::response::ClientConnection;
-use crate::net::tls::enabled::{ClientTls, TlsSession};
+use crate::net::tls;
+use crate::net::tls::enabled::ClientTls;
 
 impl ClientBuilder {
     /// Sets how connections to `https` URLs, and to proxies over TLS, are made secure. Default: TLS 1.2 and 1.3, the
@@ -16,7 +17,7 @@ impl ClientBuilder {
 impl ClientConnection {
     /// Returns the session that the handshake with the server has agreed on: its version, and the certificates of the
     /// server. `None` if the connection is not secure.
-    pub fn tls(&self) -> Option<&TlsSession> {
+    pub fn tls(&self) -> Option<&tls::Session> {
         self.tls.as_deref()
     }
 }

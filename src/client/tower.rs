@@ -35,7 +35,8 @@ use crate::wire::WireError;
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, MemoryListener, Server};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use std::time::Duration;
 /// use corehttp::Client;
 /// use http_body_util::BodyExt;
@@ -61,11 +62,14 @@ use crate::wire::WireError;
 /// axum as a reverse proxy; the routes of the crate's own servers have [`Context::forward`](crate::Context::forward):
 ///
 /// ```
-/// # use corehttp::{Context, MemoryListener, Server, Tower};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
+/// # use corehttp::tower::Tower;
 /// use axum::Router;
 /// use axum::body::Body;
 /// use axum::extract::{Request, State};
-/// use corehttp::{Client, ResponseReader};
+/// use corehttp::Client;
+/// use corehttp::client::ResponseReader;
 /// use http::{Response, StatusCode, Uri};
 /// use tower::ServiceExt;
 ///

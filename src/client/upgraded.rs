@@ -13,7 +13,7 @@ use crate::net::{Rewind, Stream, delegate_stream};
 /// no timeouts except those that you set, and the connection no longer counts in the pool. Dropping it closes the
 /// connection.
 ///
-/// The server's side of such a connection is an [`Upgraded`](crate::Upgraded).
+/// The server's side of such a connection is an [`Upgraded`](crate::server::Upgraded).
 ///
 /// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
 pub struct ClientUpgraded {

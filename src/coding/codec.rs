@@ -11,7 +11,7 @@ use crate::message::Status;
 /// # Examples
 ///
 /// ```
-/// use corehttp::Coding;
+/// use corehttp::coding::Coding;
 ///
 /// assert_eq!(Coding::parse(b"X-GZIP"), Some(Coding::Gzip));
 /// assert_eq!(Coding::parse(b"compress"), None);

@@ -13,7 +13,8 @@ impl Request {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Coding, Request};
+    /// use corehttp::Request;
+    /// use corehttp::coding::Coding;
     ///
     /// let mut request = Request::get("/")?;
     /// assert_eq!(request.preferred_coding([Coding::Br, Coding::Gzip]), None);

@@ -12,7 +12,8 @@ use crate::server::{Context, Handler, Middleware, Result};
 ///
 /// ```no_run
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Compress, Context, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::middleware::Compress;
 ///
 /// fn main() -> corehttp::Result {
 ///     Server::bind("127.0.0.1:8080").run(wrap(Compress::new(), |ctx: &mut Context| ctx.response.set_text("Hello! ".repeat(1000))))
@@ -56,7 +57,9 @@ use crate::server::{Context, Handler, Middleware, Result};
 ///
 /// ```
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Coding, Compress, Context, Request, Server};
+/// use corehttp::{Context, Request, Server};
+/// use corehttp::coding::Coding;
+/// use corehttp::middleware::Compress;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

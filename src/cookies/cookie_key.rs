@@ -1,4 +1,4 @@
-//! [`CookieKey`]: signs and encrypts the values of cookies.
+//! [`Key`]: signs and encrypts the values of cookies.
 
 use std::error::Error;
 use std::fmt;
@@ -25,12 +25,12 @@ use crate::message::{Cookies, InvalidCookie, Response, SetCookie};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, CookieKey, SetCookie, Server};
+/// use corehttp::{Context, cookies, Server, SetCookie};
 ///
 /// // `openssl rand -hex 32` makes a secret. All servers of a site have the same.
 /// let secret = std::env::var("COOKIE_SECRET");
 /// # let secret = Ok::<_, std::env::VarError>("0".repeat(64));
-/// let key = CookieKey::from_secret(secret?.as_bytes())?;
+/// let key = cookies::Key::from_secret(secret?.as_bytes())?;
 ///
 /// let service = Server::new().service(move |ctx: &mut Context| -> corehttp::Result {
 ///     let Context { request, response, .. } = ctx;
@@ -52,12 +52,12 @@ use crate::message::{Cookies, InvalidCookie, Response, SetCookie};
 /// ```
 #[doc(alias("signed cookies", "encrypted cookies", "PrivateCookieJar", "SignedCookieJar"))]
 #[derive(Clone)]
-pub struct CookieKey {
+pub struct Key {
     /// All of them read, and the first one also signs and encrypts.
     pairs: Vec<KeyPair>,
 }
 
-impl CookieKey {
+impl Key {
     /// How many bytes a secret must have at least: 64.
     pub const SECRET_LEN_MIN: usize = 64;
 
@@ -65,9 +65,9 @@ impl CookieKey {
     ///
     /// # Errors
     ///
-    /// Fails if `secret` is shorter than [`CookieKey::SECRET_LEN_MIN`].
-    pub fn from_secret(secret: &[u8]) -> Result<CookieKey, InvalidCookieKey> {
-        Ok(CookieKey { pairs: vec![key_pair(secret)?] })
+    /// Fails if `secret` is shorter than [`Key::SECRET_LEN_MIN`].
+    pub fn from_secret(secret: &[u8]) -> Result<Key, InvalidKey> {
+        Ok(Key { pairs: vec![key_pair(secret)?] })
     }
 
     /// Creates a random key, for tests and for cookies that need not outlive the process.
@@ -75,10 +75,10 @@ impl CookieKey {
     /// # Errors
     ///
     /// Fails if the system provides no randomness.
-    pub fn generate() -> io::Result<CookieKey> {
-        let mut secret = [0; CookieKey::SECRET_LEN_MIN];
+    pub fn generate() -> io::Result<Key> {
+        let mut secret = [0; Key::SECRET_LEN_MIN];
         fill_random(&mut secret)?;
-        Ok(CookieKey { pairs: vec![KeyPair::from_secret(&secret)] })
+        Ok(Key { pairs: vec![KeyPair::from_secret(&secret)] })
     }
 
     /// Also reads what was made with a previous secret, which is no longer used to make anything.
@@ -88,8 +88,8 @@ impl CookieKey {
     ///
     /// # Errors
     ///
-    /// As [`CookieKey::from_secret`].
-    pub fn previous(mut self, secret: &[u8]) -> Result<CookieKey, InvalidCookieKey> {
+    /// As [`Key::from_secret`].
+    pub fn previous(mut self, secret: &[u8]) -> Result<Key, InvalidKey> {
         self.pairs.push(key_pair(secret)?);
         Ok(self)
     }
@@ -123,9 +123,9 @@ impl CookieKey {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, CookieKey, Server, SetCookie};
+    /// use corehttp::{Context, cookies, Server, SetCookie};
     ///
-    /// let key = CookieKey::generate()?;
+    /// let key = cookies::Key::generate()?;
     /// let service = Server::new().service(move |ctx: &mut Context| -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
     ///     let note = key.private(request.cookies()).get("note").unwrap_or_default();
@@ -154,30 +154,30 @@ impl CookieKey {
     }
 }
 
-impl fmt::Debug for CookieKey {
+impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CookieKey").finish_non_exhaustive()
     }
 }
 
-/// Why a [`CookieKey`] cannot be made: its secret is too short.
+/// Why a [`Key`] cannot be made: its secret is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InvalidCookieKey {
+pub struct InvalidKey {
     len: usize,
 }
 
-impl fmt::Display for InvalidCookieKey {
+impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (len, least) = (self.len, CookieKey::SECRET_LEN_MIN);
+        let (len, least) = (self.len, Key::SECRET_LEN_MIN);
         write!(f, "the secret of a cookie key has {len} bytes, and needs {least} at least")
     }
 }
 
-impl Error for InvalidCookieKey {}
+impl Error for InvalidKey {}
 
-fn key_pair(secret: &[u8]) -> Result<KeyPair, InvalidCookieKey> {
+fn key_pair(secret: &[u8]) -> Result<KeyPair, InvalidKey> {
     match secret.len() {
-        CookieKey::SECRET_LEN_MIN.. => Ok(KeyPair::from_secret(secret)),
-        len => Err(InvalidCookieKey { len }),
+        Key::SECRET_LEN_MIN.. => Ok(KeyPair::from_secret(secret)),
+        len => Err(InvalidKey { len }),
     }
 }

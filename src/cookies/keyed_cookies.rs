@@ -5,7 +5,7 @@ use std::fmt;
 use super::key_pair::KeyPair;
 use crate::message::{Cookies, SetCookie};
 
-/// A view of the signed cookies of a request. Made by [`CookieKey::signed`](super::CookieKey::signed).
+/// A view of the signed cookies of a request. Made by [`Key::signed`](super::Key::signed).
 ///
 /// Nothing is allocated. A cookie that was not signed with the key, or was changed, is absent.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl fmt::Debug for SignedCookies<'_> {
     }
 }
 
-/// A view of the private cookies of a request. Made by [`CookieKey::private`](super::CookieKey::private).
+/// A view of the private cookies of a request. Made by [`Key::private`](super::Key::private).
 ///
 /// A cookie that was not encrypted with the key, or was changed, is absent.
 #[derive(Clone, Copy)]
@@ -73,18 +73,18 @@ const CANDIDATES_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cookies::CookieKey;
+    use crate::cookies::Key;
     use crate::message::{InvalidCookie, Request, Response};
 
     const SECRET: [u8; 64] = [7; 64];
     const OTHER: [u8; 64] = [8; 64];
 
-    fn key() -> CookieKey {
-        CookieKey::from_secret(&SECRET).unwrap()
+    fn key() -> Key {
+        Key::from_secret(&SECRET).unwrap()
     }
 
     /// The signed and the private value of a cookie.
-    fn values(key: &CookieKey, name: &str, value: &str) -> [String; 2] {
+    fn values(key: &Key, name: &str, value: &str) -> [String; 2] {
         let cookie = SetCookie::new(name, value);
         let mut response = Response::new();
         key.set_signed(&mut response, &cookie).unwrap();
@@ -95,7 +95,7 @@ mod tests {
 
     /// A request with these cookies has this signed and this private value of `a`.
     #[track_caller]
-    fn check(key: &CookieKey, cookies: &str, expected: [Option<&str>; 2]) {
+    fn check(key: &Key, cookies: &str, expected: [Option<&str>; 2]) {
         let mut request = Request::get("/").unwrap();
         request.headers.set("cookie", cookies).unwrap();
         let signed = key.signed(request.cookies()).get("a");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_keys_that_read_are_the_current_one_and_previous_ones() {
-        let old = CookieKey::from_secret(&OTHER).unwrap();
+        let old = Key::from_secret(&OTHER).unwrap();
         let [signed, private] = values(&old, "a", "b");
         let cookies = format!("a={signed}; a={private}");
         check(&key(), &cookies, [None, None]);
@@ -186,13 +186,13 @@ mod tests {
         let error = key().set_private(&mut response, &SetCookie::new("a", &"x".repeat(3044))).unwrap_err();
         assert!(error.get_ref().unwrap().is::<InvalidCookie>());
         key().set_private(&mut response, &SetCookie::new("a", &"x".repeat(3043))).unwrap();
-        CookieKey::from_secret(&[7; 63]).unwrap_err();
+        Key::from_secret(&[7; 63]).unwrap_err();
         key().previous(b"").unwrap_err();
     }
 
     #[test]
     fn keys_are_random_and_not_shown() {
-        let [one, other] = [(); 2].map(|()| CookieKey::generate().unwrap());
+        let [one, other] = [(); 2].map(|()| Key::generate().unwrap());
         let [signed, private] = values(&one, "a", "b");
         assert_ne!(private, values(&one, "a", "b")[1], "each nonce is random");
         check(&other, &format!("a={signed}; a={private}"), [None, None]);

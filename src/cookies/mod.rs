@@ -8,5 +8,5 @@ mod keyed_cookies;
 
 mod key_pair;
 
-pub use cookie_key::{CookieKey, InvalidCookieKey};
+pub use cookie_key::{InvalidKey, Key};
 pub use keyed_cookies::{PrivateCookies, SignedCookies};

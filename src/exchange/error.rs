@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use crate::error::{TimeLimit, write_error};
+use crate::error_text::{TimeLimit, write_error};
 use crate::message::Status;
 use crate::net::ConnError;
 use crate::wire::{Limits, WireDetail, WireError};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
-use crate::error::TimeLimit;
+use crate::error_text::TimeLimit;
 use crate::message::Headers;
 use crate::net::{ConnError, ReadBuffer, millis};
 use crate::wire::chunked::ChunkedDecoder;

@@ -4,7 +4,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_html_form::Deserializer;
 
 use crate::client::RequestBuilder;
-use crate::error::{Excerpt, reason_without_value};
+use crate::error_text::{Excerpt, reason_without_value};
 use crate::message::{Form, FormBuf, InvalidForm, InvalidPairs, InvalidRequest, Request};
 
 impl Request {
@@ -115,7 +115,7 @@ impl FormBuf {
     /// let form = FormBuf::from_value(&Search { term: "green tea", tag: &["a", "b"], page: None })?;
     /// assert_eq!(form.as_str(), "term=green+tea&tag=a&tag=b");
     /// assert!(FormBuf::from_value(&"milk").is_err());
-    /// # Ok::<(), corehttp::InvalidRequest>(())
+    /// # Ok::<(), corehttp::message::InvalidRequest>(())
     /// ```
     #[doc(alias = "serde")]
     pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, InvalidRequest> {
@@ -136,7 +136,8 @@ impl RequestBuilder {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::Client;
     ///
     /// #[derive(serde::Serialize)]
@@ -175,7 +176,8 @@ impl RequestBuilder {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::Client;
     ///
     /// # let listener = MemoryListener::new();

@@ -14,12 +14,12 @@ use super::resource::{FIELDS_COST, Resource, StoredCoding};
 use crate::memory::{CachePadded, lock};
 use crate::runtime::available_cores;
 
-/// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
+/// Bounds on what [`Files`](crate::fs::Files) keeps between requests, for each root.
 ///
 /// # Examples
 ///
 /// ```
-/// use corehttp::FileCache;
+/// use corehttp::fs::FileCache;
 ///
 /// let cache = FileCache { bytes_max: 256 << 20, ..FileCache::default() };
 /// # assert_eq!(cache.file_bytes_max, FileCache::default().file_bytes_max);
@@ -58,7 +58,7 @@ impl Default for FileCache {
 /// Files up to this size are always read whole, which takes less time than to open them and have them sent.
 const SMALL: usize = 64 << 10;
 
-/// How often [`Files`](crate::Files) found a file in their cache, and how much is kept there.
+/// How often [`Files`](crate::fs::Files) found a file in their cache, and how much is kept there.
 ///
 /// The parts of the cache are read one after the other while requests go on, so their counts may be a moment apart.
 #[doc(alias = "metrics")]

@@ -22,7 +22,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// Serves the files of a directory, and nothing outside of it.
 ///
 /// ```no_run
-/// use corehttp::{Files, Server};
+/// use corehttp::Server;
+/// use corehttp::fs::Files;
 ///
 /// fn main() -> corehttp::Result {
 ///     let files = Files::new("public")?
@@ -36,7 +37,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// As a part of an application, below a prefix:
 ///
 /// ```no_run
-/// use corehttp::{Context, Files, Server, routes};
+/// use corehttp::{Context, routes, Server};
+/// use corehttp::fs::Files;
 ///
 /// fn main() -> corehttp::Result {
 ///     Server::bind("127.0.0.1:8080").run(routes! {
@@ -111,7 +113,8 @@ impl Files {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Files, Request, Server};
+    /// use corehttp::{Request, Server};
+    /// use corehttp::fs::Files;
     ///
     /// static SITE: &[(&str, &[u8])] = &[
     ///     ("index.html", b"<h1>hi</h1>"), // or: include_bytes!("../site/index.html")
@@ -225,7 +228,7 @@ impl<N> Files<N> {
     ///
     /// ```no_run
     /// # fn main() -> corehttp::Result {
-    /// let files = corehttp::Files::new("public")?
+    /// let files = corehttp::fs::Files::new("public")?
     ///     .content_type("*.pgn", "application/vnd.chess-pgn")?
     ///     .content_type("/LICENSE", "text/plain")?
     ///     .charset("/1998/*", Some("iso-8859-1"))?;
@@ -292,7 +295,7 @@ impl<N> Files<N> {
     /// one that is the name of a file. A missing script would else be answered with a page, and a cache might keep that.
     ///
     /// ```
-    /// use corehttp::Files;
+    /// use corehttp::fs::Files;
     /// # use corehttp::{Request, Server, Status};
     ///
     /// static SITE: &[(&str, &[u8])] = &[("index.html", b"<h1>hi</h1>"), ("app.js", b"render()")];
@@ -326,7 +329,8 @@ impl<N> Files<N> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use corehttp::{Files, Request, Server};
+    /// use corehttp::{Request, Server};
+    /// use corehttp::fs::Files;
     ///
     /// let files = Arc::new(Files::from_embedded(&[("a.txt", b"hi")]));
     /// let service = Server::new().service(files.clone());
@@ -334,7 +338,7 @@ impl<N> Files<N> {
     /// for _ in 0..3 {
     ///     service.respond(Request::get("/a.txt")?).await;
     /// }
-    /// # Ok::<(), corehttp::InvalidRequest>(())
+    /// # Ok::<(), corehttp::message::InvalidRequest>(())
     /// # })??;
     /// let stats = files.stats();
     /// assert_eq!((stats.misses, stats.hits, stats.files), (1, 2, 1));
@@ -473,8 +477,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Server;
     use crate::runtime::{available_cores, timeout};
-    use crate::server::Server;
 
     /// While all threads for listings are busy, a listing waits for one, and a file does not.
     #[test]

@@ -18,7 +18,9 @@ impl Metrics {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Files, Metrics, MetricsFormat, Request, Server};
+    /// use corehttp::{Request, Server};
+    /// use corehttp::fs::Files;
+    /// use corehttp::metrics::{self, Metrics};
     ///
     /// let metrics = Metrics::new();
     /// let files = Files::from_embedded(&[("a.txt", b"hi")]);
@@ -26,7 +28,7 @@ impl Metrics {
     ///
     /// let service = Server::new().service(files);
     /// corehttp::block_on(service.respond(Request::get("/a.txt")?))?;
-    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// let text = metrics.to_text(metrics::Format::Prometheus);
     /// assert!(text.contains("corehttp_file_cache_misses_total{cache=\"site\"} 1\n"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -27,7 +27,7 @@ impl Context {
     /// the whole file. With `accept-ranges: none` no ranges are sent.
     ///
     /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
-    /// decoded, and links in it are followed; if a peer influences the path, use [`Files`](crate::Files) instead. The
+    /// decoded, and links in it are followed; if a peer influences the path, use [`Files`](crate::fs::Files) instead. The
     /// file is opened for each call, on another thread, so that no connection waits for the disk.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::server::Server;
+    use crate::Server;
 
     /// A file that changes in the second of its response has the date of the earlier content: a peer with a part of
     /// that must not be sent the rest of the later one.

@@ -20,7 +20,7 @@ impl Context {
     /// such as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
-    /// a [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass
+    /// a [`Client`](crate::Client::open), a [`Host`](crate::client::Host::open) or a [`Balancer`](crate::client::Balancer::open). Pass
     /// it without awaiting it, as in the example: to open a call may take as long as a response, and this method
     /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
@@ -29,7 +29,7 @@ impl Context {
     /// is sent a close frame with code 1001 between two frames of the server behind, which gets the peer's answer; a
     /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever, but a
     /// peer that takes nothing of what is written to it for [`Timeouts::write`](crate::Timeouts::write), or a server
-    /// behind for [`ClientTimeouts::send`](crate::ClientTimeouts::send), ends both connections. Other upgrades are not
+    /// behind for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send), ends both connections. Other upgrades are not
     /// forwarded, nor is that of a request with content, to which the server behind may answer 426; the protocols that a
     /// 426 names in `upgrade` are passed on (RFC 9110 §15.5.22).
     ///
@@ -44,9 +44,9 @@ impl Context {
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
     /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
-    /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
+    /// ([`ExchangeError::PeerClosed`](crate::error::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If a response has already been sent, even in part, it fails with
-    /// [`InvalidResponse::Sent`](crate::InvalidResponse::Sent) and does not await the call, so a handler that tries
+    /// [`InvalidResponse::Sent`](crate::server::InvalidResponse::Sent) and does not await the call, so a handler that tries
     /// again sends no request in vain.
     ///
     /// # Examples
@@ -86,7 +86,8 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Host, Request, Response};
+    /// use corehttp::{Context, Request, Response};
+    /// use corehttp::client::Host;
     ///
     /// async fn pass(ctx: &mut Context, api: &Host, onward: Request) -> corehttp::Result {
     ///     let change = |response: &mut Response| {

@@ -26,7 +26,9 @@ impl Context {
     /// A gateway that clients reach through a balancer in 10.0.0.0/8:
     ///
     /// ```
-    /// use corehttp::{Context, ForwardedField, Host, TrustedProxies};
+    /// use corehttp::{Context, TrustedProxies};
+    /// use corehttp::client::Host;
+    /// use corehttp::server::ForwardedField;
     ///
     /// async fn pass(proxies: &TrustedProxies, api: &Host, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("/")?;
@@ -36,7 +38,7 @@ impl Context {
     ///
     /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.fields([ForwardedField::Forwarded]);
     /// # let _ = |api: Host| corehttp::Server::new().service(async move |ctx: &mut Context| pass(&proxies, &api, ctx).await);
-    /// # Ok::<(), corehttp::InvalidNetwork>(())
+    /// # Ok::<(), corehttp::server::InvalidNetwork>(())
     /// ```
     #[doc(alias("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "set_xforwarded"))]
     pub fn set_forwarded(&self, onward: &mut Request, proxies: &TrustedProxies) {

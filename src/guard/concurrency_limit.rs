@@ -25,7 +25,8 @@ use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded
 /// ```
 /// use std::time::Duration;
 /// use corehttp::middleware::wrap;
-/// use corehttp::{ConcurrencyLimit, Context, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::middleware::ConcurrencyLimit;
 ///
 /// async fn report(ctx: &mut Context) {
 ///     ctx.response.set_text("a report that takes much memory to make");

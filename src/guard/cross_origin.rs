@@ -32,7 +32,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 ///
 /// ```
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, CrossOriginProtection, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::middleware::CrossOriginProtection;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

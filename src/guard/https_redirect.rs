@@ -15,7 +15,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 ///
 /// ```
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, HttpsRedirect, Request, Server};
+/// use corehttp::{Context, Request, Server};
+/// use corehttp::middleware::HttpsRedirect;
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
 /// let service = Server::new().service(wrap(HttpsRedirect::new(), app));

@@ -21,7 +21,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// where most requests are refused. A core that keeps up refuses nothing, however fast requests come.
 ///
 /// The guard sees handlers that compute, and not those that await: a database or another server that is slow does not
-/// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::ConcurrencyLimit). Handlers that
+/// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that
 /// must be called in any case, such as those of health checks, belong outside of the guard. A
 /// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
 ///
@@ -30,7 +30,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// ```no_run
 /// use std::time::Duration;
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, LoadShed, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::middleware::LoadShed;
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("a page that takes 100 µs to make");
 /// Server::bind("[::]:8080").run(wrap(LoadShed::new(Duration::from_millis(20)), app))?;

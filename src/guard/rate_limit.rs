@@ -41,7 +41,8 @@ use crate::server::{
 /// ```
 /// use std::time::Duration;
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, RateLimit, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::middleware::RateLimit;
 ///
 /// // At most 5 attempts at once, and 30 in a minute.
 /// let limit = RateLimit::new(30, Duration::from_secs(60)).burst(5);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::error::TimeLimit;
+use crate::error_text::TimeLimit;
 use crate::runtime::{self, Instant, timeout};
 
 /// The check of one dependency.

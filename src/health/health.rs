@@ -26,7 +26,8 @@ use crate::server::{Context, Handler, IntoHandler};
 ///
 /// ```
 /// use std::time::Duration;
-/// use corehttp::{Context, Health, Request, Server, Status, routes};
+/// use corehttp::{Context, Request, routes, Server, Status};
+/// use corehttp::health::Health;
 ///
 /// # async fn ping() -> std::io::Result<()> { Ok(()) }
 /// let health = Health::new()

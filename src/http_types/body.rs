@@ -28,7 +28,8 @@ use crate::message::{Body, BodySource};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Body, HttpBody};
+/// use corehttp::Body;
+/// use corehttp::http_types::HttpBody;
 /// use http_body_util::BodyExt;
 ///
 /// let text = HttpBody::from(Body::from("hello"));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::uri::InvalidUri;
 
-use crate::error::{Excerpt, without_secrets, write_error};
+use crate::error_text::{Excerpt, without_secrets, write_error};
 use crate::message::{InvalidField, InvalidMethod, InvalidRequest, InvalidTarget};
 
 /// Why a message, or a part of it, cannot be converted to its counterpart of the crate `http`, or from it.
@@ -15,7 +15,8 @@ use crate::message::{InvalidField, InvalidMethod, InvalidRequest, InvalidTarget}
 /// # Examples
 ///
 /// ```
-/// use corehttp::{ConversionError, Request};
+/// use corehttp::Request;
+/// use corehttp::http_types::ConversionError;
 ///
 /// let request = http::Request::get("ftp://a.example/b").body(String::new())?;
 /// let error = Request::try_from(request).unwrap_err();

@@ -24,7 +24,8 @@ impl TryFrom<Request> for http::Request<HttpBody> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{HttpBody, Request};
+    /// use corehttp::Request;
+    /// use corehttp::http_types::HttpBody;
     ///
     /// let mut request = Request::post("http://example.com/notes")?;
     /// request.set_text("milk");
@@ -56,7 +57,7 @@ where
     type Error = ConversionError;
 
     /// Converts a request, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The trailers
-    /// of an [`HttpBody`](crate::HttpBody) are kept, and those of other bodies left out. The extensions are left out,
+    /// of an [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions are left out,
     /// too, and so is a version beyond 1.1: this crate sends requests with its own.
     ///
     /// # Errors
@@ -86,7 +87,8 @@ impl TryFrom<Response> for http::Response<HttpBody> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{HttpBody, Response, Status};
+    /// use corehttp::{Response, Status};
+    /// use corehttp::http_types::HttpBody;
     ///
     /// let mut response = Response { status: Status::CREATED, ..Response::new() };
     /// response.headers.set("location", "/notes/1")?;
@@ -107,7 +109,7 @@ where
     type Error = ConversionError;
 
     /// Converts a response, its body as by [`Body::set_http_body`](crate::Body::set_http_body). The
-    /// trailers of an [`HttpBody`](crate::HttpBody) are kept, and those of other bodies left out. The extensions and
+    /// trailers of an [`HttpBody`](crate::http_types::HttpBody) are kept, and those of other bodies left out. The extensions and
     /// the version are left out, too.
     ///
     /// # Errors

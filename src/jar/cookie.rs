@@ -5,10 +5,10 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
-use crate::RawSetCookie;
 use crate::SameSite;
 use crate::SetCookie;
 use crate::Target;
+use crate::message::RawSetCookie;
 
 /// A cookie in the jar, with the attributes of §5.7 by their names there.
 #[derive(Clone, Debug, PartialEq)]

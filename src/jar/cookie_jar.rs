@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::cookie::{Cookie, LIFE_MAX, Rejected, RequestUri, fits_set_cookie, is_public_suffix, site};
-use crate::CookieStore;
 use crate::Headers;
-use crate::RawSetCookie;
 use crate::SameSite;
 use crate::SetCookie;
 use crate::Target;
+use crate::client::CookieStore;
+use crate::message::RawSetCookie;
 
 /// The cookies of a client, shared by its requests.
 pub struct Jar {

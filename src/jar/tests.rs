@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use super::cookie::{Cookie, Rejected, RequestUri};
 use super::cookie_jar::{InvalidRecord, Jar, Store};
 use crate::Headers;
-use crate::RawSetCookie;
 use crate::Request;
 use crate::SetCookie;
+use crate::message::RawSetCookie;
 
 /// A store with a clock that only [`Case::wait`] moves.
 struct Case {

@@ -7,7 +7,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::client::RequestBuilder;
-use crate::error::{Excerpt, write_reason};
+use crate::error_text::{Excerpt, write_reason};
 use crate::message::{
     Body, ContentError, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
 };
@@ -66,7 +66,8 @@ impl Request {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::{Client, Request, Response};
     ///
     /// #[derive(serde::Deserialize, serde::Serialize)]
@@ -108,7 +109,8 @@ impl Response {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::Client;
     ///
     /// #[derive(serde::Deserialize)]
@@ -155,7 +157,8 @@ impl RequestBuilder {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::Client;
     ///
     /// #[derive(serde::Deserialize, serde::Serialize)]

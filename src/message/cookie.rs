@@ -8,7 +8,7 @@ use super::{
     FieldName, FromText, Headers, HttpDate, InvalidForm, OctetSet, is_field_value, is_token,
     saturating_decimal, trim,
 };
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 
 /// A view of the cookies of a request.
 ///
@@ -166,7 +166,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// assert!(response.set_cookie(&SetCookie::new("sid", "a; Domain=evil")).is_err());
 ///
 /// response.set_cookie(&session.removal())?;
-/// # Ok::<(), corehttp::InvalidCookie>(())
+/// # Ok::<(), corehttp::message::InvalidCookie>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCookie<'a> {

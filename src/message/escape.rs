@@ -13,7 +13,8 @@ use super::{OctetSet, percent};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, escape_html};
+/// use corehttp::Context;
+/// use corehttp::message::escape_html;
 ///
 /// fn greet(ctx: &mut Context) {
 ///     let name = ctx.request.query().get("name").unwrap_or_default();
@@ -50,7 +51,7 @@ pub fn escape_html(text: &str) -> Cow<'_, str> {
 /// # Examples
 ///
 /// ```
-/// use corehttp::escape_json;
+/// use corehttp::message::escape_json;
 ///
 /// let agent = "curl\",\"admin\":\"yes\r\n";
 /// let line = format!(r#"{{"agent":"{}"}}"#, escape_json(agent));
@@ -97,7 +98,7 @@ fn is_special_in_json(octet: u8) -> bool {
 /// # Examples
 ///
 /// ```
-/// use corehttp::escape_log;
+/// use corehttp::message::escape_log;
 ///
 /// assert_eq!(escape_log(b"curl/8.0"), "curl/8.0");
 /// assert_eq!(escape_log(b"a\"\r\nb"), r"a\x22\x0D\x0Ab");

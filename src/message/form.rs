@@ -8,7 +8,7 @@ use std::mem;
 
 use super::percent::{self, Plus};
 use super::{FieldValue, FromText, OctetSet, Status};
-use crate::error::{Excerpt, write_reason};
+use crate::error_text::{Excerpt, write_reason};
 
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
 /// content of a form.
@@ -32,7 +32,7 @@ use crate::error::{Excerpt, write_reason};
 /// assert_eq!(form.get_as::<u32>("page")?, Some(2));
 /// assert_eq!(form.get_as::<u32>("size")?, None);
 /// assert!(form.get_as::<u32>("q").is_err());
-/// # Ok::<(), corehttp::InvalidForm>(())
+/// # Ok::<(), corehttp::message::InvalidForm>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<'a> {

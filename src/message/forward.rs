@@ -14,8 +14,8 @@ impl Request {
     /// that it has here. A request without content has `content-length: 0` if its method suggests content. For the way
     /// back there is [`Response::forwarded`](crate::Response::forwarded).
     ///
-    /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::Host) or a
-    /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
+    /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::client::Host) or a
+    /// [`Balancer`](crate::client::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
     /// cannot leave it. `OPTIONS *`, which is about a server as a whole, becomes a request about everything below
     /// `base`; if `base` has no path, that is again the server as a whole (RFC 9112 §3.2.4).
     ///

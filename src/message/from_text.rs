@@ -9,7 +9,8 @@
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Form, FromText};
+/// use corehttp::Form;
+/// use corehttp::message::FromText;
 ///
 /// #[derive(Debug, PartialEq)]
 /// enum Order {
@@ -29,7 +30,7 @@
 ///
 /// assert_eq!(Form::new("order=rising").get_as("order")?, Some(Order::Rising));
 /// assert!(Form::new("order=Rising").get_as::<Order>("order").is_err());
-/// # Ok::<(), corehttp::InvalidForm>(())
+/// # Ok::<(), corehttp::message::InvalidForm>(())
 /// ```
 pub trait FromText: Sized {
     /// Parses the whole of `text`. Returns `None` if it is not a value of this type.

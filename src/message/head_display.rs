@@ -3,7 +3,7 @@
 use std::fmt::{self, Formatter};
 
 use super::{Headers, Request, Response};
-use crate::error::write_escaped;
+use crate::error_text::write_escaped;
 
 /// The head as HTTP/1.1 writes it, for logs: the request line and the fields, a line each. The values of fields with
 /// credentials are left out: `authorization`, `cookie` and `proxy-authorization`. Controls and octets that are not UTF-8
@@ -45,7 +45,7 @@ impl fmt::Display for Request {
 /// response.headers.append("set-cookie", "sid=secret")?;
 /// let head = "HTTP/1.1 200 OK\ncontent-type: text/plain; charset=utf-8\nset-cookie: [redacted]";
 /// assert_eq!(response.to_string(), head);
-/// # Ok::<(), corehttp::InvalidField>(())
+/// # Ok::<(), corehttp::message::InvalidField>(())
 /// ```
 impl fmt::Display for Response {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::{InvalidCredentials, InvalidField, InvalidMethod, Status};
-use crate::error::{Excerpt, without_secrets, write_error};
+use crate::error_text::{Excerpt, without_secrets, write_error};
 
 /// Why a request cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::{self, FromStr};
 
 use super::is_token;
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 
 /// A request method, which is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
@@ -18,7 +18,7 @@ use crate::error::Excerpt;
 /// assert!(matches!(method, Method::Extension(_)));
 /// assert_eq!(method, "PROPFIND");
 /// assert!(Method::Put.is_idempotent() && !Method::Put.is_safe());
-/// # Ok::<(), corehttp::InvalidMethod>(())
+/// # Ok::<(), corehttp::message::InvalidMethod>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -4,36 +4,36 @@
 //! how texts are spelled.
 
 mod invalid_request;
-mod request;
-mod response;
+pub(crate) mod request;
+pub(crate) mod response;
 
-mod method;
-mod status;
-mod uri;
-mod version;
+pub(crate) mod method;
+pub(crate) mod status;
+pub(crate) mod uri;
+pub(crate) mod version;
 
-mod fields;
+pub(crate) mod fields;
 
-mod body;
+pub(crate) mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod body_chain;
 
 mod authorization;
 mod charset;
 mod content;
-mod cookie;
+pub(crate) mod cookie;
 mod credentials;
-mod form;
+pub(crate) mod form;
 mod forward;
 mod negotiation;
 mod precondition;
-mod problem;
+pub(crate) mod problem;
 mod range;
 
 mod matched_route;
-mod path_params;
+pub(crate) mod path_params;
 
-mod date;
+pub(crate) mod date;
 mod escape;
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 mod file_name;
@@ -42,46 +42,54 @@ mod head_display;
 mod octet_set;
 pub(crate) mod percent;
 
-pub use body::Body;
+pub(crate) use body::Body;
 pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub use charset::{InvalidCharset, InvalidText};
 pub(crate) use content::ContentError;
-pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
+pub(crate) use cookie::{Cookies, SetCookie};
+pub use cookie::{InvalidCookie, RawSetCookie};
 pub(crate) use credentials::basic_credentials;
 use credentials::is_token68;
 pub use credentials::{BasicAuth, InvalidCredentials};
-pub use date::HttpDate;
+pub(crate) use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
 pub use escape::{escape_html, escape_json, escape_log};
 #[cfg(feature = "access-log")]
 pub(crate) use escape::{write_json_string, write_log_text};
+pub(crate) use fields::Headers;
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameHash, NameSet, Repeated, is_field_value,
     is_tchar, is_token, members, token_len, trim,
 };
-pub use fields::{FieldValue, Headers, HeadersIter, InvalidField, InvalidParameters, Parameters};
+pub use fields::{FieldValue, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
-pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidPairs, InvalidValue};
+pub(crate) use form::{Form, FormBuf};
+pub use form::{FormPairs, InvalidForm, InvalidPairs, InvalidValue};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};
 pub(crate) use matched_route::{MatchedRoute, NO_PATTERN, RoutePattern};
-pub use method::{ExtensionMethod, InvalidMethod, Method};
+pub(crate) use method::Method;
+pub use method::{ExtensionMethod, InvalidMethod};
 pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
-pub use path_params::{InvalidPathParam, PathParams};
+pub use path_params::InvalidPathParam;
+pub(crate) use path_params::PathParams;
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
-pub use problem::Problem;
+pub(crate) use problem::Problem;
 #[cfg(feature = "fs")]
 pub(crate) use range::{RangeSelection, may_send_range};
-pub use request::Request;
+pub(crate) use request::Request;
 pub(crate) use request::{RequestDraft, RequestLineDraft};
-pub use response::{ClientInfo, Response, Timings};
-pub use status::{InvalidStatus, Status};
+pub(crate) use response::Response;
+pub use response::{ClientInfo, Timings};
+pub use status::InvalidStatus;
+pub(crate) use status::Status;
+pub(crate) use uri::Target;
+pub use uri::TargetForm;
 pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
-pub use uri::{Target, TargetForm};
-pub use version::Version;
+pub(crate) use version::Version;

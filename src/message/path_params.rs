@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::percent::{self, Plus};
 use super::{FromText, MatchedRoute, Method, Request, Status, Target};
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::memory::Span;
 
 impl Request {

@@ -12,7 +12,7 @@ use super::escape::{escape_html, write_json_string};
 ///
 /// A handler fails with one, as in the example, or writes one with [`Response::set_problem`](crate::Response::set_problem).
 /// A problem that a handler fails with is sent in the form that the client prefers: `application/problem+json`, a page,
-/// or text. With [`problem_details`](crate::problem_details), all error responses are problems.
+/// or text. With [`problem_details`](crate::server::problem_details), all error responses are problems.
 ///
 /// Everything in a problem is sent to the peer, so it should hold nothing that the peer must not see.
 ///

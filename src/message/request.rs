@@ -158,7 +158,8 @@ impl Request {
     /// One request for several URLs, which reuses its memory:
     ///
     /// ```
-    /// # use corehttp::{Context, MemoryListener, Server};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::{Client, Request, Response, Status};
     ///
     /// # let listener = MemoryListener::new();

@@ -36,7 +36,7 @@ use crate::memory::{Reset, clear_cold};
 /// response.status = Status::CREATED;
 /// response.headers.set("x-size", 13)?;
 /// assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
-/// # Ok::<(), corehttp::InvalidField>(())
+/// # Ok::<(), corehttp::message::InvalidField>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Response {
@@ -146,7 +146,7 @@ impl Response {
     /// let mut response = Response::new(); // or one that a client received
     /// response.set_text("Hello, World!");
     /// assert_eq!(response.text()?, "Hello, World!");
-    /// # Ok::<(), corehttp::InvalidText>(())
+    /// # Ok::<(), corehttp::message::InvalidText>(())
     /// ```
     pub fn text(&self) -> Result<&str, InvalidText> {
         self.body.text()
@@ -173,7 +173,7 @@ impl Response {
     ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
     ///     Err(error) => assert_eq!(error.charset(), "ISO-8859-1"),
     /// }
-    /// # Ok::<(), corehttp::InvalidField>(())
+    /// # Ok::<(), corehttp::message::InvalidField>(())
     /// ```
     #[doc(alias = "text_with_charset")]
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
@@ -203,7 +203,7 @@ impl Response {
     /// for elsewhere in ["/\t/evil.example", "/\\evil.example", "/\r\nset-cookie: a=b"] {
     ///     assert!(response.set_redirect(Status::SEE_OTHER, elsewhere).is_err());
     /// }
-    /// # Ok::<(), corehttp::InvalidField>(())
+    /// # Ok::<(), corehttp::message::InvalidField>(())
     /// ```
     pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
         let location = encode_reference(location).map_err(|invalid| match invalid {
@@ -473,7 +473,7 @@ impl Response {
     /// assert_eq!(response.body.bytes(), b"Hello");
     /// assert!(response.headers.contains("etag") && response.headers.contains("content-type"));
     /// assert!(!response.headers.contains("connection") && !response.headers.contains("x-only-here"));
-    /// # Ok::<(), corehttp::InvalidField>(())
+    /// # Ok::<(), corehttp::message::InvalidField>(())
     /// ```
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {
@@ -571,7 +571,7 @@ pub struct Timings {
     /// Sending the request.
     pub send: Duration,
     /// Waiting, from the last byte of the request to the end of the response's head; from the request's first byte, if
-    /// the head is read while the request is still being sent ([`Call::split`](crate::Call::split)).
+    /// the head is read while the request is still being sent ([`Call::split`](crate::client::Call::split)).
     pub wait: Duration,
     /// Receiving the body, if it was buffered.
     pub receive: Duration,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::sync::{Mutex, Weak};
 
-use super::metrics_writer::MetricsWriter;
+use super::metrics_writer::Writer;
 use crate::memory::lock;
 
 /// A cache that counts its look-ups.
@@ -45,7 +45,7 @@ impl CacheTable {
     }
 
     /// Writes the counts of each name that has caches left.
-    pub(super) fn write(&self, writer: &mut MetricsWriter) {
+    pub(super) fn write(&self, writer: &mut Writer) {
         let counts = self.counts();
         if counts.is_empty() {
             return;

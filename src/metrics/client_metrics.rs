@@ -163,7 +163,7 @@ impl PoolObserver for ShardObserver {
 }
 
 /// The phases that take time, from the first of [`ClientPhase`] to the last, by the names of
-/// [`ClientCounts`](crate::ClientCounts).
+/// [`ClientCounts`](crate::client::ClientCounts).
 pub(super) const PHASES: [&str; 7] = ["queue", "resolve", "connect", "tls", "send", "wait", "receive"];
 
 /// The place of a phase in [`PHASES`].

@@ -6,13 +6,13 @@ use std::iter::zip;
 use super::client_metrics::{HostCounts, PHASES};
 use super::core_metrics::{CUTS, CoreCounts};
 use super::histogram::HistogramCounts;
-use super::metrics_writer::MetricsWriter;
+use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
 use crate::client::{ClientCounts, ClientStats};
 use crate::server::{POOL_METRICS, SERVER_METRICS};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
-pub(super) fn write_routes(writer: &mut MetricsWriter, routes: &[RouteCounts]) {
+pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
     let mut exchanges =
         writer.counter("corehttp_exchanges_total", "Exchanges that are over, by their methods.");
     for route in routes {
@@ -58,8 +58,8 @@ const SIZES: [Histograms<RouteCounts>; 2] = [
     ("corehttp_exchange_sent_bytes", "Bytes sent for an exchange.", |route| &route.sent),
 ];
 
-/// Writes the counts of each core. The names of the first ones are as [`ServerStats`](crate::ServerStats) displays them.
-pub(super) fn write_cores(writer: &mut MetricsWriter, cores: &BTreeMap<usize, CoreCounts>) {
+/// Writes the counts of each core. The names of the first ones are as [`ServerStats`](crate::server::ServerStats) displays them.
+pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreCounts>) {
     let cores: Vec<(String, &CoreCounts)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
     for (name, kind, help, count) in SERVER_METRICS {
@@ -96,7 +96,7 @@ pub(super) fn write_cores(writer: &mut MetricsWriter, cores: &BTreeMap<usize, Co
     write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
 }
 
-fn write_polls(writer: &mut MetricsWriter, cores: Vec<(String, &CoreCounts)>) {
+fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreCounts)>) {
     if cores.is_empty() {
         return;
     }
@@ -112,7 +112,7 @@ fn write_polls(writer: &mut MetricsWriter, cores: Vec<(String, &CoreCounts)>) {
 
 /// Writes the counts of clients for each host, and the times of the exchanges.
 pub(super) fn write_clients(
-    writer: &mut MetricsWriter,
+    writer: &mut Writer,
     stats: &ClientStats,
     times: &BTreeMap<Box<str>, HostCounts>,
 ) {

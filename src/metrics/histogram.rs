@@ -15,7 +15,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-/// use corehttp::Histogram;
+/// use corehttp::metrics::Histogram;
 ///
 /// let histogram = Histogram::new();
 /// (1..=1000).for_each(|value| histogram.record(value));

@@ -12,7 +12,7 @@ use super::client_metrics::{HostCounts, HostTable, add_stats};
 use super::core_metrics::{CoreCounts, CoreMetrics, CoreRecorder, Recording};
 use super::exposition::{write_clients, write_cores, write_routes};
 use super::latest_errors::LatestError;
-use super::metrics_writer::{MetricsFormat, MetricsWriter};
+use super::metrics_writer::{Format, Writer};
 use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
@@ -31,12 +31,13 @@ use crate::server::{CoreCounters, CoreEvents, Observer};
 ///
 /// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
 /// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
-/// as long as the core was busy at a stretch, which [`MetricsSettings::times_polls`] shows.
+/// as long as the core was busy at a stretch, which [`Settings::times_polls`] shows.
 ///
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, Metrics, Request, Server, routes};
+/// use corehttp::{Context, Request, routes, Server};
+/// use corehttp::metrics::Metrics;
 ///
 /// let metrics = Metrics::new();
 /// let service = Server::new()
@@ -53,7 +54,7 @@ pub struct Metrics {
 }
 
 struct MetricsInner {
-    settings: MetricsSettings,
+    settings: Settings,
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
@@ -63,13 +64,13 @@ struct MetricsInner {
 }
 
 /// Writes metrics of the application.
-type Collector = Arc<dyn Fn(&mut MetricsWriter) + Send + Sync>;
+type Collector = Arc<dyn Fn(&mut Writer) + Send + Sync>;
 
 /// The settings of [`Metrics`].
 ///
-/// More settings may come, so set those that matter and take the others from [`MetricsSettings::default`].
+/// More settings may come, so set those that matter and take the others from [`Settings::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetricsSettings {
+pub struct Settings {
     /// How many routes each core counts apart, at least 1 and at most 10,000; a number beyond is taken as the nearest
     /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
     /// routes that they see first, so [`Metrics::routes`] may return more.
@@ -78,25 +79,25 @@ pub struct MetricsSettings {
     /// together, as `(other)`. Default: 32. See [`Metrics::add_client`].
     pub hosts_max: usize,
     /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
-    /// took more than 10 ms, so that a handler that blocks shows. A [`MetricsPage`](crate::MetricsPage) names the route
+    /// took more than 10 ms, so that a handler that blocks shows. A [`Page`](crate::metrics::Page) names the route
     /// of the longest time, once its exchange is over. Reads the clock twice each time. Default: no.
     pub times_polls: bool,
 }
 
-impl Default for MetricsSettings {
-    fn default() -> MetricsSettings {
-        MetricsSettings { routes_max: 64, hosts_max: 32, times_polls: false }
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { routes_max: 64, hosts_max: 32, times_polls: false }
     }
 }
 
 impl Metrics {
     /// Creates metrics with the default settings.
     pub fn new() -> Metrics {
-        Metrics::with_settings(MetricsSettings::default())
+        Metrics::with_settings(Settings::default())
     }
 
     /// Creates metrics with these settings.
-    pub fn with_settings(settings: MetricsSettings) -> Metrics {
+    pub fn with_settings(settings: Settings) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
         let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
         let inner = MetricsInner {
@@ -119,16 +120,16 @@ impl Metrics {
     }
 
     /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
-    /// [`ServerCounts::pools`](crate::ServerCounts::pools) has them), of the hosts of clients, of caches, of the process
+    /// [`ServerCounts::pools`](crate::server::ServerCounts::pools) has them), of the hosts of clients, of caches, of the process
     /// (on Linux), and of the functions of [`Metrics::add_collector`].
     ///
     /// A route with responses of one class takes some 100 lines, most of them the buckets of five histograms; 45 such routes
     /// make 4,600 lines, and as many series in a database. A route that had no exchange takes none, nor does a class of
-    /// status. To have fewer, set [`MetricsSettings::routes_max`], or let Prometheus drop what no panel shows, for example
+    /// status. To have fewer, set [`Settings::routes_max`], or let Prometheus drop what no panel shows, for example
     /// the buckets `corehttp_exchange_(until_handler_seconds|received_bytes|sent_bytes)_bucket` by
     /// `metric_relabel_configs`. Their sums and counts stay, which averages are made of.
-    pub fn to_text(&self, format: MetricsFormat) -> String {
-        let mut writer = MetricsWriter::new(format);
+    pub fn to_text(&self, format: Format) -> String {
+        let mut writer = Writer::new(format);
         write_routes(&mut writer, &self.routes());
         write_cores(&mut writer, &self.core_counts());
         if let Some(stats) = self.client_stats() {
@@ -145,21 +146,21 @@ impl Metrics {
     }
 
     /// Adds a function that writes metrics of the application. Each call of [`Metrics::to_text`], and so each request
-    /// to a [`MetricsText`](crate::MetricsText), calls the function; a [`MetricsPage`](crate::MetricsPage) does not. The
+    /// to a [`Text`](crate::metrics::Text), calls the function; a [`Page`](crate::metrics::Page) does not. The
     /// function writes counters and gauges that the application or another crate keeps, and values of a
-    /// [`Histogram`](crate::Histogram). A panic of the function is ignored; lines that were written before it stay.
+    /// [`Histogram`](crate::metrics::Histogram). A panic of the function is ignored; lines that were written before it stay.
     ///
     /// # Examples
     ///
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering};
-    /// use corehttp::{Histogram, Metrics, MetricsFormat, MetricsWriter};
+    /// use corehttp::metrics::{self, Histogram, Metrics};
     ///
     /// let (orders, queries) = (Arc::new(AtomicU64::new(0)), Arc::new(Histogram::new()));
     /// let metrics = Metrics::new();
     /// let (counted, timed) = (orders.clone(), queries.clone());
-    /// metrics.add_collector(move |writer: &mut MetricsWriter| {
+    /// metrics.add_collector(move |writer: &mut metrics::Writer| {
     ///     let count = counted.load(Ordering::Relaxed) as f64;
     ///     writer.counter("shop_orders_total", "Orders taken.").value(&[("kind", "book")], count);
     ///     writer.histogram("shop_query_seconds", "Queries.", 1e-9).counts(&[], &timed.counts());
@@ -167,12 +168,12 @@ impl Metrics {
     ///
     /// orders.fetch_add(1, Ordering::Relaxed);
     /// queries.record_duration(std::time::Duration::from_millis(3));
-    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// let text = metrics.to_text(metrics::Format::Prometheus);
     /// assert!(text.contains("shop_orders_total{kind=\"book\"} 1\n"));
     /// assert!(text.contains("shop_query_seconds_bucket{le=\"0.004194304\"} 1\n"));
     /// ```
     #[doc(alias("register", "counter", "gauge"))]
-    pub fn add_collector(&self, collector: impl Fn(&mut MetricsWriter) + Send + Sync + 'static) {
+    pub fn add_collector(&self, collector: impl Fn(&mut Writer) + Send + Sync + 'static) {
         lock(&self.inner.collectors).push(Arc::new(collector));
     }
 
@@ -186,13 +187,14 @@ impl Metrics {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Client, Metrics, MetricsFormat};
+    /// use corehttp::Client;
+    /// use corehttp::metrics::{self, Metrics};
     ///
     /// # corehttp::block_on(async {
     /// let (client, metrics) = (Client::new(), Metrics::new());
     /// metrics.add_client(&client);
     /// client.get("http://127.0.0.1:1/").await.unwrap_err(); // nothing listens there
-    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// let text = metrics.to_text(metrics::Format::Prometheus);
     /// let failed = "corehttp_client_failures_total{host=\"http://127.0.0.1:1\",phase=\"connect\"} 1\n";
     /// assert!(text.contains(failed));
     /// # });
@@ -300,8 +302,7 @@ impl Metrics {
 
     /// The recorder of a core, which goes on with counts that no other core writes.
     fn recorder(&self, index: usize, counters: &CoreCounters) -> CoreRecorder {
-        let MetricsInner { settings: MetricsSettings { routes_max, times_polls, .. }, recording, .. } =
-            &*self.inner;
+        let MetricsInner { settings: Settings { routes_max, times_polls, .. }, recording, .. } = &*self.inner;
         let mut cores = lock(&self.inner.cores);
         loop {
             let taken =
@@ -346,13 +347,14 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::Server;
     use crate::net::MemoryListener;
     use crate::routes;
-    use crate::server::{Context, Result, Server};
+    use crate::server::{Context, Result};
 
     #[test]
     fn the_route_of_the_longest_poll_is_known() {
-        let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+        let metrics = Metrics::with_settings(Settings { times_polls: true, ..Default::default() });
         let listener = MemoryListener::new();
         let client = Client::builder().memory(listener.connector()).build();
         let block = |millis| thread::sleep(Duration::from_millis(millis));
@@ -385,7 +387,7 @@ mod tests {
             panic::resume_unwind(Box::new("without a trace"));
         });
         metrics.add_collector(|writer| writer.gauge("after", "After.").value(&[], 2.0));
-        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        let text = metrics.to_text(Format::OpenMetrics);
         assert!(text.contains("\nbefore_total 1\n# TYPE after gauge\n"), "{text}");
         assert!(text.ends_with("\nafter 2\n# EOF\n"), "{text}");
     }

@@ -1,7 +1,7 @@
-//! [`MetricsText`]: the handler that answers with all metrics as text.
+//! [`Text`]: the handler that answers with all metrics as text.
 
 use super::metrics::Metrics;
-use super::metrics_writer::MetricsFormat;
+use super::metrics_writer::Format;
 use crate::server::{Context, Handler, Result};
 
 /// A handler that answers with all metrics as text, in the format of Prometheus, or in that of OpenMetrics if the client
@@ -13,35 +13,36 @@ use crate::server::{Context, Handler, Result};
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Metrics, MetricsText, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::metrics::{self, Metrics};
 ///
 /// fn main() -> corehttp::Result {
 ///     let metrics = Metrics::new();
 ///     // Prometheus reads http://127.0.0.1:9090/metrics.
-///     Server::bind("127.0.0.1:9090").cores(1).start(MetricsText::new(&metrics))?;
+///     Server::bind("127.0.0.1:9090").cores(1).start(metrics::Text::new(&metrics))?;
 ///     Server::bind("[::]:8080").observe(metrics.clone()).run(|ctx: &mut Context| ctx.response.set_text("hi"))
 /// }
 /// ```
 #[doc(alias("prometheus", "exporter", "scrape"))]
 #[derive(Clone, Debug)]
-pub struct MetricsText {
+pub struct Text {
     metrics: Metrics,
 }
 
-impl MetricsText {
+impl Text {
     /// Creates a handler that shows `metrics`.
-    pub fn new(metrics: &Metrics) -> MetricsText {
-        MetricsText { metrics: metrics.clone() }
+    pub fn new(metrics: &Metrics) -> Text {
+        Text { metrics: metrics.clone() }
     }
 }
 
-impl Handler for MetricsText {
+impl Handler for Text {
     async fn handle(&self, ctx: &mut Context) -> Result {
         let Context { request, response, .. } = ctx;
-        let formats = [MetricsFormat::Prometheus, MetricsFormat::OpenMetrics];
-        let preferred = request.preferred_type(formats.map(MetricsFormat::content_type));
+        let formats = [Format::Prometheus, Format::OpenMetrics];
+        let preferred = request.preferred_type(formats.map(Format::content_type));
         let format = formats.into_iter().find(|format| preferred == Some(format.content_type()));
-        let format = format.unwrap_or(MetricsFormat::Prometheus);
+        let format = format.unwrap_or(Format::Prometheus);
         response.set_text(self.metrics.to_text(format));
         response.headers.set("content-type", format.content_type())?;
         response.headers.set("cache-control", "no-store")?;
@@ -52,12 +53,12 @@ impl Handler for MetricsText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Server;
     use crate::message::Request;
-    use crate::server::Server;
 
     #[test]
     fn the_client_chooses_the_format() {
-        let service = Server::new().service(MetricsText::new(&Metrics::new()));
+        let service = Server::new().service(Text::new(&Metrics::new()));
         for (accept, content_type) in [
             ("*/*", "text/plain; version=0.0.4; charset=utf-8"),
             ("image/png", "text/plain; version=0.0.4; charset=utf-8"),

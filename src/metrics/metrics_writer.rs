@@ -1,4 +1,4 @@
-//! [`MetricsWriter`]: writes metrics as text, in the formats of Prometheus and OpenMetrics.
+//! [`Writer`]: writes metrics as text, in the formats of Prometheus and OpenMetrics.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -8,19 +8,19 @@ use super::histogram::HistogramCounts;
 /// The text formats of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum MetricsFormat {
+pub enum Format {
     /// The text format of Prometheus, version 0.0.4.
     Prometheus,
     /// OpenMetrics, version 1.0.0.
     OpenMetrics,
 }
 
-impl MetricsFormat {
+impl Format {
     /// Returns the media type, with its parameters.
     pub fn content_type(self) -> &'static str {
         match self {
-            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 }
@@ -29,24 +29,24 @@ impl MetricsFormat {
 ///
 /// Characters that a name cannot have are written as `_`. A metric whose name was written before is left out, because a
 /// reader would refuse the whole text.
-pub struct MetricsWriter {
+pub struct Writer {
     out: String,
-    format: MetricsFormat,
+    format: Format,
     written: BTreeSet<String>,
 }
 
-impl MetricsWriter {
-    pub(super) fn new(format: MetricsFormat) -> MetricsWriter {
-        MetricsWriter { out: String::new(), format, written: BTreeSet::new() }
+impl Writer {
+    pub(super) fn new(format: Format) -> Writer {
+        Writer { out: String::new(), format, written: BTreeSet::new() }
     }
 
     /// Begins a counter, which only grows. Its name ends in `_total`, which is added if it is missing.
-    pub fn counter(&mut self, name: &str, help: &str) -> MetricSamples<'_> {
+    pub fn counter(&mut self, name: &str, help: &str) -> Samples<'_> {
         self.begin(name.strip_suffix("_total").unwrap_or(name), Kind::Counter, help)
     }
 
     /// Begins a gauge, which goes up and down.
-    pub fn gauge(&mut self, name: &str, help: &str) -> MetricSamples<'_> {
+    pub fn gauge(&mut self, name: &str, help: &str) -> Samples<'_> {
         self.begin(name, Kind::Gauge, help)
     }
 
@@ -56,45 +56,45 @@ impl MetricsWriter {
     /// The bounds of the buckets are fixed powers of two, before the multiplication: for a unit below 1, each one from
     /// 2^14 to 2^36, which are 16 µs and 69 s in nanoseconds; else every second one from 2^6 to 2^30, which are 64 bytes
     /// and 1 GiB. Times in other units than nanoseconds do not fit them.
-    pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> MetricSamples<'_> {
+    pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> Samples<'_> {
         self.begin(name, Kind::Histogram { unit }, help)
     }
 
     /// Begins a metric of the crate, whose kind is `counter` or `gauge`.
-    pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) -> MetricSamples<'_> {
+    pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) -> Samples<'_> {
         match kind {
             "gauge" => self.gauge(name, help),
             _ => self.counter(name, help),
         }
     }
 
-    fn begin(&mut self, name: &str, kind: Kind, help: &str) -> MetricSamples<'_> {
+    fn begin(&mut self, name: &str, kind: Kind, help: &str) -> Samples<'_> {
         let name: String = Name(name).to_string();
         let is_new = self.written.insert(name.clone());
-        let mut samples = MetricSamples { writer: is_new.then_some(self), name, kind };
+        let mut samples = Samples { writer: is_new.then_some(self), name, kind };
         samples.write_head(help);
         samples
     }
 
     /// The text, which is complete.
     pub(super) fn finish(mut self) -> String {
-        if self.format == MetricsFormat::OpenMetrics {
+        if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
         self.out
     }
 }
 
-impl fmt::Debug for MetricsWriter {
+impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetricsWriter").field("format", &self.format).finish_non_exhaustive()
     }
 }
 
-/// Writes the samples of one metric. Made by the methods of [`MetricsWriter`].
-pub struct MetricSamples<'w> {
+/// Writes the samples of one metric. Made by the methods of [`Writer`].
+pub struct Samples<'w> {
     /// `None` if the samples are left out.
-    writer: Option<&'w mut MetricsWriter>,
+    writer: Option<&'w mut Writer>,
     name: String,
     kind: Kind,
 }
@@ -119,7 +119,7 @@ impl Kind {
 /// The name and the value of each label of a sample.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl MetricSamples<'_> {
+impl Samples<'_> {
     /// Writes a sample of a counter or a gauge, with the name and the value of each of its labels. Each sample of a
     /// metric needs other labels. A histogram takes none.
     pub fn value(&mut self, labels: Labels<'_>, value: f64) {
@@ -147,26 +147,26 @@ impl MetricSamples<'_> {
 
     fn write_head(&mut self, help: &str) {
         let (name, kind) = (&self.name, self.kind);
-        let Some(MetricsWriter { out, format, .. }) = &mut self.writer else { return };
+        let Some(Writer { out, format, .. }) = &mut self.writer else { return };
         let suffix = match (*format, kind) {
             // In OpenMetrics a counter has the suffix in its samples alone.
-            (MetricsFormat::Prometheus, Kind::Counter) => "_total",
+            (Format::Prometheus, Kind::Counter) => "_total",
             _ => "",
         };
         // A string takes all that is written to it.
         let _ = writeln!(out, "# TYPE {name}{suffix} {}", kind.name());
         let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
-        if let (MetricsFormat::OpenMetrics, Some(unit)) = (*format, unit) {
+        if let (Format::OpenMetrics, Some(unit)) = (*format, unit) {
             let _ = writeln!(out, "# UNIT {name} {unit}");
         }
         // Prometheus refuses an escape of a quote outside of quotes, OpenMetrics a quote without one.
-        let quote = if *format == MetricsFormat::OpenMetrics { "\\\"" } else { "\"" };
+        let quote = if *format == Format::OpenMetrics { "\\\"" } else { "\"" };
         let _ = writeln!(out, "# HELP {name}{suffix} {}", Escaped { text: help, quote });
     }
 
     fn write(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<f64>, value: f64) {
         let name = &self.name;
-        let Some(MetricsWriter { out, format, .. }) = &mut self.writer else { return };
+        let Some(Writer { out, format, .. }) = &mut self.writer else { return };
         let _ = write!(out, "{name}{suffix}");
         let mut separator = '{';
         for (label, text) in labels {
@@ -178,11 +178,11 @@ impl MetricSamples<'_> {
             separator = ',';
         }
         let end = if separator == ',' { "}" } else { "" };
-        let _ = writeln!(out, "{end} {}", Number(value, MetricsFormat::Prometheus));
+        let _ = writeln!(out, "{end} {}", Number(value, Format::Prometheus));
     }
 }
 
-impl fmt::Debug for MetricSamples<'_> {
+impl fmt::Debug for Samples<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetricSamples").field("name", &self.name).finish_non_exhaustive()
     }
@@ -233,14 +233,14 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// A number as both formats have it. OpenMetrics wants a point in each bound.
-struct Number(f64, MetricsFormat);
+struct Number(f64, Format);
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Number(f64::INFINITY, _) => f.write_str("+Inf"),
             Number(f64::NEG_INFINITY, _) => f.write_str("-Inf"),
-            Number(number, MetricsFormat::OpenMetrics) if number.fract() == 0.0 => write!(f, "{number}.0"),
+            Number(number, Format::OpenMetrics) if number.fract() == 0.0 => write!(f, "{number}.0"),
             Number(number, _) => number.fmt(f),
         }
     }
@@ -252,15 +252,15 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(format: MetricsFormat, write: impl Fn(&mut MetricsWriter), expected: &str) {
-        let mut writer = MetricsWriter::new(format);
+    fn check(format: Format, write: impl Fn(&mut Writer), expected: &str) {
+        let mut writer = Writer::new(format);
         write(&mut writer);
         assert_eq!(writer.finish(), expected);
     }
 
     #[test]
     fn text_of_the_application_breaks_no_line() {
-        let write = |writer: &mut MetricsWriter| {
+        let write = |writer: &mut Writer| {
             let help = "\"Quoted\"\\\nand more";
             writer.counter("7 days_total", help).value(&[("a-b", "\"\\\n}é")], 3.0);
             writer.gauge("_7_days", "The same name.").value(&[], 1.0);
@@ -277,8 +277,8 @@ mod tests {
         let open_metrics = prometheus
             .replace(" _7_days_total counter", " _7_days counter")
             .replace("_7_days_total \"Quoted\"", "_7_days \\\"Quoted\\\"");
-        check(MetricsFormat::Prometheus, write, prometheus);
-        check(MetricsFormat::OpenMetrics, write, &(open_metrics + "# EOF\n"));
+        check(Format::Prometheus, write, prometheus);
+        check(Format::OpenMetrics, write, &(open_metrics + "# EOF\n"));
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
         [0, 64, 65, 256, 257, 1 << 30, 1 << 31, u64::MAX].into_iter().for_each(|size| histogram.record(size));
         let times = Histogram::new();
         [1 << 14, (1 << 14) + 1, 1 << 36, 1 << 37].into_iter().for_each(|time| times.record(time));
-        let mut writer = MetricsWriter::new(MetricsFormat::OpenMetrics);
+        let mut writer = Writer::new(Format::OpenMetrics);
         writer.histogram("a_bytes", "A.", 1.0).counts(&[("b", "c")], &histogram.counts());
         writer.histogram("d_seconds", "D.", 1e-9).counts(&[], &times.counts());
         let text = writer.finish();

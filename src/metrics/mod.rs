@@ -21,8 +21,8 @@ mod page;
 #[cfg(feature = "fs")]
 pub(crate) use cache_metrics::{CacheCounts, CountedCache};
 pub use histogram::{Histogram, HistogramCounts};
-pub use metrics::{Metrics, MetricsSettings};
-pub use metrics_text::MetricsText;
-pub use metrics_writer::{MetricSamples, MetricsFormat, MetricsWriter};
-pub use page::MetricsPage;
+pub use metrics::{Metrics, Settings};
+pub use metrics_text::Text;
+pub use metrics_writer::{Format, Samples, Writer};
+pub use page::Page;
 pub use route_metrics::{ClassCounts, RouteCounts};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::metrics_writer::MetricsWriter;
+use super::metrics_writer::Writer;
 
 /// The resources that the process has taken, by the files of Linux in `/proc`. `None` on other systems.
 pub(super) struct ProcessInfo {
@@ -22,7 +22,7 @@ impl ProcessInfo {
     }
 
     /// Writes the metrics that all clients of Prometheus have.
-    pub(super) fn write(&self, writer: &mut MetricsWriter) {
+    pub(super) fn write(&self, writer: &mut Writer) {
         if let Some(bytes) = self.resident_bytes {
             let help = "Resident memory of the process.";
             writer.gauge("process_resident_memory_bytes", help).value(&[], bytes as f64);

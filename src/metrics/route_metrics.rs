@@ -220,15 +220,15 @@ const ROUTES_MAX: usize = 10_000;
 #[non_exhaustive]
 pub struct RouteCounts {
     /// The pattern of the route, such as `/users/{id}`; `(none)` for requests that no router has matched, and `(other)`
-    /// for those of routes beyond [`MetricsSettings::routes_max`](super::MetricsSettings::routes_max).
+    /// for those of routes beyond [`Settings::routes_max`](super::Settings::routes_max).
     pub pattern: String,
     /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],
     /// In the order of [`METHODS`].
     methods: [u64; METHODS.len()],
-    /// The bytes received for each exchange, as [`ExchangeReport::received`](crate::ExchangeReport::received).
+    /// The bytes received for each exchange, as [`ExchangeReport::received`](crate::server::ExchangeReport::received).
     pub received: HistogramCounts,
-    /// The bytes sent for each exchange, as [`ExchangeReport::sent`](crate::ExchangeReport::sent).
+    /// The bytes sent for each exchange, as [`ExchangeReport::sent`](crate::server::ExchangeReport::sent).
     pub sent: HistogramCounts,
 }
 

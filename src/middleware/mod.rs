@@ -84,7 +84,7 @@
 //! exchanges, there is [`Server::on_exchange`](crate::Server::on_exchange).)
 //!
 //! [`Body::known_len`](crate::Body::known_len) returns how large a response is. If the handler streams it, a
-//! [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
+//! [`Transform`](crate::server::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
 //! response: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
 //! [reason](crate::Status::reason) of the status.
 //!
@@ -93,7 +93,7 @@
 //! Middleware also gets the refusals of what is beneath it, as the error that `next` returns, so fields such as those of
 //! CORS, logs and sessions hold for them as well:
 //!
-//! | refused is | its status | its [cause](crate::ErrorCause) |
+//! | refused is | its status | its [cause](crate::server::ErrorCause) |
 //! |---|---|---|
 //! | a request, by [`Context::refuse`](crate::Context::refuse) | that of the error | `Handler` |
 //! | a request, by [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) | that of the plan | `Plan` |
@@ -149,12 +149,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`ConcurrencyLimit`]: crate::ConcurrencyLimit
-//! [`CrossOriginProtection`]: crate::CrossOriginProtection
-//! [`HttpsRedirect`]: crate::HttpsRedirect
-//! [`LoadShed`]: crate::LoadShed
-//! [`RateLimit`]: crate::RateLimit
+//! [`ConcurrencyLimit`]: crate::middleware::ConcurrencyLimit
+//! [`CrossOriginProtection`]: crate::middleware::CrossOriginProtection
+//! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
+//! [`LoadShed`]: crate::middleware::LoadShed
+//! [`RateLimit`]: crate::middleware::RateLimit
 
+#[cfg(feature = "compress")]
+pub use crate::compress::Compress;
+pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
-pub use crate::server::Wrap;
-pub use crate::server::{Middleware, Next, guard, limits, plan, timeouts, wrap};
+pub use crate::server::middleware::Wrap;
+pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, wrap};

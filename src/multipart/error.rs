@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::message::Status;
 use crate::wire::WireDetail;
 

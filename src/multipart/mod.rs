@@ -26,7 +26,6 @@
 //! A body that breaks the rules, or exceeds a limit of [`MultipartLimits`], is an error that becomes 400, 413, 415 or
 //! 431 with `?`.
 
-#[expect(clippy::module_inception, reason = "the folder is public, and its main type has a file, too")]
 mod multipart;
 mod parser;
 mod part;

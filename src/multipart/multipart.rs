@@ -163,7 +163,8 @@ impl RequestBuilder {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::Client;
     /// use corehttp::multipart::Form;
     ///

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::boundary::{Boundary, DelimiterKind, Scan, parse_delimiter_line};
 use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::wire::WireDetail;
 
 /// Takes a body apart, as far as it has arrived, in memory that does not grow with the body.

@@ -24,7 +24,7 @@ pub type MemoryStream = DuplexStream;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> std::io::Result<()> {
-/// use corehttp::MemoryListener;
+/// use corehttp::net::MemoryListener;
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
 /// let listener = MemoryListener::new();

@@ -5,9 +5,9 @@
 
 mod memory_listener;
 
-mod address;
+pub(crate) mod address;
 #[cfg(feature = "proxy-protocol")]
-mod proxy_header;
+pub(crate) mod proxy_header;
 mod uri_host;
 
 mod delegate;
@@ -31,7 +31,8 @@ mod dial;
 mod file_io;
 mod page_cache;
 
-pub use address::{Address, PeerAddr, PeerCredentials};
+pub use address::PeerCredentials;
+pub(crate) use address::{Address, PeerAddr};
 pub(crate) use address::{Peer, subscriber};
 pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 #[cfg(feature = "websocket")]
@@ -53,11 +54,10 @@ pub(crate) use listen::{ControlSocket, FileOwnership, Predecessor, SocketFile};
 pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]
-pub use proxy_header::{ProxyHeader, ProxyTls};
+pub(crate) use proxy_header::ProxyHeader;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
-pub use tls::TlsError;
-pub(crate) use tls::{HostName, TlsConnector, TlsSession};
+pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};

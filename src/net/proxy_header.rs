@@ -16,7 +16,7 @@ use super::address::PeerAddr;
 ///
 /// ```
 /// use std::net::SocketAddr;
-/// use corehttp::ProxyHeader;
+/// use corehttp::proxy_protocol::ProxyHeader;
 ///
 /// let (client, server) = (SocketAddr::from(([192, 0, 2, 1], 4711)), SocketAddr::from(([192, 0, 2, 80], 443)));
 /// let header = ProxyHeader::new(client, server);
@@ -60,7 +60,7 @@ impl ProxyHeader {
     }
 
     /// Returns the identifier that the proxy has given the connection, for logs (`PP2_TYPE_UNIQUE_ID`), which find it by
-    /// [`ExchangeReport::proxy_header`](crate::ExchangeReport::proxy_header).
+    /// [`ExchangeReport::proxy_header`](crate::server::ExchangeReport::proxy_header).
     pub fn unique_id(&self) -> Option<&[u8]> {
         self.0.unique_id()
     }

@@ -20,8 +20,9 @@ use tokio::task::unconstrained;
 
 use super::address::PeerCredentials;
 use super::memory_listener::MemoryStream;
-use super::tls::{TlsSession, TlsStream};
+use super::tls::TlsStream;
 use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
+use crate::net::tls;
 
 /// The carrier of a connection's bytes, bound to the runtime that it was opened in.
 ///
@@ -301,7 +302,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// The session of a secure connection.
-    pub(crate) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         match self {
             Transport::Tls(stream) => stream.session(),
             _ => None,

@@ -48,7 +48,7 @@ use crate::server::{
 /// # assert_eq!(respond("GET", "/users/x").status, Status::NOT_FOUND);
 /// # assert_eq!(respond("POST", "/users").status, Status::CREATED);
 /// # assert_eq!(respond("PUT", "/users").headers.text("allow"), Some("POST, OPTIONS"));
-/// # Ok::<(), corehttp::InvalidRoute>(())
+/// # Ok::<(), corehttp::error::InvalidRoute>(())
 /// ```
 ///
 /// # Patterns
@@ -262,7 +262,7 @@ impl<B> Router<Vec<B>> {
     ///     error.to_string(),
     ///     "the route `GET /users/{name}` conflicts with `GET /users/{id}`: they match the same requests"
     /// );
-    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::InvalidRoute>(())
     /// ```
     pub fn route<Kind, H>(
         mut self,
@@ -333,7 +333,7 @@ impl<B> Router<Vec<B>> {
     /// #     let response = corehttp::block_on(service.respond(request)).unwrap();
     /// #     assert_eq!(response.status.as_u16(), status);
     /// # }
-    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::InvalidRoute>(())
     /// ```
     #[doc(alias = "nest_service")]
     pub fn mount<Kind, H>(mut self, prefix: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
@@ -391,7 +391,7 @@ impl<B> Router<Vec<B>> {
     /// #     let response = corehttp::block_on(service.respond(corehttp::Request::get(path).unwrap())).unwrap();
     /// #     assert_eq!(response.headers.text("x-route"), pattern);
     /// # }
-    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::InvalidRoute>(())
     /// ```
     #[doc(alias("layer", "route_layer", "middleware", "around"))]
     pub fn wrap<W, Kind>(mut self, middleware: W) -> Router<Vec<B>>

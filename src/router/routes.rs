@@ -83,7 +83,7 @@ macro_rules! routes {
     (@pairs $($one:tt $other:tt)+) => { $crate::routes!(@pairs $({$one $other})+) };
     (@pairs $first:tt $($one:tt $other:tt)+) => { $crate::routes!(@pairs $first $({$one $other})+) };
     (@set [$(($handler:expr))*]) => { ($($crate::IntoHandler::into_handler($handler),)*) };
-    (@set {$one:tt $other:tt}) => { $crate::Chain($crate::routes!(@set $one), $crate::routes!(@set $other)) };
+    (@set {$one:tt $other:tt}) => { $crate::routing::Chain($crate::routes!(@set $one), $crate::routes!(@set $other)) };
     // Groups are flattened: each step takes routes from the input, and wraps their handlers in the middleware of the groups
     // around them, a list with a name for each that is in use.
     (@flat [$(($method:ident $pattern:literal $handler:expr))*] [$($let:tt)*] [[]]) => {{
@@ -153,8 +153,8 @@ macro_rules! routes {
         )
     };
     ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
-        const LIST: $crate::RouteList =
-            $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
+        const LIST: $crate::routing::RouteList =
+            $crate::routing::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
         $crate::Router::from_list(LIST, $crate::routes!(@tuples [] $(($handler))*))
     }};
     ($($routes:tt)*) => { $crate::routes!(@flat [] [] [[]] $($routes)*) };

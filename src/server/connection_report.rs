@@ -1,4 +1,4 @@
-//! [`ConnectionReport`]: a connection that is over, as [`Server::on_disconnect`](super::Server::on_disconnect) sees it.
+//! [`ConnectionReport`]: a connection that is over, as [`Server::on_disconnect`](crate::Server::on_disconnect) sees it.
 
 use std::fmt;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use crate::net::{Conn, Peer, PeerAddr};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{ConnectionReport, Context, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ConnectionReport;
 ///
 /// let server = Server::new().on_disconnect(|connection: &ConnectionReport| println!("{connection}"));
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));

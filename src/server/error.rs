@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
-use crate::error::write_causes;
+use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
 use crate::message::{
     InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,

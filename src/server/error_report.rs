@@ -6,10 +6,11 @@ use std::fmt;
 use std::io;
 
 use super::error::Error;
-use crate::error::write_escaped;
+use crate::error_text::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::message::{Problem, Request, Status};
-use crate::net::{Peer, PeerAddr, TlsError};
+use crate::net::tls;
+use crate::net::{Peer, PeerAddr};
 
 /// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
 /// [`Server::error_response`](crate::Server::error_response) see it.
@@ -21,7 +22,8 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, ErrorReport, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ErrorReport;
 ///
 /// fn log(report: &ErrorReport) {
 ///     let id = report.request.and_then(|request| request.headers.text("x-request-id"));
@@ -70,7 +72,7 @@ pub enum ErrorCause {
     /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
     Plan,
     /// The TLS handshake failed.
-    Tls(TlsError),
+    Tls(tls::Error),
     /// The PROXY header that the connection should have begun with is missing or malformed.
     ProxyHeader(InvalidProxyHeader),
     /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
@@ -128,7 +130,7 @@ impl ErrorReport<'_> {
             ErrorCause::Plan => self
                 .status
                 .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),
-            ErrorCause::Tls(error) => matches!(error, TlsError::Panic | TlsError::Resolver(_)),
+            ErrorCause::Tls(error) => matches!(error, tls::Error::Panic | tls::Error::Resolver(_)),
             ErrorCause::Panic | ErrorCause::Accept(_) | ErrorCause::Connections(_) => true,
             ErrorCause::ProxyHeader(_) | ErrorCause::ConnectionsOfPeer(_) => false,
         }
@@ -182,7 +184,7 @@ impl ErrorCause {
     fn explanation(&self) -> Option<&'static str> {
         match self {
             // Most such peers are browsers, whose users have typed `http` for `https`.
-            ErrorCause::Tls(TlsError::PlainText) => {
+            ErrorCause::Tls(tls::Error::PlainText) => {
                 Some("This port speaks HTTPS, and the request came in plain HTTP.")
             }
             _ => None,

@@ -10,7 +10,7 @@ use super::error_report::ErrorReport;
 use crate::memory::Reset;
 use crate::message::{FRAMING_FIELDS, FieldName, Problem, Response, Status};
 
-/// The function of [`Server::error_response`](super::Server::error_response).
+/// The function of [`Server::error_response`](crate::Server::error_response).
 pub(super) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
 
 /// Makes `response` the response to the reported failure. Fields that describe no content stay, as those that
@@ -67,12 +67,13 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
 /// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`], which do
 /// not show the cause: its example shows the causes that are the peer's faults, such as JSON with a field missing. The
-/// response has `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::HttpsRedirect), keeps its reason.
+/// response has `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, Request, Server, Status, problem_details};
+/// use corehttp::{Context, Request, Server, Status};
+/// use corehttp::server::problem_details;
 ///
 /// let server = Server::new().error_response(problem_details);
 /// let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));
@@ -95,7 +96,8 @@ pub fn problem_details(report: &ErrorReport<'_>, response: &mut Response) {
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, Request, Server, Status, error_page};
+/// use corehttp::{Context, Request, Server, Status};
+/// use corehttp::server::error_page;
 ///
 /// let server = Server::new().error_response(error_page);
 /// let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));

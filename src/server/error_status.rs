@@ -21,7 +21,8 @@ impl Server {
     ///
     /// ```
     /// use std::io;
-    /// use corehttp::{Context, ErrorCause, Request, Server, Status};
+    /// use corehttp::{Context, Request, Server, Status};
+    /// use corehttp::server::ErrorCause;
     ///
     /// let server = Server::new().error_status(|error: &io::Error| match error.kind() {
     ///     io::ErrorKind::NotFound => Status::NOT_FOUND,

@@ -30,7 +30,7 @@ pub(super) struct ExchangeInfo {
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
     pub(super) arrived: Instant,
-    /// Whether there is no peer: the response is for [`Service::respond`](super::Service::respond).
+    /// Whether there is no peer: the response is for [`Service::respond`](crate::Service::respond).
     pub(super) detached: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,

@@ -1,4 +1,4 @@
-//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](super::Server::on_exchange) sees it; and
+//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](crate::Server::on_exchange) sees it; and
 //! [`Observation`], which notes what the report needs while the exchange goes on.
 
 use std::cell::RefCell;
@@ -16,11 +16,12 @@ use super::forwarded::client_ip;
 use super::opening::RareConnectionState;
 use super::proxy_protocol::ProxyHeader;
 use super::trusted_proxies::TrustedProxies;
-use crate::error::write_escaped;
+use crate::error_text::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
-use crate::net::{Conn, Peer, PeerAddr, TlsSession, Traffic};
+use crate::net::tls;
+use crate::net::{Conn, Peer, PeerAddr, Traffic};
 
 /// An exchange that is over, with its response or without.
 ///
@@ -29,7 +30,8 @@ use crate::net::{Conn, Peer, PeerAddr, TlsSession, Traffic};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, ExchangeReport, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ExchangeReport;
 ///
 /// fn log(exchange: &ExchangeReport) {
 ///     println!("{exchange}"); // GET /a from 192.0.2.1:50000: 200, 114 bytes in 73µs
@@ -67,7 +69,7 @@ pub struct ExchangeReport<'a> {
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
     /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
-    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::ServerCounts).
+    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::server::ServerCounts).
     pub messages_received: u64,
     /// How many messages it has sent until then.
     pub messages_sent: u64,
@@ -162,7 +164,7 @@ impl ExchangeReport<'_> {
 
     /// The session of the connection, if that is secure.
     #[allow(dead_code, reason = "unused without the feature `tls`")]
-    pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+    pub(super) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         match self.conn {
             Some(conn) => conn.transport.tls_session(),
             None => self.observation.upgrade.as_ref()?.tls_session.clone(),
@@ -252,7 +254,7 @@ struct UpgradeInfo {
     socket: Option<Arc<SocketCounts>>,
     /// The traffic of the connection until it was upgraded.
     traffic: Traffic,
-    tls_session: Option<Arc<TlsSession>>,
+    tls_session: Option<Arc<tls::Session>>,
     proxy_header: Option<Rc<ProxyHeader>>,
 }
 

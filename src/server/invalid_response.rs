@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::message::Status;
 
 /// Why a request cannot be answered the way the handler tries to.
@@ -14,7 +14,8 @@ use crate::message::Status;
 /// passing the error on with `?` results in the right status. To inspect it:
 ///
 /// ```
-/// use corehttp::{Context, InvalidResponse};
+/// use corehttp::Context;
+/// use corehttp::server::InvalidResponse;
 /// use tokio::io::AsyncWriteExt;
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {

@@ -424,7 +424,7 @@ where
     Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 
-/// Identifies one of a server's cores, for the handler that [`Server::run_per_core`](super::Server::run_per_core) makes
+/// Identifies one of a server's cores, for the handler that [`Server::run_per_core`](crate::Server::run_per_core) makes
 /// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerCore {

@@ -3,7 +3,7 @@
 //! In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
 //! it; handlers; and errors.
 
-mod server;
+pub(crate) mod server;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -13,8 +13,8 @@ mod handover;
 mod launch;
 #[cfg(all(feature = "systemd", unix))]
 mod managed;
-mod server_handle;
-mod service;
+pub(crate) mod server_handle;
+pub(crate) mod service;
 mod stop;
 mod systemd;
 
@@ -29,7 +29,7 @@ mod connection_report;
 mod opening;
 #[cfg(feature = "proxy-protocol")]
 mod proxied;
-mod proxy_protocol;
+pub(crate) mod proxy_protocol;
 
 mod connection;
 
@@ -38,23 +38,23 @@ mod exchange_info;
 mod shared_conn;
 mod upgraded;
 
-mod context;
+pub(crate) mod context;
 mod forwarded;
 #[cfg(feature = "tower")]
 mod tower;
 #[cfg(feature = "tracing")]
 mod tracing;
-mod trusted_proxies;
+pub(crate) mod trusted_proxies;
 
-mod body_plan;
+pub(crate) mod body_plan;
 mod confine;
 mod refusal;
 
-mod handler;
-mod middleware;
-mod with_state;
+pub(crate) mod handler;
+pub(crate) mod middleware;
+pub(crate) mod with_state;
 
-mod error;
+pub(crate) mod error;
 mod error_report;
 mod error_response;
 mod error_status;
@@ -63,47 +63,49 @@ mod invalid_response;
 mod observe;
 mod report_limiter;
 
-pub use body_plan::BodyPlan;
+pub(crate) use body_plan::BodyPlan;
 #[cfg(feature = "tracing")]
 pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use confine::take_panic;
 pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "session")]
+pub(crate) use context::Extensions;
+#[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
-pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
+pub(crate) use context::{BodyReader, BodyWriter, Context};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
-pub use error::{Error, IntoError, Result};
+pub use context::{Transform, TransformAction};
+pub use error::IntoError;
+pub(crate) use error::{Error, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
 pub use exchange_report::{CutBy, ExchangeReport};
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 pub(crate) use handler::BoxedFuture;
-pub use handler::{AsyncHandler, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
+pub use handler::{AsyncHandler, IntoResult, PlainHandler};
+pub(crate) use handler::{BoxHandler, Handler, IntoHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub(crate) use middleware::plan_guarded;
-pub use middleware::{Middleware, Next, Wrap, guard, limits, plan, timeouts, wrap};
+pub(crate) use middleware::{Middleware, Wrap};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
-#[cfg(feature = "proxy-protocol")]
-pub use proxy_protocol::enabled::ProxyProtocol;
 pub(crate) use refusal::Refusal;
-pub use server::Server;
-pub use server_handle::ServerHandle;
-pub use service::Service;
 #[cfg(feature = "metrics")]
 pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
-pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};
+pub(crate) use trusted_proxies::TrustedProxies;
+pub use trusted_proxies::{ForwardedField, InvalidNetwork};
 pub use upgraded::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use upgraded::UpgradedGuard;
-pub use with_state::{WithState, with_state};
+pub use with_state::WithState;
 
+pub use crate::memory::PoolCounts;
 pub(crate) use crate::net::subscriber;

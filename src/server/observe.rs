@@ -23,7 +23,7 @@ impl Server {
     ///
     /// A log is for those reports that [are faults of the server](ErrorReport::is_fault); the others are refusals of peers,
     /// or their failures. Peers cause those without a request as fast as they connect, so the next report has the number of
-    /// those left out ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::ErrorCounts), bad PROXY
+    /// those left out ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY
     /// headers, refusals of a TLS resolver, and peers with too many connections.
     /// [`ServerHandle::stats`](crate::ServerHandle::stats) counts each failure, [`Server::on_exchange`] gets each malformed
     /// head, and [`Server::on_disconnect`] each connection, to ban its peer.
@@ -31,7 +31,7 @@ impl Server {
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
     /// or for connections that are cut when the grace period of a stop is over
-    /// ([`ServerCounts::cut`](crate::ServerCounts::cut)). The function runs on the core where the error happened, so it
+    /// ([`ServerCounts::cut`](crate::server::ServerCounts::cut)). The function runs on the core where the error happened, so it
     /// should return quickly.
     pub fn on_error(self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         let on_error = Arc::new(on_error);
@@ -69,7 +69,8 @@ impl Server {
     ///
     /// ```
     /// use std::cell::Cell;
-    /// use corehttp::{Client, Context, MemoryListener, Server};
+    /// use corehttp::{Client, Context, Server};
+    /// use corehttp::net::MemoryListener;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -102,14 +103,15 @@ impl Server {
     /// Adds a function that is called once with each connection that is over, however it ended: with a panic, a reset or a
     /// stop, and also if it was refused, or failed in its handshake, and [`Server::on_connect`] has not seen it
     /// ([`ConnectionReport::has_opened`]). Default: none, which costs nothing.
-    /// A connection that was upgraded is over when its [`Upgraded`](crate::Upgraded) is dropped; at a
+    /// A connection that was upgraded is over when its [`Upgraded`](crate::server::Upgraded) is dropped; at a
     /// [`Service`](crate::Service), when its handler has returned. The function runs on the core of the connection, so it should return
     /// quickly; a panic of it is ignored.
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{ConnectionEnd, Context, Server};
+    /// use corehttp::{Context, Server};
+    /// use corehttp::server::ConnectionEnd;
     ///
     /// let server = Server::new().on_disconnect(|connection| {
     ///     if connection.end != ConnectionEnd::Idle {

@@ -30,7 +30,8 @@ use crate::net::Conn;
 /// use std::cell::Cell;
 /// use std::time::Duration;
 ///
-/// use corehttp::{Context, CoreEvents, Observer, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::server::{CoreEvents, Observer};
 ///
 /// struct SlowExchanges {
 ///     threshold: Duration,

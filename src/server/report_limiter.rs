@@ -1,11 +1,11 @@
-//! [`ReportLimiter`]: decides which reports of one core are passed on to [`Server::on_error`](super::Server::on_error).
+//! [`ReportLimiter`]: decides which reports of one core are passed on to [`Server::on_error`](crate::Server::on_error).
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use super::error_report::{ErrorCause, ErrorReport};
 use super::stats::{ERROR_KINDS, ErrorCounts};
-use crate::net::TlsError;
+use crate::net::tls;
 use crate::runtime;
 
 /// Passes on one report a second of each kind, of those that name no request.
@@ -55,7 +55,7 @@ fn kind_of(cause: &ErrorCause) -> usize {
     const COUNTED: usize = ERROR_KINDS.len();
     match cause {
         ErrorCause::ProxyHeader(_) => COUNTED,
-        ErrorCause::Tls(TlsError::Resolver(_)) => COUNTED + 1,
+        ErrorCause::Tls(tls::Error::Resolver(_)) => COUNTED + 1,
         ErrorCause::ConnectionsOfPeer(_) => COUNTED + 2,
         cause => ErrorCounts::kind_of(cause),
     }

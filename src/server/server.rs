@@ -67,7 +67,7 @@ impl Server {
     /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
     /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as
     /// `("127.0.0.1", port)`; a port alone, for every address; a path; an open listener of the standard library; or a
-    /// [`MemoryListener`](crate::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
+    /// [`MemoryListener`](crate::net::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
     ///
     /// A TCP port that is in use is an error, unless both servers [share it](Server::reuse_port).
     pub fn bind(address: impl Into<Address>) -> Server {
@@ -252,8 +252,8 @@ impl Server {
     }
 
     /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place
-    /// of the response that it left. The functions [`problem_details`](crate::problem_details) and
-    /// [`error_page`](crate::error_page) are ready to be used. Default: none, and the content is the
+    /// of the response that it left. The functions [`problem_details`](crate::server::problem_details) and
+    /// [`error_page`](crate::server::error_page) are ready to be used. Default: none, and the content is the
     /// [reason](crate::Status::reason) of the status, as text, or a [`Problem`](crate::Problem) that the handler has
     /// failed with.
     ///
@@ -271,7 +271,7 @@ impl Server {
     /// it. Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
     /// the content, and not the content. In place of a stream, the default content is sent. It is also sent if the
     /// function panics, and [`Server::on_error`] then gets a second report, of
-    /// [`ErrorCause::Panic`](crate::ErrorCause::Panic).
+    /// [`ErrorCause::Panic`](crate::server::ErrorCause::Panic).
     ///
     /// # Examples
     ///
@@ -330,7 +330,7 @@ impl Server {
 
     /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
     ///
-    /// Meanwhile [`Health::ready`](crate::Health::ready) refuses, [`Context::is_stopping`](crate::Context::is_stopping) is
+    /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, [`Context::is_stopping`](crate::Context::is_stopping) is
     /// true, and each response is the last one of its connection, with `connection: close`. So load balancers send new
     /// requests elsewhere before the first connection is refused. With Kubernetes, a delay of about twice
     /// the period of its probes takes the place of a `preStop` hook that sleeps.

@@ -21,7 +21,7 @@ use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime. It is not the trait
 /// `Service` of tower or hyper.
 ///
-/// Made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave their
+/// Made by [`Server::service`](crate::Server::service). Clones are cheap and share their memory, but cannot leave their
 /// thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
 /// `#[tokio::main]`. Handlers that call `tokio::task::spawn_local` also need a `tokio::task::LocalSet`, or
 /// [`block_on`](crate::block_on).
@@ -68,7 +68,7 @@ impl<H: Handler + 'static> Service<H> {
     }
 
     /// Serves one connection until it closes or is upgraded. Handlers and
-    /// [`Server::on_error`](super::Server::on_error) see `peer` as the address of the peer.
+    /// [`Server::on_error`](crate::Server::on_error) see `peer` as the address of the peer.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl<H: Handler + 'static> Service<H> {
         }
     }
 
-    /// Stops all clones gracefully, as [`ServerHandle::stop`](super::ServerHandle::stop) does: silent connections are
+    /// Stops all clones gracefully, as [`ServerHandle::stop`](crate::ServerHandle::stop) does: silent connections are
     /// closed at once, and the others after the response in progress, which carries `connection: close`.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future

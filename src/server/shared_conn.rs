@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use super::core_state::CoreState;
 use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
-use crate::net::{Conn, TimerSlot, TlsSession};
+use crate::net::tls;
+use crate::net::{Conn, TimerSlot};
 
 /// The connection of an exchange.
 ///
@@ -210,7 +211,7 @@ impl SharedConn {
 
     /// The session of the connection, if that is secure and was not upgraded.
     #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
-    pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+    pub(super) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         self.open().as_ref()?.transport.tls_session()
     }
 

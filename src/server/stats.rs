@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
-use crate::net::TlsError;
+use crate::net::tls;
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -181,7 +181,7 @@ impl ErrorCounts {
                 None => &mut one.handler,
             },
             ErrorCause::ProxyHeader(_) => &mut one.wire,
-            ErrorCause::Panic | ErrorCause::Tls(TlsError::Panic) => &mut one.panic,
+            ErrorCause::Panic | ErrorCause::Tls(tls::Error::Panic) => &mut one.panic,
             ErrorCause::Plan => &mut one.plan,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
             ErrorCause::Accept(_) => &mut one.accept,

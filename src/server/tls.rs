@@ -7,11 +7,12 @@ use super::exchange_report::ExchangeReport;
 use super::opening::OpenedConnection;
 use super::server::Server;
 use crate::net::Address;
-use crate::net::tls::enabled::{ServerTls, TlsSession};
+use crate::net::tls;
+use crate::net::tls::enabled::ServerTls;
 
 impl Server {
     /// Makes all connections of this server secure, including those given to
-    /// [`Service::serve_connection`](super::Service::serve_connection), except on addresses with
+    /// [`Service::serve_connection`](crate::Service::serve_connection), except on addresses with
     /// [TLS of their own](Server::and_bind_tls). Default: none are.
     ///
     /// The handshake and the first head together must arrive within [`Timeouts::head`](crate::Timeouts::head). Other
@@ -35,10 +36,12 @@ impl Server {
     ///
     /// ```no_run
     /// use corehttp::middleware::wrap;
-    /// use corehttp::{Context, HttpsRedirect, Server, ServerTls, TlsIdentity};
+    /// use corehttp::{Context, Server};
+    /// use corehttp::middleware::HttpsRedirect;
+    /// use corehttp::tls::{self, ServerTls};
     ///
     /// fn main() -> corehttp::Result {
-    ///     let identity = TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
+    ///     let identity = tls::Identity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
     ///     let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
     ///     Server::bind("[::]:80")
     ///         .and_bind_tls("[::]:443", ServerTls::new(identity))
@@ -53,7 +56,7 @@ impl Server {
 
 impl OpenedConnection<'_> {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure.
-    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+    pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.conn.transport.tls_session()
     }
 }
@@ -61,7 +64,7 @@ impl OpenedConnection<'_> {
 impl Context {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
     /// The first call on a connection assembles the session, which later ones share.
-    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+    pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.exchange.conn.tls_session()
     }
 }
@@ -73,7 +76,8 @@ impl ExchangeReport<'_> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{ExchangeReport, Server};
+    /// use corehttp::Server;
+    /// use corehttp::server::ExchangeReport;
     ///
     /// fn log(exchange: &ExchangeReport) {
     ///     match exchange.tls() {
@@ -85,7 +89,7 @@ impl ExchangeReport<'_> {
     /// let server = Server::new().on_exchange(log);
     /// # let _ = server.service(|ctx: &mut corehttp::Context| ctx.response.set_text("hi"));
     /// ```
-    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+    pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.tls_session()
     }
 }

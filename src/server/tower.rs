@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Context;
-use crate::net::TlsSession;
+use crate::net::tls;
 
 impl Context {
     /// Returns how many bytes of the request's body have not been read, if that is known.
@@ -18,7 +18,7 @@ impl Context {
     }
 
     /// The session of the connection, if that is secure.
-    pub(crate) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         self.exchange.conn.tls_session()
     }
 }

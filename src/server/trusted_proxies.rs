@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::message::decimal;
 use crate::net::PeerAddr;
 
@@ -19,7 +19,8 @@ use crate::net::PeerAddr;
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, ForwardedField, Server, TrustedProxies};
+/// use corehttp::{Context, Server, TrustedProxies};
+/// use corehttp::server::ForwardedField;
 ///
 /// let proxies = TrustedProxies::new(["10.0.0.0/8", "2001:db8:1::/48"])?
 ///     .fields([ForwardedField::XForwardedFor, ForwardedField::XForwardedProto]);
@@ -30,7 +31,7 @@ use crate::net::PeerAddr;
 ///     ctx.response.set_text(format!("{client:?} by {scheme:?}"));
 /// });
 /// # let _ = service;
-/// # Ok::<(), corehttp::InvalidNetwork>(())
+/// # Ok::<(), corehttp::server::InvalidNetwork>(())
 /// ```
 #[doc(alias("cidr", "forwarded headers", "realip", "ProxyFix"))]
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_st
 /// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
 ///
 /// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
-/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::ClientUpgraded), which is [`Send`].
+/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::client::ClientUpgraded), which is [`Send`].
 pub struct Upgraded {
     stream: Rewind<Pin<Box<dyn Stream>>>,
     /// Dropped last, since the connection must be closed before it is no longer counted.

@@ -20,7 +20,7 @@ use crate::server::Result;
 /// first, which is the one that was not used for the longest time.
 ///
 /// So requests without a cookie, each of which begins a session, push out an eighth of the sessions of others at most. A
-/// client that sends the cookie back once for each of them is stopped by a [`RateLimit`](crate::RateLimit). A session
+/// client that sends the cookie back once for each of them is stopped by a [`RateLimit`](crate::middleware::RateLimit). A session
 /// without values is not stored at all.
 #[derive(Clone)]
 pub struct MemoryStore {

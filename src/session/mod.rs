@@ -59,9 +59,8 @@
 //!   for hours. So a role that was taken away does not come back with a request that has not set it.
 //! - Changes of a request that ends after a concurrent one has deleted the session are lost, and do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
-//!   [`CrossOriginProtection`](crate::CrossOriginProtection) around the same handlers.
+//!   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection) around the same handlers.
 
-#[expect(clippy::module_inception, reason = "the folder is public, and its main type has a file, too")]
 mod session;
 mod sessions;
 

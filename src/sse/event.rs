@@ -11,7 +11,7 @@ use std::time::Duration;
 /// # Examples
 ///
 /// ```
-/// use corehttp::Event;
+/// use corehttp::sse::Event;
 ///
 /// let plain = Event::new("two\nlines");
 /// let full = Event { id: Some("7"), event: Some("tick"), ..plain };

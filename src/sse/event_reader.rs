@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use super::event::Event;
 use crate::message::saturating_decimal;
 
-/// Reads events as they come, for instance from a [`ResponseReader`](crate::ResponseReader) (HTML §9.2.6).
+/// Reads events as they come, for instance from a [`ResponseReader`](crate::client::ResponseReader) (HTML §9.2.6).
 ///
 /// # Examples
 ///
@@ -18,7 +18,8 @@ use crate::message::saturating_decimal;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use corehttp::{Client, EventReader, Request, Response, Status};
+/// use corehttp::{Client, Request, Response, Status};
+/// use corehttp::sse::EventReader;
 ///
 /// async fn follow(client: &Client, url: &str) -> Result<(), Box<dyn std::error::Error>> {
 ///     let (mut request, mut response) = (Request::get(url)?, Response::new());
@@ -62,7 +63,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
     /// its blank line there. Octets that are not UTF-8 become U+FFFD.
     ///
-    /// A client waits for no longer than [`ClientTimeouts::receive`](crate::ClientTimeouts::receive) until something
+    /// A client waits for no longer than [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive) until something
     /// comes, even if it is a comment. If the future is dropped, nothing is lost.
     ///
     /// # Errors

@@ -19,7 +19,8 @@ use crate::server::{BodyWriter, Context};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use corehttp::{Context, Event, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::sse::Event;
 ///
 /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
 ///     let mut events = ctx.events().await?;
@@ -72,7 +73,7 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidEvent`](crate::InvalidEvent) if the event is invalid, and sends nothing of it. Fails if the
+    /// Fails with [`InvalidEvent`](crate::sse::InvalidEvent) if the event is invalid, and sends nothing of it. Fails if the
     /// peer is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.clear_sent().await?;
@@ -116,7 +117,9 @@ impl Events<'_> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Event, ExchangeError};
+    /// use corehttp::Context;
+    /// use corehttp::error::ExchangeError;
+    /// use corehttp::sse::Event;
     /// use tokio::sync::mpsc::Receiver;
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {

@@ -31,7 +31,8 @@ use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result
 /// ```
 /// use std::time::Duration;
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, Server, layer};
+/// use corehttp::{Context, Server};
+/// use corehttp::tower::layer;
 /// use tower::ServiceBuilder;
 /// use tower_http::cors::CorsLayer;
 /// use tower_http::request_id::{MakeRequestUuid, SetRequestIdLayer};
@@ -106,7 +107,8 @@ use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result
 /// use std::net::IpAddr;
 ///
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Context, PeerAddr, Server, Status, layer};
+/// use corehttp::{Context, PeerAddr, Server, Status};
+/// use corehttp::tower::layer;
 /// use tower::ServiceBuilder;
 /// use tower_governor::governor::GovernorConfigBuilder;
 /// use tower_governor::key_extractor::KeyExtractor;

@@ -23,7 +23,8 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 /// with the middleware of tower-http, such as CORS and tracing.
 ///
 /// ```no_run
-/// use corehttp::{Server, Tower};
+/// use corehttp::Server;
+/// use corehttp::tower::Tower;
 ///
 /// fn main() -> corehttp::Result {
 ///     let app = axum::Router::new().route("/", axum::routing::get(async || "Hello, World!"));
@@ -40,7 +41,7 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 /// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
 /// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The extensions, which axum's
 /// `Extension` extracts, hold the address of the peer, as a [`PeerAddr`](crate::PeerAddr), and on a secure connection
-/// its session, as an `Arc<TlsSession>` that all requests of the connection share. A request that the crate `http`
+/// its session, as an `Arc<tls::Session>` that all requests of the connection share. A request that the crate `http`
 /// cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534 bytes, or a
 /// field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
 ///
@@ -77,7 +78,8 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 /// use axum::extract::{ConnectInfo, Request};
 /// use axum::middleware::map_request;
 /// use axum::routing::get;
-/// use corehttp::{PeerAddr, Server, Tower};
+/// use corehttp::{PeerAddr, Server};
+/// use corehttp::tower::Tower;
 ///
 /// async fn connect_info(mut request: Request) -> Request {
 ///     if let Some(PeerAddr::Tcp(address)) = request.extensions().get().copied() {

@@ -16,7 +16,7 @@ use crate::message::{Headers, Method, Version};
 /// For a server it is [middleware](crate::middleware), and in a client
 /// [`ClientBuilder::tracing`](crate::ClientBuilder::tracing) sets it. A request that a traced client sends from within
 /// a traced handler belongs to its trace, also through [`Context::forward`](crate::Context::forward) and a
-/// [`Pipeline`](crate::Pipeline). Within other tasks there is no current trace.
+/// [`Pipeline`](crate::client::Pipeline). Within other tasks there is no current trace.
 ///
 /// | field | server | client |
 /// |---|---|---|
@@ -41,13 +41,14 @@ use crate::message::{Headers, Method, Version};
 /// pipelined requests leave one by one, as with [`Server::on_exchange`](crate::Server::on_exchange).
 ///
 /// The span of a client ends when the head of the response is there, or the request fails or is
-/// dropped before. The span of a call that was [split](crate::Call::split) is closed only when both halves are dropped.
+/// dropped before. The span of a call that was [split](crate::client::Call::split) is closed only when both halves are dropped.
 ///
 /// # Examples
 ///
 /// ```
 /// use corehttp::middleware::wrap;
-/// use corehttp::{Client, Context, Server, Tracing};
+/// use corehttp::{Client, Context, Server};
+/// use corehttp::tracing::Tracing;
 ///
 /// let tracing = Tracing::new();
 /// let client = Client::builder().tracing(&tracing).build();

@@ -16,14 +16,15 @@ use crate::message::{Headers, trim};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Headers, TraceContext};
+/// use corehttp::Headers;
+/// use corehttp::tracing::TraceContext;
 ///
 /// let mut headers = Headers::new();
 /// headers.set("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")?;
 /// let context = TraceContext::from_headers(&headers).expect("it is valid");
 /// assert_eq!(format!("{:032x}", context.trace_id()), "0af7651916cd43dd8448eb211c80319c");
 /// assert!(context.is_sampled());
-/// # Ok::<(), corehttp::InvalidField>(())
+/// # Ok::<(), corehttp::message::InvalidField>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
@@ -51,8 +52,8 @@ impl TraceContext {
     }
 
     /// Returns the context of the exchange that this task handles. `None` outside of a handler that
-    /// [`Tracing`](crate::Tracing) was put around, in tasks that the handler has spawned, and always
-    /// with a [`TracePropagator`](crate::TracePropagator), which keeps contexts of its own.
+    /// [`Tracing`](crate::tracing::Tracing) was put around, in tasks that the handler has spawned, and always
+    /// with a [`TracePropagator`](crate::tracing::TracePropagator), which keeps contexts of its own.
     pub fn current() -> Option<TraceContext> {
         CURRENT.with_borrow(Option::clone)
     }

@@ -11,17 +11,17 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::sync::watch;
 
 use super::close_code::CloseCode;
-use super::error::WebSocketError;
+use super::error::Error;
 use super::message::Message;
 use super::relay::{Place, Relays};
 use super::shared_message::SharedMessage;
-use super::writer::WebSocketWriter;
+use super::writer::Writer;
 use crate::runtime::boxed;
 
 /// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
 /// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,
 /// and each core writes them to its own members. Only for members with
-/// [`MessageDeflate::keeps_context`](crate::MessageDeflate::keeps_context), a message is compressed anew.
+/// [`MessageDeflate::keeps_context`](crate::websocket::MessageDeflate::keeps_context), a message is compressed anew.
 ///
 /// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
 /// closed, as chosen.
@@ -32,10 +32,11 @@ use crate::runtime::boxed;
 ///
 /// ```
 /// use std::io;
-/// use corehttp::{Broadcast, Context, SlowMember, WebSocket, WebSocketReader, WebSocketSettings};
+/// use corehttp::Context;
+/// use corehttp::websocket::{self, Broadcast, SlowMember, WebSocket};
 ///
 /// async fn chat(ctx: &mut Context, room: &Broadcast) -> corehttp::Result {
-///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
 ///     let WebSocket { reader, writer, .. } = &mut socket;
 ///     let mut member = room.join(SlowMember::Skip);
 ///     tokio::select! {
@@ -46,7 +47,7 @@ use crate::runtime::boxed;
 ///     Ok(())
 /// }
 ///
-/// async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+/// async fn pass_on(reader: &mut websocket::Reader, room: &Broadcast) -> io::Result<()> {
 ///     while let Some(message) = reader.receive().await? {
 ///         room.send(message);
 ///     }
@@ -129,9 +130,9 @@ impl BroadcastMember {
     ///
     /// # Errors
     ///
-    /// Fails as [`WebSocketWriter::send`] does; and with [`WebSocketError::Lagged`] if the member has lost messages and
+    /// Fails as [`Writer::send`] does; and with [`Error::Lagged`] if the member has lost messages and
     /// is closed for that.
-    pub async fn forward(&mut self, writer: &mut WebSocketWriter) -> io::Result<()> {
+    pub async fn forward(&mut self, writer: &mut Writer) -> io::Result<()> {
         let place = self.relays.place();
         let mut received = self.receive(place.as_ref()).await;
         loop {
@@ -144,7 +145,7 @@ impl BroadcastMember {
                 Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}
                 Err(RecvError::Lagged(lost)) => {
                     writer.close(CloseCode::TRY_AGAIN_LATER, "").await?;
-                    return Err(WebSocketError::Lagged(lost).into());
+                    return Err(Error::Lagged(lost).into());
                 }
                 Err(RecvError::Closed) => return writer.flush().await,
             }

@@ -1,4 +1,4 @@
-//! [`WebSocketRequest`]: opens a WebSocket at a client (RFC 6455 §4.1).
+//! [`ClientRequest`]: opens a WebSocket at a client (RFC 6455 §4.1).
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -10,7 +10,7 @@ use super::deflate::{EXTENSIONS, offer, read_answer};
 use super::endpoint::ClientEnd;
 use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
-use super::settings::WebSocketSettings;
+use super::settings::Settings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
 use crate::client::{Client, ClientError, ClientTimeouts, RequestBuilder, not_prepared, switch_protocols};
 use crate::message::{FieldValue, Response};
@@ -20,9 +20,9 @@ use crate::runtime::Handle;
 ///
 /// `.await` sends it, and returns the open WebSocket.
 #[must_use = "a WebSocket is opened by `.await` or `open`"]
-pub struct WebSocketRequest {
+pub struct ClientRequest {
     builder: RequestBuilder,
-    settings: WebSocketSettings,
+    settings: Settings,
 }
 
 impl Client {
@@ -35,14 +35,17 @@ impl Client {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener, WebSocket};
-    /// use corehttp::{Client, CloseCode, Message, WebSocketSettings};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// # use corehttp::websocket::WebSocket;
+    /// use corehttp::Client;
+    /// use corehttp::websocket::{self, CloseCode, Message};
     ///
     /// # let listener = MemoryListener::new();
     /// # let connector = listener.connector();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.bearer_token(), Some("t0k3n"));
-    /// #     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    /// #     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
     /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }
     /// #     Ok(())
@@ -58,68 +61,68 @@ impl Client {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn websocket(&self, url: &str) -> WebSocketRequest {
+    pub fn websocket(&self, url: &str) -> ClientRequest {
         let split = url.split_once(':');
         let url = match split {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http:{rest}"),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https:{rest}"),
             _ => url.to_owned(),
         };
-        WebSocketRequest { builder: self.get(&url), settings: WebSocketSettings::default() }
+        ClientRequest { builder: self.get(&url), settings: Settings::default() }
     }
 }
 
-impl WebSocketRequest {
+impl ClientRequest {
     /// Sets the bounds, the subprotocols that are offered, and whether messages are compressed.
-    pub fn settings(self, settings: &WebSocketSettings) -> WebSocketRequest {
-        WebSocketRequest { settings: settings.clone(), ..self }
+    pub fn settings(self, settings: &Settings) -> ClientRequest {
+        ClientRequest { settings: settings.clone(), ..self }
     }
 
     /// Sets a field: see [`RequestBuilder::field`]. A server may expect an `origin`, for example.
     #[doc(alias = "header")]
-    pub fn field(self, name: &str, value: impl FieldValue) -> WebSocketRequest {
-        WebSocketRequest { builder: self.builder.field(name, value), ..self }
+    pub fn field(self, name: &str, value: impl FieldValue) -> ClientRequest {
+        ClientRequest { builder: self.builder.field(name, value), ..self }
     }
 
     /// Sends a user-id and a password: see [`RequestBuilder::basic_auth`].
-    pub fn basic_auth(self, user_id: &str, password: &str) -> WebSocketRequest {
-        WebSocketRequest { builder: self.builder.basic_auth(user_id, password), ..self }
+    pub fn basic_auth(self, user_id: &str, password: &str) -> ClientRequest {
+        ClientRequest { builder: self.builder.basic_auth(user_id, password), ..self }
     }
 
     /// Sends a bearer token: see [`RequestBuilder::bearer_auth`].
-    pub fn bearer_auth(self, token: &str) -> WebSocketRequest {
-        WebSocketRequest { builder: self.builder.bearer_auth(token), ..self }
+    pub fn bearer_auth(self, token: &str) -> ClientRequest {
+        ClientRequest { builder: self.builder.bearer_auth(token), ..self }
     }
 
     /// Sets the time limit for opening the WebSocket. Default: that of the client.
-    pub fn timeout(self, total: impl Into<Option<Duration>>) -> WebSocketRequest {
-        WebSocketRequest { builder: self.builder.timeout(total), ..self }
+    pub fn timeout(self, total: impl Into<Option<Duration>>) -> ClientRequest {
+        ClientRequest { builder: self.builder.timeout(total), ..self }
     }
 
     /// Sets the time limits of the phases in which the WebSocket is opened: see [`RequestBuilder::timeouts`].
-    pub fn timeouts(self, timeouts: ClientTimeouts) -> WebSocketRequest {
-        WebSocketRequest { builder: self.builder.timeouts(timeouts), ..self }
+    pub fn timeouts(self, timeouts: ClientTimeouts) -> ClientRequest {
+        ClientRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
 
     /// Opens the WebSocket. `.await` does the same.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::ClientCause::Upgrade) also for a
+    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
     /// response of 101 that does not open a WebSocket as it was asked for.
     pub async fn open(self) -> Result<ClientWebSocket, ClientError> {
         let mut response = Response::new();
         self.open_into(&mut response).await
     }
 
-    /// Opens the WebSocket as [`WebSocketRequest::open`] does. The head of the response is in `response`; if it refuses
+    /// Opens the WebSocket as [`ClientRequest::open`] does. The head of the response is in `response`; if it refuses
     /// the WebSocket, also its body, which usually has the reason.
     ///
     /// # Errors
     ///
-    /// As [`WebSocketRequest::open`].
+    /// As [`ClientRequest::open`].
     pub async fn open_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
-        let WebSocketRequest { builder, settings } = self;
+        let ClientRequest { builder, settings } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =
             builder.field("upgrade", "websocket").field(VERSION, VERSION_VALUE).field(KEY, &*key);
@@ -150,17 +153,17 @@ fn close_behind(shared: Arc<Shared<ClientEnd>>) {
     }
 }
 
-impl IntoFuture for WebSocketRequest {
+impl IntoFuture for ClientRequest {
     type Output = Result<ClientWebSocket, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Opens the WebSocket: see [`WebSocketRequest::open`].
+    /// Opens the WebSocket: see [`ClientRequest::open`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.open())
     }
 }
 
-impl fmt::Debug for WebSocketRequest {
+impl fmt::Debug for ClientRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketRequest").field("request", &self.builder).finish_non_exhaustive()
     }

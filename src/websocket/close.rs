@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::close_code::CloseCode;
-use super::error::{WebSocketError, WebSocketProtocolError};
+use super::error::{Error, ProtocolError};
 use super::frame::CONTROL_MAX;
 
 /// The content of a close frame.
@@ -18,16 +18,16 @@ pub struct CloseReason {
 
 impl CloseReason {
     /// Reads the payload of a close frame.
-    pub(super) fn parse(payload: &[u8]) -> Result<CloseReason, WebSocketError> {
+    pub(super) fn parse(payload: &[u8]) -> Result<CloseReason, Error> {
         let (code, text) = match payload {
             [] => return Ok(CloseReason { code: CloseCode::NONE, text: Box::default() }),
-            [_] => return Err(WebSocketProtocolError::ClosePayload.into()),
+            [_] => return Err(ProtocolError::ClosePayload.into()),
             [high, low, text @ ..] => (u16::from_be_bytes([*high, *low]), text),
         };
         if !CloseCode(code).may_be_sent() {
-            return Err(WebSocketProtocolError::CloseCode(code).into());
+            return Err(ProtocolError::CloseCode(code).into());
         }
-        let text = std::str::from_utf8(text).map_err(|_| WebSocketError::Text)?;
+        let text = std::str::from_utf8(text).map_err(|_| Error::Text)?;
         Ok(CloseReason { code: CloseCode(code), text: text.into() })
     }
 }
@@ -44,13 +44,13 @@ impl fmt::Display for CloseReason {
 /// # Errors
 ///
 /// Fails if the code must not be sent, or the reason exceeds 123 bytes.
-pub(super) fn close_payload(code: CloseCode, reason: &str) -> Result<ClosePayload, WebSocketError> {
+pub(super) fn close_payload(code: CloseCode, reason: &str) -> Result<ClosePayload, Error> {
     let mut payload = ClosePayload { bytes: [0; CONTROL_MAX], len: 0 };
     if !code.may_be_sent() {
-        return Err(WebSocketError::Code(code));
+        return Err(Error::Code(code));
     }
     let len = 2 + reason.len();
-    let room = payload.bytes.get_mut(2..len).ok_or(WebSocketError::LongPayload)?;
+    let room = payload.bytes.get_mut(2..len).ok_or(Error::LongPayload)?;
     room.copy_from_slice(reason.as_bytes());
     payload.bytes[..2].copy_from_slice(&code.0.to_be_bytes());
     payload.len = len;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(payload: &[u8], expected: Result<(u16, &str), WebSocketError>) {
+    fn check(payload: &[u8], expected: Result<(u16, &str), Error>) {
         let parsed = CloseReason::parse(payload);
         let parsed = parsed.as_ref().map(|reason| (reason.code.0, &*reason.text)).map_err(Clone::clone);
         assert_eq!(parsed, expected, "{payload:02x?}");
@@ -92,9 +92,9 @@ mod tests {
         check(b"\x03\xe8bye \xc3\xa9", Ok((1000, "bye \u{e9}")));
         let long = [b"\x03\xe8".as_slice(), &[b'x'; 123]].concat();
         check(&long, Ok((1000, &"x".repeat(123))));
-        check(b"\x03", Err(WebSocketProtocolError::ClosePayload.into()));
-        check(b"\x03\xe8\xff", Err(WebSocketError::Text));
-        check(b"\x03\xe8\xc3", Err(WebSocketError::Text));
+        check(b"\x03", Err(ProtocolError::ClosePayload.into()));
+        check(b"\x03\xe8\xff", Err(Error::Text));
+        check(b"\x03\xe8\xc3", Err(Error::Text));
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             check(&u16::to_be_bytes(code), Ok((code, "")));
         }
         for code in [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535] {
-            check(&u16::to_be_bytes(code), Err(WebSocketProtocolError::CloseCode(code).into()));
+            check(&u16::to_be_bytes(code), Err(ProtocolError::CloseCode(code).into()));
             assert!(close_payload(CloseCode(code), "").is_err());
         }
         assert!(close_payload(CloseCode::NORMAL, &"x".repeat(124)).is_err());

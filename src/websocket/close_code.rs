@@ -7,7 +7,7 @@ use std::fmt;
 /// # Examples
 ///
 /// ```
-/// use corehttp::CloseCode;
+/// use corehttp::websocket::CloseCode;
 ///
 /// const SIGNED_OUT: CloseCode = CloseCode(4001); // applications choose from 4000 to 4999
 /// assert!(SIGNED_OUT.may_be_sent());

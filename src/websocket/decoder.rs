@@ -2,7 +2,7 @@
 
 use super::close::CloseReason;
 use super::deflate::{DeflateParams, Inflater};
-use super::error::{WebSocketError, WebSocketProtocolError};
+use super::error::{Error, ProtocolError};
 use super::frame::{FrameHeader, Mask, OpCode, Role};
 use super::input::Input;
 use super::message::MessageKind;
@@ -150,7 +150,7 @@ impl Decoder {
     ///
     /// Fails as soon as what is here cannot be the beginning of anything valid, or exceeds a bound.
     #[inline]
-    pub(super) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, WebSocketError> {
+    pub(super) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, Error> {
         loop {
             if self.frame.is_some() || self.message.as_ref().is_some_and(|message| message.is_finishing) {
                 match self.read_payload(input, reading)? {
@@ -196,10 +196,10 @@ impl Decoder {
     }
 
     /// Begins a frame of a message.
-    fn begin_frame(&mut self, header: FrameHeader) -> Result<(), WebSocketError> {
+    fn begin_frame(&mut self, header: FrameHeader) -> Result<(), Error> {
         let message = match (MessageKind::from_opcode(header.opcode), &mut self.message) {
-            (None, None) => return Err(WebSocketProtocolError::Continuation.into()),
-            (Some(_), Some(_)) => return Err(WebSocketProtocolError::Interleaved.into()),
+            (None, None) => return Err(ProtocolError::Continuation.into()),
+            (Some(_), Some(_)) => return Err(ProtocolError::Interleaved.into()),
             (None, Some(message)) => message,
             (Some(kind), open @ None) => open.insert(OpenMessage {
                 kind,
@@ -224,7 +224,7 @@ impl Decoder {
     }
 
     /// Reads what is here of a payload. `None` if another frame is to follow at once.
-    fn read_payload(&mut self, input: &mut Input, reading: Reading) -> Result<Option<Step>, WebSocketError> {
+    fn read_payload(&mut self, input: &mut Input, reading: Reading) -> Result<Option<Step>, Error> {
         let Some(message) = &mut self.message else {
             debug_assert!(false, "a frame belongs to a message");
             return Ok(Some(Step::More));
@@ -253,7 +253,7 @@ impl Decoder {
             self.message = None;
             return match reading {
                 Reading::Whole => Ok(Some(Step::Message(kind))),
-                Reading::Parts if kind == MessageKind::Text && !utf8.is_whole() => Err(WebSocketError::Text),
+                Reading::Parts if kind == MessageKind::Text && !utf8.is_whole() => Err(Error::Text),
                 Reading::Parts => Ok(Some(Step::Part { kind, is_last: true })),
             };
         }
@@ -270,13 +270,13 @@ impl Decoder {
     }
 
     /// Whether a message was decompressed to `most` bytes, and may go on.
-    fn has_inflated(&self, most: usize) -> Result<bool, WebSocketError> {
+    fn has_inflated(&self, most: usize) -> Result<bool, Error> {
         let len = match &self.inflater {
             Some(inflater) if self.is_inflated => inflater.out.len(),
             _ => return Ok(false),
         };
         match self.bounds.message_max {
-            max if len > max => Err(WebSocketError::MessageTooLarge(max)),
+            max if len > max => Err(Error::MessageTooLarge(max)),
             _ => Ok(len >= most),
         }
     }
@@ -298,25 +298,25 @@ impl OpenMessage {
     }
 
     /// Checks the bounds of a message that is kept in memory.
-    fn check(&self, bounds: &MessageBounds) -> Result<(), WebSocketError> {
+    fn check(&self, bounds: &MessageBounds) -> Result<(), Error> {
         let MessageBounds { message_max, frame_max, fragments_max } = *bounds;
         if self.frames > fragments_max {
-            return Err(WebSocketError::TooManyFragments(fragments_max));
+            return Err(Error::TooManyFragments(fragments_max));
         }
         if self.frame_len > frame_max as u64 {
-            return Err(WebSocketError::FrameTooLarge(frame_max));
+            return Err(Error::FrameTooLarge(frame_max));
         }
         // A compressed message that is not smaller than its content is larger than it by a few bytes at most, so a
         // sender that compresses everything exceeds the bound a little early.
         if self.len > message_max as u64 {
-            return Err(WebSocketError::MessageTooLarge(message_max));
+            return Err(Error::MessageTooLarge(message_max));
         }
         Ok(())
     }
 
     /// Decompresses what the last frame left out. Returns whether the message is whole, which one that reaches `most`
     /// is not.
-    fn finish(&mut self, inflater: Option<&mut Inflater>, most: usize) -> Result<bool, WebSocketError> {
+    fn finish(&mut self, inflater: Option<&mut Inflater>, most: usize) -> Result<bool, Error> {
         let Some(inflater) = inflater.filter(|_| self.is_compressed) else { return Ok(true) };
         let before = inflater.out.len();
         let is_whole = inflater.finish(most)?;
@@ -324,9 +324,9 @@ impl OpenMessage {
         Ok(is_whole)
     }
 
-    fn check_text(&mut self, piece: &[u8]) -> Result<(), WebSocketError> {
+    fn check_text(&mut self, piece: &[u8]) -> Result<(), Error> {
         match self.kind {
-            MessageKind::Text => self.utf8.feed(piece).map_err(|_| WebSocketError::Text),
+            MessageKind::Text => self.utf8.feed(piece).map_err(|_| Error::Text),
             MessageKind::Binary => Ok(()),
         }
     }
@@ -340,7 +340,7 @@ impl OpenFrame {
         input: &mut Input,
         message: &mut OpenMessage,
         reading: Reading,
-    ) -> Result<bool, WebSocketError> {
+    ) -> Result<bool, Error> {
         let count = self.unmask(input);
         (self.left, self.unmasked) = (self.left - count as u64, 0);
         let is_last = self.is_final && self.left == 0;
@@ -360,7 +360,7 @@ impl OpenFrame {
         inflater: &mut Inflater,
         message: &mut OpenMessage,
         most: usize,
-    ) -> Result<bool, WebSocketError> {
+    ) -> Result<bool, Error> {
         let (count, before) = (self.unmask(input), inflater.out.len());
         let read = inflater.feed(&input.raw()[..count], most)?;
         input.skip(read);
@@ -382,7 +382,7 @@ impl OpenFrame {
 }
 
 /// Reads a control frame, once it is here as a whole.
-fn read_control(header: FrameHeader, len: usize, input: &mut Input) -> Result<Step, WebSocketError> {
+fn read_control(header: FrameHeader, len: usize, input: &mut Input) -> Result<Step, Error> {
     let count = header.len as usize;
     if input.raw().len() < len + count {
         return Ok(Step::More);

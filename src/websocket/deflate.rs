@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-use super::error::WebSocketError;
+use super::error::Error;
 use super::settings::MessageDeflate;
 use crate::memory::{Arena, LocalCache, PoolKind};
 use crate::message::{Headers, members, trim};
@@ -204,13 +204,13 @@ impl Deflater {
     /// # Errors
     ///
     /// Fails if the compressor does, which it has no reason to.
-    pub(super) fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<(), WebSocketError> {
+    pub(super) fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let before = self.deflate.total_in();
         loop {
             let read = (self.deflate.total_in() - before) as usize;
             out.reserve((content.len() - read) / 2 + 64);
             let status = self.deflate.compress_vec(&content[read..], out, FlushCompress::Sync);
-            status.map_err(|_| WebSocketError::Compressed)?;
+            status.map_err(|_| Error::Compressed)?;
             let is_read = self.deflate.total_in() - before == content.len() as u64;
             if is_read && out.len() < out.capacity() {
                 break;
@@ -271,7 +271,7 @@ impl Inflater {
     }
 
     /// Decompresses `input`, until there are `most` bytes. Returns how much of `input` was read.
-    pub(super) fn feed(&mut self, input: &[u8], most: usize) -> Result<usize, WebSocketError> {
+    pub(super) fn feed(&mut self, input: &[u8], most: usize) -> Result<usize, Error> {
         let mut read = 0;
         while self.out.len() < most {
             let left = most - self.out.len();
@@ -280,7 +280,7 @@ impl Inflater {
             let room = &mut room[..limit];
             let (total_in, total_out) = (self.inflate.total_in(), self.inflate.total_out());
             let status = self.inflate.decompress(&input[read..], room, FlushDecompress::Sync);
-            let status = status.map_err(|_| WebSocketError::Compressed)?;
+            let status = status.map_err(|_| Error::Compressed)?;
             let count = (self.inflate.total_in() - total_in) as usize;
             let written = (self.inflate.total_out() - total_out) as usize;
             let is_drained = written < room.len();
@@ -313,12 +313,12 @@ impl Inflater {
     /// Fails if the message is cut short within a block, which would be filled up with the end. That shows only where
     /// the stream may end: a state that is kept for the next message would lose its window. A stored block that lacks its
     /// last four bytes is not told from one that has them.
-    pub(super) fn finish(&mut self, most: usize) -> Result<bool, WebSocketError> {
+    pub(super) fn finish(&mut self, most: usize) -> Result<bool, Error> {
         let tail = if self.keeps_context { &TAIL[..] } else { &LAST_TAIL };
         self.tail += self.feed(&tail[self.tail..], most)?;
         let is_whole = self.tail == tail.len() && self.out.len() < most;
         if is_whole && !self.keeps_context && !self.has_ended {
-            return Err(WebSocketError::Compressed);
+            return Err(Error::Compressed);
         }
         Ok(is_whole)
     }

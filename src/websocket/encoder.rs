@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 
 use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
-use super::error::WebSocketError;
+use super::error::Error;
 use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Role};
 use super::message::{Message, MessageKind, MessagePart};
 use super::settings::MessageDeflate;
@@ -28,7 +28,7 @@ impl Encoder {
 
     /// Whether a message may be sent, and not only the next part of one.
     pub(super) fn check_whole(&self) -> io::Result<()> {
-        if self.open.is_some() { Err(WebSocketError::Interleaved.into()) } else { Ok(()) }
+        if self.open.is_some() { Err(Error::Interleaved.into()) } else { Ok(()) }
     }
 
     /// Appends a message to `out`.
@@ -105,13 +105,13 @@ impl Encoder {
         let MessagePart { kind, bytes, is_last } = part;
         let (opcode, mut utf8) = match self.open {
             Some((open, utf8)) if open == kind => (OpCode::Continuation, utf8),
-            Some(_) => return Err(WebSocketError::Interleaved.into()),
+            Some(_) => return Err(Error::Interleaved.into()),
             None => (kind.opcode(), Utf8Check::default()),
         };
         if kind == MessageKind::Text {
             let fed = utf8.feed(bytes);
             if fed.is_err() || is_last && !utf8.is_whole() {
-                return Err(WebSocketError::PartText.into());
+                return Err(Error::PartText.into());
             }
         }
         self.frame(opcode, Flags { is_final: is_last, is_compressed: false }, bytes, out)?;
@@ -128,7 +128,7 @@ impl Encoder {
         debug_assert!(opcode.is_control(), "messages are no control frames");
         match payload.len() {
             0..=CONTROL_MAX => self.frame(opcode, Flags::WHOLE, payload, out),
-            _ => Err(WebSocketError::LongPayload.into()),
+            _ => Err(Error::LongPayload.into()),
         }
     }
 

@@ -1,49 +1,49 @@
-//! [`WebSocketError`]: why a WebSocket failed; [`WebSocketProtocolError`]: how the peer broke RFC 6455.
+//! [`Error`]: why a WebSocket failed; [`ProtocolError`]: how the peer broke RFC 6455.
 
-use std::error::Error;
+use std::error;
 use std::fmt;
 use std::io;
 
 use super::close_code::CloseCode;
-use crate::error::write_error;
+use crate::error_text::write_error;
 use crate::message::Status;
 
 /// Why a WebSocket failed, or something cannot be sent over it.
 ///
-/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::WebSocket). Errors of the connection
-/// are there as an [`ExchangeError`](crate::ExchangeError), such as a peer that is silent for too long.
+/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the connection
+/// are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::io;
-/// use corehttp::WebSocketError;
+/// use corehttp::websocket;
 ///
 /// fn was_too_large(error: &io::Error) -> bool {
 ///     let reason = error.get_ref().and_then(|error| error.downcast_ref());
-///     matches!(reason, Some(WebSocketError::MessageTooLarge(_)))
+///     matches!(reason, Some(websocket::Error::MessageTooLarge(_)))
 /// }
 /// # assert!(!was_too_large(&io::ErrorKind::TimedOut.into()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WebSocketError {
+pub enum Error {
     /// The peer broke RFC 6455.
-    Protocol(WebSocketProtocolError),
+    Protocol(ProtocolError),
     /// A text from the peer, or the reason of its close frame, is not UTF-8 (RFC 6455 §8.1).
     Text,
     /// A part of a text cannot be sent, because the text is not UTF-8.
     PartText,
     /// A compressed message is corrupt (RFC 7692 §7.2.2).
     Compressed,
-    /// A message has more bytes than [`WebSocketSettings::message_max`](crate::WebSocketSettings::message_max).
+    /// A message has more bytes than [`Settings::message_max`](crate::websocket::Settings::message_max).
     MessageTooLarge(usize),
-    /// A frame has more bytes than [`WebSocketSettings::frame_max`](crate::WebSocketSettings::frame_max).
+    /// A frame has more bytes than [`Settings::frame_max`](crate::websocket::Settings::frame_max).
     FrameTooLarge(usize),
-    /// A message has more frames than [`WebSocketSettings::fragments_max`](crate::WebSocketSettings::fragments_max).
+    /// A message has more frames than [`Settings::fragments_max`](crate::websocket::Settings::fragments_max).
     TooManyFragments(u32),
     /// Control frames came faster than
-    /// [`WebSocketSettings::control_rate_max`](crate::WebSocketSettings::control_rate_max) allows, which is this many a
+    /// [`Settings::control_rate_max`](crate::websocket::Settings::control_rate_max) allows, which is this many a
     /// second on average.
     TooManyControls(u32),
     /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
@@ -61,7 +61,7 @@ pub enum WebSocketError {
 /// How a peer broke RFC 6455.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WebSocketProtocolError {
+pub enum ProtocolError {
     /// A reserved bit is set without an extension that defines it (§5.2).
     ReservedBits,
     /// This opcode is reserved (§5.2).
@@ -86,99 +86,92 @@ pub enum WebSocketProtocolError {
     CloseCode(u16),
 }
 
-impl WebSocketError {
+impl Error {
     /// Returns the code of the close frame that is sent to the peer, if there is one (RFC 6455 §7.4.1).
     pub(super) fn close_code(&self) -> Option<CloseCode> {
         Some(match self {
-            WebSocketError::Protocol(_) => CloseCode::PROTOCOL_ERROR,
-            WebSocketError::Text | WebSocketError::Compressed => CloseCode::INVALID_DATA,
-            WebSocketError::MessageTooLarge(_) | WebSocketError::FrameTooLarge(_) => CloseCode::TOO_LARGE,
-            WebSocketError::TooManyFragments(_) | WebSocketError::TooManyControls(_) => CloseCode::POLICY,
-            WebSocketError::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
-            WebSocketError::PartText
-            | WebSocketError::Closed
-            | WebSocketError::Interleaved
-            | WebSocketError::LongPayload
-            | WebSocketError::Code(_) => return None,
+            Error::Protocol(_) => CloseCode::PROTOCOL_ERROR,
+            Error::Text | Error::Compressed => CloseCode::INVALID_DATA,
+            Error::MessageTooLarge(_) | Error::FrameTooLarge(_) => CloseCode::TOO_LARGE,
+            Error::TooManyFragments(_) | Error::TooManyControls(_) => CloseCode::POLICY,
+            Error::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
+            Error::PartText | Error::Closed | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
+                return None;
+            }
         })
     }
 
     fn kind(&self) -> io::ErrorKind {
         match self {
-            WebSocketError::Closed => io::ErrorKind::BrokenPipe,
-            WebSocketError::Lagged(_) => io::ErrorKind::TimedOut,
-            WebSocketError::PartText
-            | WebSocketError::Interleaved
-            | WebSocketError::LongPayload
-            | WebSocketError::Code(_) => io::ErrorKind::InvalidInput,
+            Error::Closed => io::ErrorKind::BrokenPipe,
+            Error::Lagged(_) => io::ErrorKind::TimedOut,
+            Error::PartText | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
+                io::ErrorKind::InvalidInput
+            }
             _ => io::ErrorKind::InvalidData,
         }
     }
 }
 
-impl fmt::Display for WebSocketError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            WebSocketError::Protocol(error) => error.fmt(f),
-            WebSocketError::Text => f.write_str("a text is not UTF-8"),
-            WebSocketError::PartText => {
-                f.write_str("a part of a text cannot be sent, because the text is not UTF-8")
-            }
-            WebSocketError::Compressed => f.write_str("a compressed message is corrupt"),
-            WebSocketError::MessageTooLarge(max) => write!(f, "a message exceeds {max} bytes"),
-            WebSocketError::FrameTooLarge(max) => write!(f, "a frame exceeds {max} bytes"),
-            WebSocketError::TooManyFragments(max) => write!(f, "a message has more than {max} frames"),
-            WebSocketError::TooManyControls(max) => {
+            Error::Protocol(error) => error.fmt(f),
+            Error::Text => f.write_str("a text is not UTF-8"),
+            Error::PartText => f.write_str("a part of a text cannot be sent, because the text is not UTF-8"),
+            Error::Compressed => f.write_str("a compressed message is corrupt"),
+            Error::MessageTooLarge(max) => write!(f, "a message exceeds {max} bytes"),
+            Error::FrameTooLarge(max) => write!(f, "a frame exceeds {max} bytes"),
+            Error::TooManyFragments(max) => write!(f, "a message has more than {max} frames"),
+            Error::TooManyControls(max) => {
                 write!(f, "control frames came faster than {max} a second on average")
             }
-            WebSocketError::Closed => f.write_str("the WebSocket is closed"),
-            WebSocketError::Interleaved => {
-                f.write_str("a message cannot be sent between the parts of another one")
-            }
-            WebSocketError::LongPayload => f.write_str("the payload of a control frame exceeds 125 bytes"),
-            WebSocketError::Code(code) => write!(f, "the code {code} must not be sent"),
-            WebSocketError::Lagged(lost) => {
+            Error::Closed => f.write_str("the WebSocket is closed"),
+            Error::Interleaved => f.write_str("a message cannot be sent between the parts of another one"),
+            Error::LongPayload => f.write_str("the payload of a control frame exceeds 125 bytes"),
+            Error::Code(code) => write!(f, "the code {code} must not be sent"),
+            Error::Lagged(lost) => {
                 write!(f, "the peer has not kept up with a broadcast, and has lost {lost} messages")
             }
         })
     }
 }
 
-impl fmt::Display for WebSocketProtocolError {
+impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WebSocketProtocolError::ReservedBits => "a reserved bit of a frame is set",
-            WebSocketProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
-            WebSocketProtocolError::Length => "the length of a frame is malformed",
-            WebSocketProtocolError::Unmasked => "a frame of a client is not masked",
-            WebSocketProtocolError::Masked => "a frame of a server is masked",
-            WebSocketProtocolError::FragmentedControl => "a control frame is fragmented",
-            WebSocketProtocolError::LongControl => "a control frame exceeds 125 bytes",
-            WebSocketProtocolError::Continuation => "a continuation has no message",
-            WebSocketProtocolError::Interleaved => "a message begins inside another one",
-            WebSocketProtocolError::ClosePayload => "a close frame has a payload of one byte",
-            WebSocketProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
+            ProtocolError::ReservedBits => "a reserved bit of a frame is set",
+            ProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
+            ProtocolError::Length => "the length of a frame is malformed",
+            ProtocolError::Unmasked => "a frame of a client is not masked",
+            ProtocolError::Masked => "a frame of a server is masked",
+            ProtocolError::FragmentedControl => "a control frame is fragmented",
+            ProtocolError::LongControl => "a control frame exceeds 125 bytes",
+            ProtocolError::Continuation => "a continuation has no message",
+            ProtocolError::Interleaved => "a message begins inside another one",
+            ProtocolError::ClosePayload => "a close frame has a payload of one byte",
+            ProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
         })
     }
 }
 
-impl Error for WebSocketError {
+impl error::Error for Error {
     /// The status that the error has in the counts of a server: 400 if the peer is at fault.
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.close_code().map(|_| &Status::BAD_REQUEST as &(dyn Error + 'static))
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.close_code().map(|_| &Status::BAD_REQUEST as &(dyn error::Error + 'static))
     }
 }
 
-impl Error for WebSocketProtocolError {}
+impl error::Error for ProtocolError {}
 
-impl From<WebSocketProtocolError> for WebSocketError {
-    fn from(error: WebSocketProtocolError) -> WebSocketError {
-        WebSocketError::Protocol(error)
+impl From<ProtocolError> for Error {
+    fn from(error: ProtocolError) -> Error {
+        Error::Protocol(error)
     }
 }
 
-impl From<WebSocketError> for io::Error {
-    fn from(error: WebSocketError) -> io::Error {
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
         io::Error::new(error.kind(), error)
     }
 }

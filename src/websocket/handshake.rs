@@ -19,7 +19,7 @@ use crate::server::TrustedProxies;
 /// `?` results in the right status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WebSocketHandshakeError {
+pub enum HandshakeError {
     /// The method is not GET. Answered with 405.
     Method,
     /// The version is not 13. Answered with 426.
@@ -29,35 +29,35 @@ pub enum WebSocketHandshakeError {
     /// The request has content, which a gateway would not pass on with the wish for a WebSocket. Answered with 400.
     Content,
     /// A page of an origin that is not let in opens the WebSocket: see
-    /// [`WebSocketSettings::origins`](crate::WebSocketSettings::origins). Answered with 403.
+    /// [`Settings::origins`](crate::websocket::Settings::origins). Answered with 403.
     Origin,
 }
 
-impl fmt::Display for WebSocketHandshakeError {
+impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WebSocketHandshakeError::Method => "a WebSocket is opened by GET",
-            WebSocketHandshakeError::Version => "the WebSocket is of another version than 13",
-            WebSocketHandshakeError::Key => "the sec-websocket-key is missing or malformed",
-            WebSocketHandshakeError::Content => "a request that opens a WebSocket has no content",
-            WebSocketHandshakeError::Origin => "a page of another origin opens the WebSocket",
+            HandshakeError::Method => "a WebSocket is opened by GET",
+            HandshakeError::Version => "the WebSocket is of another version than 13",
+            HandshakeError::Key => "the sec-websocket-key is missing or malformed",
+            HandshakeError::Content => "a request that opens a WebSocket has no content",
+            HandshakeError::Origin => "a page of another origin opens the WebSocket",
         })
     }
 }
 
-impl Error for WebSocketHandshakeError {
+impl Error for HandshakeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(match self {
-            WebSocketHandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
-            WebSocketHandshakeError::Version => &Status::UPGRADE_REQUIRED,
-            WebSocketHandshakeError::Key | WebSocketHandshakeError::Content => &Status::BAD_REQUEST,
-            WebSocketHandshakeError::Origin => &Status::FORBIDDEN,
+            HandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
+            HandshakeError::Version => &Status::UPGRADE_REQUIRED,
+            HandshakeError::Key | HandshakeError::Content => &Status::BAD_REQUEST,
+            HandshakeError::Origin => &Status::FORBIDDEN,
         })
     }
 }
 
-impl From<WebSocketHandshakeError> for io::Error {
-    fn from(error: WebSocketHandshakeError) -> io::Error {
+impl From<HandshakeError> for io::Error {
+    fn from(error: HandshakeError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, error)
     }
 }
@@ -68,22 +68,22 @@ pub(super) fn check_request<'r>(
     request: &'r Request,
     origins: &Origins,
     host_behind: impl FnOnce(&TrustedProxies) -> Option<&'r str>,
-) -> Result<AcceptKey, WebSocketHandshakeError> {
+) -> Result<AcceptKey, HandshakeError> {
     if request.method() != Method::Get {
-        return Err(WebSocketHandshakeError::Method);
+        return Err(HandshakeError::Method);
     }
     if request.headers.single(FieldName::new(VERSION)) != Ok(Some(VERSION_VALUE.as_bytes())) {
-        return Err(WebSocketHandshakeError::Version);
+        return Err(HandshakeError::Version);
     }
     let Ok(Some(key)) = request.headers.single(FieldName::new(KEY)) else {
-        return Err(WebSocketHandshakeError::Key);
+        return Err(HandshakeError::Key);
     };
     let mut decoded = [0; KEY_LEN + 2];
     if STANDARD.decode_slice(key, &mut decoded) != Ok(KEY_LEN) {
-        return Err(WebSocketHandshakeError::Key);
+        return Err(HandshakeError::Key);
     }
     if request.may_have_content() {
-        return Err(WebSocketHandshakeError::Content);
+        return Err(HandshakeError::Content);
     }
     check_origin(request, origins, host_behind)?;
     Ok(accept_key(key))
@@ -94,7 +94,7 @@ fn check_origin<'r>(
     request: &'r Request,
     origins: &Origins,
     host_behind: impl FnOnce(&TrustedProxies) -> Option<&'r str>,
-) -> Result<(), WebSocketHandshakeError> {
+) -> Result<(), HandshakeError> {
     let single = |name| request.headers.single(FieldName::new(name));
     let is_of = |origin, host: Option<&str>| host.is_some_and(|host| is_origin_of(origin, host));
     let is_own = |origin| {
@@ -112,7 +112,7 @@ fn check_origin<'r>(
             is_own(origin) || is_of(origin, host_behind(proxies))
         }
     };
-    if is_admitted { Ok(()) } else { Err(WebSocketHandshakeError::Origin) }
+    if is_admitted { Ok(()) } else { Err(HandshakeError::Origin) }
 }
 
 /// The first of `protocols` that a request offers (§4.2.2).
@@ -189,7 +189,7 @@ mod tests {
         method: &str,
         fields: &[(&str, &str)],
         origins: &Origins,
-        expected: Result<&str, WebSocketHandshakeError>,
+        expected: Result<&str, HandshakeError>,
     ) {
         let mut request = Request::new(method, "/").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
@@ -198,27 +198,27 @@ mod tests {
         assert_eq!(checked, expected, "{method} {fields:?}");
     }
 
-    const ACCEPTED: Result<&str, WebSocketHandshakeError> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    const ACCEPTED: Result<&str, HandshakeError> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 
     #[test]
     fn a_request_has_a_version_and_a_key_rfc6455_4_2_1() {
         check("GET", &GOOD, &Origins::Own, ACCEPTED);
-        check("POST", &GOOD, &Origins::Own, Err(WebSocketHandshakeError::Method));
+        check("POST", &GOOD, &Origins::Own, Err(HandshakeError::Method));
         for version in ["", "8", "14", "13, 8", "013"] {
             check(
                 "GET",
                 &[GOOD[0], (VERSION, version), GOOD[2]],
                 &Origins::Own,
-                Err(WebSocketHandshakeError::Version),
+                Err(HandshakeError::Version),
             );
         }
-        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(WebSocketHandshakeError::Version));
+        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(HandshakeError::Version));
         for key in
             ["", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZXM=", "****"]
         {
-            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(WebSocketHandshakeError::Key));
+            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(HandshakeError::Key));
         }
-        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(WebSocketHandshakeError::Key));
+        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(HandshakeError::Key));
     }
 
     #[test]
@@ -230,8 +230,8 @@ mod tests {
         }
         for origin in ["null", "", "https://evil.example", "https://www.example.com.evil", "www.example.com"]
         {
-            check("GET", &with(origin), &Origins::Own, Err(WebSocketHandshakeError::Origin));
-            check("GET", &with(origin), &others, Err(WebSocketHandshakeError::Origin));
+            check("GET", &with(origin), &Origins::Own, Err(HandshakeError::Origin));
+            check("GET", &with(origin), &others, Err(HandshakeError::Origin));
             check("GET", &with(origin), &Origins::Any, ACCEPTED);
         }
         check("GET", &with("https://app.example"), &others, ACCEPTED);
@@ -239,38 +239,33 @@ mod tests {
             [("host", "www.example.com:443"), GOOD[1], GOOD[2], ("origin", "https://www.example.com")];
         check("GET", &behind_a_proxy, &Origins::Own, ACCEPTED);
         let own = ("origin", "https://www.example.com");
-        check(
-            "GET",
-            &[GOOD[0], GOOD[1], GOOD[2], own, own],
-            &Origins::Own,
-            Err(WebSocketHandshakeError::Origin),
-        );
+        check("GET", &[GOOD[0], GOOD[1], GOOD[2], own, own], &Origins::Own, Err(HandshakeError::Origin));
     }
 
     #[test]
     fn an_own_page_is_known_behind_a_proxy_that_replaces_the_host() {
         let proxies = || Origins::OwnBehind(TrustedProxies::from_fn(|_| true));
         let front = [GOOD[0], GOOD[1], GOOD[2], ("origin", "https://front.example")];
-        check("GET", &front, &Origins::Own, Err(WebSocketHandshakeError::Origin));
+        check("GET", &front, &Origins::Own, Err(HandshakeError::Origin));
         check("GET", &front, &proxies(), ACCEPTED);
         let evil = [GOOD[0], GOOD[1], GOOD[2], ("origin", "https://evil.example")];
-        check("GET", &evil, &proxies(), Err(WebSocketHandshakeError::Origin));
+        check("GET", &evil, &proxies(), Err(HandshakeError::Origin));
         let site = |value| [&front[..], &[("sec-fetch-site", value)]].concat();
         check("GET", &site("same-origin"), &Origins::Own, ACCEPTED);
         check("GET", &site("same-origin"), &Origins::OwnAnd(Vec::new()), ACCEPTED);
         for other in ["same-site", "cross-site", "none", "", "Same-Origin", "same-origin, none"] {
-            check("GET", &site(other), &Origins::Own, Err(WebSocketHandshakeError::Origin));
+            check("GET", &site(other), &Origins::Own, Err(HandshakeError::Origin));
         }
         let twice = [&site("same-origin")[..], &[("sec-fetch-site", "same-origin")]].concat();
-        check("GET", &twice, &Origins::Own, Err(WebSocketHandshakeError::Origin));
+        check("GET", &twice, &Origins::Own, Err(HandshakeError::Origin));
     }
 
     #[test]
     fn a_request_has_no_content() {
         for (field, expected) in [
             (("content-length", "0"), ACCEPTED),
-            (("content-length", "1"), Err(WebSocketHandshakeError::Content)),
-            (("transfer-encoding", "chunked"), Err(WebSocketHandshakeError::Content)),
+            (("content-length", "1"), Err(HandshakeError::Content)),
+            (("transfer-encoding", "chunked"), Err(HandshakeError::Content)),
         ] {
             check("GET", &[&GOOD[..], &[field]].concat(), &Origins::Own, expected);
         }

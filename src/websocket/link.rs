@@ -9,7 +9,7 @@ use super::close::close_payload;
 use super::close_code::CloseCode;
 use super::encoder::Encoder;
 use super::endpoint::private::Sealed;
-use super::error::WebSocketError;
+use super::error::Error;
 use super::frame::OpCode;
 use super::input::Input;
 use super::message::{Message, MessagePart};
@@ -149,7 +149,7 @@ impl<E: Sealed> Link<E> {
     /// The error of a call on a WebSocket that is closed.
     #[cold]
     fn closed(&mut self) -> io::Error {
-        self.failure.take().unwrap_or_else(|| WebSocketError::Closed.into())
+        self.failure.take().unwrap_or_else(|| Error::Closed.into())
     }
 
     /// Sends what was held back, because the handler waits.

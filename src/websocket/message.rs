@@ -9,7 +9,7 @@ use super::frame::OpCode;
 /// # Examples
 ///
 /// ```
-/// use corehttp::Message;
+/// use corehttp::websocket::Message;
 ///
 /// let message = Message::from("hello");
 /// assert_eq!((message, message.as_bytes()), (Message::Text("hello"), &b"hello"[..]));

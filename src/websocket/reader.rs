@@ -1,4 +1,4 @@
-//! [`WebSocketReader`]: receives messages.
+//! [`Reader`]: receives messages.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use super::close::CloseReason;
 use super::decoder::{Decoder, Reading, Step};
 use super::endpoint::{Endpoint, ServerEnd};
-use super::error::WebSocketError;
+use super::error::Error;
 use super::half::{Half, Shared};
 use super::input::Input;
 use super::link::Link;
@@ -17,9 +17,9 @@ use super::message::{Message, MessageKind, MessagePart};
 use crate::exchange::ExchangeError;
 use crate::runtime::Budget;
 
-/// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
+/// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
-pub struct WebSocketReader<E: Endpoint = ServerEnd> {
+pub struct Reader<E: Endpoint = ServerEnd> {
     shared: Half<E>,
     input: Input,
     decoder: Decoder,
@@ -38,7 +38,7 @@ pub struct WebSocketReader<E: Endpoint = ServerEnd> {
 struct Ending {
     step: EndStep,
     /// The error that it ends with, which is returned once.
-    error: Option<WebSocketError>,
+    error: Option<Error>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,14 +50,9 @@ enum EndStep {
     Over,
 }
 
-impl<E: Endpoint> WebSocketReader<E> {
-    pub(super) fn new(
-        shared: Half<E>,
-        early: &[u8],
-        decoder: Decoder,
-        control_rate_max: u32,
-    ) -> WebSocketReader<E> {
-        WebSocketReader {
+impl<E: Endpoint> Reader<E> {
+    pub(super) fn new(shared: Half<E>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<E> {
+        Reader {
             shared,
             input: Input::from_bytes(early),
             decoder,
@@ -71,24 +66,24 @@ impl<E: Endpoint> WebSocketReader<E> {
     }
 
     /// Waits for the next message, which stays until the next call. `None` once the WebSocket is closed, by either end;
-    /// see [`WebSocketReader::close_reason`]. If the future is dropped, nothing is lost.
+    /// see [`Reader::close_reason`]. If the future is dropped, nothing is lost.
     ///
     /// Messages that wait to be sent are sent before this method waits. While it waits, it answers pings, and sends
     /// pings itself.
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
-    /// longer than [`WebSocketSettings::close`](crate::WebSocketSettings::close). Then all messages that wait are sent,
+    /// longer than [`Settings::close`](crate::websocket::Settings::close). Then all messages that wait are sent,
     /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
-    /// If a message was begun by [`WebSocketReader::receive_part`], the rest of that message is skipped, even if the
+    /// If a message was begun by [`Reader::receive_part`], the rest of that message is skipped, even if the
     /// future is dropped.
     ///
     /// # Errors
     ///
     /// Fails if the connection does, if the peer is silent or takes nothing for too long, with
-    /// [`ExchangeError::NoCloseFrame`](crate::ExchangeError::NoCloseFrame) if the connection ends without a close
-    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with a [`WebSocketError`] if the peer breaks RFC 6455 or
+    /// [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends without a close
+    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with a [`Error`] if the peer breaks RFC 6455 or
     /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
     /// `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
@@ -97,7 +92,7 @@ impl<E: Endpoint> WebSocketReader<E> {
             self.poll_next(cx, Reading::Whole)
         });
         let kind = received.await?.map(|(kind, _)| kind);
-        let WebSocketReader { shared, input, decoder, ending, .. } = self;
+        let Reader { shared, input, decoder, ending, .. } = self;
         let content = decoder.content(input);
         match kind {
             None => Ok(None),
@@ -105,7 +100,7 @@ impl<E: Endpoint> WebSocketReader<E> {
             Some(MessageKind::Text) => match std::str::from_utf8(content) {
                 Ok(text) => Ok(Some(Message::Text(text))),
                 Err(_) => {
-                    begin_end(shared, ending, WebSocketError::Text);
+                    begin_end(shared, ending, Error::Text);
                     poll_fn(|cx| poll_end(shared, ending, cx)).await?;
                     Ok(None)
                 }
@@ -119,15 +114,16 @@ impl<E: Endpoint> WebSocketReader<E> {
     ///
     /// # Errors
     ///
-    /// As [`WebSocketReader::receive`].
+    /// As [`Reader::receive`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, WebSocket, WebSocketSettings};
+    /// use corehttp::Context;
+    /// use corehttp::websocket::{self, WebSocket};
     ///
     /// async fn measure(ctx: &mut Context) -> corehttp::Result {
-    ///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    ///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
     ///     let WebSocket { reader, writer, .. } = &mut socket;
     ///     let mut len = 0;
     ///     while let Some(part) = reader.receive_part().await? {
@@ -242,8 +238,8 @@ impl<E: Endpoint> WebSocketReader<E> {
     }
 
     /// Processes a control frame.
-    fn process_control(&mut self, step: Step) -> io::Result<Result<(), WebSocketError>> {
-        let WebSocketReader { shared, input, controls, reason, ending, .. } = self;
+    fn process_control(&mut self, step: Step) -> io::Result<Result<(), Error>> {
+        let Reader { shared, input, controls, reason, ending, .. } = self;
         shared.with(|link| {
             let is_solicited = step == Step::Pong && link.admit_pong();
             if !is_solicited && let Err(error) = controls.admit(link.now()) {
@@ -272,7 +268,7 @@ impl Ending {
 
 /// Begins the end of a WebSocket with `error`, of which the peer is told.
 #[cold]
-fn begin_end<E: Endpoint>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: WebSocketError) {
+fn begin_end<E: Endpoint>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
     if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
         let _ = shared.with(|link| link.write_close(code, ""));
@@ -325,19 +321,19 @@ impl ControlRate {
         u64::from(rate_max) * 10 * 1000
     }
 
-    fn admit(&mut self, now: u64) -> Result<(), WebSocketError> {
+    fn admit(&mut self, now: u64) -> Result<(), Error> {
         let gained = now.saturating_sub(self.at).saturating_mul(self.rate_max.into());
         self.allowance = self.allowance.saturating_add(gained).min(ControlRate::burst(self.rate_max));
         self.at = now;
         match self.allowance.checked_sub(1000) {
             Some(left) => self.allowance = left,
-            None => return Err(WebSocketError::TooManyControls(self.rate_max)),
+            None => return Err(Error::TooManyControls(self.rate_max)),
         }
         Ok(())
     }
 }
 
-impl<E: Endpoint> Drop for WebSocketReader<E> {
+impl<E: Endpoint> Drop for Reader<E> {
     fn drop(&mut self) {
         self.shared.is_corked.store(false, Relaxed);
         self.input.clear_message();
@@ -345,7 +341,7 @@ impl<E: Endpoint> Drop for WebSocketReader<E> {
     }
 }
 
-impl<E: Endpoint> fmt::Debug for WebSocketReader<E> {
+impl<E: Endpoint> fmt::Debug for Reader<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketReader").field("reason", &self.reason).finish_non_exhaustive()
     }

@@ -7,10 +7,10 @@ use super::deflate::{EXTENSIONS, accept_offer};
 use super::endpoint::ServerEnd;
 use super::half::{Shared, close_dropped};
 use super::handshake::{
-    ACCEPT, PROTOCOL, VERSION, VERSION_VALUE, WebSocketHandshakeError, check_request, choose_protocol,
+    ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
 };
 use super::link::Link;
-use super::settings::WebSocketSettings;
+use super::settings::Settings;
 use super::websocket::{Agreement, WebSocket};
 use crate::message::FieldName;
 use crate::runtime::boxed;
@@ -22,14 +22,14 @@ impl Context {
     ///
     /// The WebSocket may be used in the handler, or in a task of the same core. While it is open, it counts as one of
     /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
-    /// [received](crate::WebSocketReader::receive) from.
+    /// [received](crate::websocket::Reader::receive) from.
     ///
     /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler),
     /// if it is set, includes the time in which a handler uses the WebSocket.
     ///
     /// # Errors
     ///
-    /// Fails with a [`WebSocketHandshakeError`] or an [`InvalidResponse`](crate::InvalidResponse) if the request does not ask
+    /// Fails with a [`HandshakeError`] or an [`InvalidResponse`](crate::server::InvalidResponse) if the request does not ask
     /// for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
     /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it
     /// has content, and 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response
@@ -41,9 +41,10 @@ impl Context {
     /// Settings that all WebSockets of a handler share:
     ///
     /// ```
-    /// use corehttp::{Context, MessageDeflate, Server, WebSocket, WebSocketSettings};
+    /// use corehttp::{Context, Server};
+    /// use corehttp::websocket::{self, MessageDeflate, WebSocket};
     ///
-    /// async fn shout(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+    /// async fn shout(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
     ///     let mut socket = ctx.websocket(settings).await?;
     ///     let WebSocket { reader, writer, .. } = &mut socket;
     ///     while let Some(message) = reader.receive().await? {
@@ -54,18 +55,18 @@ impl Context {
     /// }
     ///
     /// let deflate = Some(MessageDeflate::default());
-    /// let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    /// let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
     /// let server = Server::bind("127.0.0.1:8080");
     /// # let _ = || -> corehttp::Result {
     /// server.run(async move |ctx: &mut Context| shout(ctx, &settings).await)
     /// # };
     /// ```
-    pub async fn websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
+    pub async fn websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
         // Boxed, or the future of the handler would be as large for good as it is while the WebSocket is opened.
         boxed(|| self.open_websocket(settings)).await
     }
 
-    async fn open_websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
+    async fn open_websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
         self.check_upgrade_to(PROTOCOL_NAME)?;
         let checked = check_request(&self.request, &settings.origins, |proxies| {
             // The host that the client has used.
@@ -73,11 +74,11 @@ impl Context {
         });
         let Context { request, response, .. } = self;
         let accept = checked.inspect_err(|error| match error {
-            WebSocketHandshakeError::Method => {
+            HandshakeError::Method => {
                 // The only method, which a 405 must name (RFC 9110 §15.5.6).
                 response.headers.put(FieldName::new("allow"), b"GET");
             }
-            WebSocketHandshakeError::Version => {
+            HandshakeError::Version => {
                 // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
                 response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
                 response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());

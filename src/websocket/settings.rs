@@ -1,4 +1,4 @@
-//! [`WebSocketSettings`]: the bounds of a WebSocket, and what is negotiated when it is opened.
+//! [`Settings`]: the bounds of a WebSocket, and what is negotiated when it is opened.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use crate::server::TrustedProxies;
 /// times a second.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..WebSocketSettings::default()`, and a pattern that ends in `..`, work with both.
+/// `..Settings::default()`, and a pattern that ends in `..`, work with both.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
-/// use corehttp::WebSocketSettings;
+/// use corehttp::websocket;
 ///
-/// let settings = WebSocketSettings {
+/// let settings = websocket::Settings {
 ///     message_max: 64 << 10,
 ///     silence: Duration::from_secs(60),
 ///     protocols: vec!["chat.v2".into(), "chat.v1".into()],
-///     ..WebSocketSettings::default()
+///     ..websocket::Settings::default()
 /// };
 /// # assert_eq!(settings.frame_max, 1 << 20);
 /// ```
 #[derive(Clone, Debug)]
-pub struct WebSocketSettings {
+pub struct Settings {
     /// How many bytes a message may have, after it was decompressed. Then: code 1009. Default: 1 MiB. A message that is
-    /// received [in parts](crate::WebSocketReader::receive_part) may be of any size.
+    /// received [in parts](crate::websocket::Reader::receive_part) may be of any size.
     pub message_max: usize,
     /// How many bytes a frame of a message may have on the wire. Then: code 1009. Default: 1 MiB. Does not apply to a
     /// message that is received in parts.
@@ -37,8 +37,8 @@ pub struct WebSocketSettings {
     /// in parts.
     pub fragments_max: u32,
     /// How many bytes wait at most where messages are not sent at once: those of
-    /// [`WebSocketWriter::feed`](crate::WebSocketWriter::feed), of a [`Broadcast`](crate::Broadcast), and those that
-    /// [`WebSocketWriter::send`](crate::WebSocketWriter::send) holds back. Beyond: the sender waits until all are sent.
+    /// [`Writer::feed`](crate::websocket::Writer::feed), of a [`Broadcast`](crate::websocket::Broadcast), and those that
+    /// [`Writer::send`](crate::websocket::Writer::send) holds back. Beyond: the sender waits until all are sent.
     /// Default: 64 KiB. A message may exceed the bound by its own size.
     pub waiting_max: usize,
     /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
@@ -64,21 +64,21 @@ pub struct WebSocketSettings {
     pub origins: Origins,
 }
 
-impl WebSocketSettings {
+impl Settings {
     pub(super) fn message_bounds(&self) -> MessageBounds {
-        let WebSocketSettings { message_max, frame_max, fragments_max, .. } = *self;
+        let Settings { message_max, frame_max, fragments_max, .. } = *self;
         MessageBounds { message_max, frame_max, fragments_max }
     }
 
     pub(super) fn link_bounds(&self) -> LinkBounds {
-        let WebSocketSettings { waiting_max, silence, write, close, .. } = *self;
+        let Settings { waiting_max, silence, write, close, .. } = *self;
         LinkBounds { waiting_max, silence, write, close }
     }
 }
 
-impl Default for WebSocketSettings {
-    fn default() -> WebSocketSettings {
-        WebSocketSettings {
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
             message_max: 1 << 20,
             frame_max: 1 << 20,
             fragments_max: 4096,
@@ -127,7 +127,7 @@ pub enum Origins {
     Own,
     /// As [`Origins::Own`], and pages from the host and port that the client has used, if the peer is one of these proxies
     /// and reports it ([`Context::forwarded`](crate::Context::forwarded)) in a field that
-    /// [`TrustedProxies::fields`] names, such as [`XForwardedHost`](crate::ForwardedField::XForwardedHost). A gateway
+    /// [`TrustedProxies::fields`] names, such as [`XForwardedHost`](crate::server::ForwardedField::XForwardedHost). A gateway
     /// reports it by [`Context::set_forwarded`](crate::Context::set_forwarded).
     OwnBehind(TrustedProxies),
     /// As [`Origins::Own`], and these, each such as `https://app.example.com`, in lower case and without the default port.

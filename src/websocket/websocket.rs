@@ -14,9 +14,9 @@ use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
 use super::half::{Half, Shared};
 use super::link::Link;
 use super::message::Message;
-use super::reader::WebSocketReader;
-use super::settings::WebSocketSettings;
-use super::writer::WebSocketWriter;
+use super::reader::Reader;
+use super::settings::Settings;
+use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
 use crate::server::SocketObserver;
 
@@ -28,9 +28,9 @@ use crate::server::SocketObserver;
 /// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
-/// All bounds are in [`WebSocketSettings`], with defaults. A WebSocket whose halves are dropped is closed in the
+/// All bounds are in [`Settings`], with defaults. A WebSocket whose halves are dropped is closed in the
 /// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
-/// closed once the peer has closed, too, or after [`WebSocketSettings::close`]. The code is then 1011 from a server, whose
+/// closed once the peer has closed, too, or after [`Settings::close`]. The code is then 1011 from a server, whose
 /// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///
 /// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, which the handler may
@@ -40,10 +40,11 @@ use crate::server::SocketObserver;
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Server, WebSocket, WebSocketSettings};
+/// use corehttp::{Context, Server};
+/// use corehttp::websocket::{self, WebSocket};
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
-///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
 ///     let WebSocket { reader, writer, .. } = &mut socket;
 ///     while let Some(message) = reader.receive().await? {
 ///         writer.send(message).await?;
@@ -58,10 +59,10 @@ use crate::server::SocketObserver;
 #[non_exhaustive]
 pub struct WebSocket<E: Endpoint = ServerEnd> {
     /// Receives messages.
-    pub reader: WebSocketReader<E>,
+    pub reader: Reader<E>,
     /// Sends messages.
-    pub writer: WebSocketWriter<E>,
-    /// The subprotocol that was agreed on, one of [`WebSocketSettings::protocols`].
+    pub writer: Writer<E>,
+    /// The subprotocol that was agreed on, one of [`Settings::protocols`].
     pub protocol: Option<Box<str>>,
 }
 
@@ -80,7 +81,7 @@ impl<E: Endpoint> WebSocket<E> {
     pub(super) fn new(
         conn: Conn<<E as Sealed>::Locality>,
         early: &ReadBuffer,
-        settings: &WebSocketSettings,
+        settings: &Settings,
         agreement: Agreement,
         server: Option<(SocketObserver, E::Guard)>,
         close_behind: fn(Arc<Shared<E>>),
@@ -92,46 +93,47 @@ impl<E: Endpoint> WebSocket<E> {
         let link = Link::new(conn, settings.link_bounds(), encoder, guard);
         let (reading, writing) = Half::pair(link, observer, close_behind);
         WebSocket {
-            reader: WebSocketReader::new(reading, early.unread(), decoder, settings.control_rate_max),
-            writer: WebSocketWriter { shared: writing },
+            reader: Reader::new(reading, early.unread(), decoder, settings.control_rate_max),
+            writer: Writer { shared: writing },
             protocol,
         }
     }
 
-    /// Receives a message: see [`WebSocketReader::receive`].
+    /// Receives a message: see [`Reader::receive`].
     ///
     /// # Errors
     ///
-    /// As [`WebSocketReader::receive`].
+    /// As [`Reader::receive`].
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
         self.reader.receive().await
     }
 
-    /// Sends a message: see [`WebSocketWriter::send`].
+    /// Sends a message: see [`Writer::send`].
     ///
     /// # Errors
     ///
-    /// As [`WebSocketWriter::send`].
+    /// As [`Writer::send`].
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         self.writer.send(message).await
     }
 
     /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7): sends a close frame, discards
-    /// what the peer still sends, and waits for its close frame, no longer than [`WebSocketSettings::close`].
+    /// what the peer still sends, and waits for its close frame, no longer than [`Settings::close`].
     ///
     /// # Errors
     ///
     /// Fails if the connection does, if the peer does not close in time, and with a
-    /// [`WebSocketError`](crate::WebSocketError) if the code must not be sent ([`WebSocketWriter::close`]), the reason is
+    /// [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
     /// too long, or the peer breaks RFC 6455.
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{CloseCode, Context, WebSocketSettings};
+    /// use corehttp::Context;
+    /// use corehttp::websocket::{self, CloseCode};
     ///
     /// async fn greet(ctx: &mut Context) -> corehttp::Result {
-    ///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    ///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
     ///     socket.send("Hello, and good bye!").await?;
     ///     Ok(socket.close(CloseCode::NORMAL, "").await?)
     /// }

@@ -1,4 +1,4 @@
-//! [`WebSocketWriter`]: sends messages.
+//! [`Writer`]: sends messages.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,28 +14,28 @@ use super::link::Link;
 use super::message::{Message, MessagePart};
 use super::shared_message::SharedMessage;
 
-/// The half of a [`WebSocket`](crate::WebSocket) that sends messages.
-pub struct WebSocketWriter<E: Endpoint = ServerEnd> {
+/// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.
+pub struct Writer<E: Endpoint = ServerEnd> {
     pub(super) shared: Half<E>,
 }
 
-impl<E: Endpoint> WebSocketWriter<E> {
+impl<E: Endpoint> Writer<E> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
     /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
     ///
     /// While other messages have arrived and were not received yet, a message of the handler waits until the handler
-    /// does, or until there are [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes, so that
+    /// does, or until there are [`Settings::waiting_max`](crate::websocket::Settings::waiting_max) bytes, so that
     /// the answers to many messages leave in one write. Messages of other tasks are sent at once: see
-    /// [`WebSocketWriter::feed`].
+    /// [`Writer::feed`].
     ///
     /// If the future is dropped, the message is sent all the same, with the next call of the reader or the writer.
     ///
     /// # Errors
     ///
     /// Fails if the connection does, or the peer takes nothing for too long; and with a
-    /// [`WebSocketError`](crate::WebSocketError) between the parts of another message, and behind a close frame, such as
+    /// [`Error`](crate::websocket::Error) between the parts of another message, and behind a close frame, such as
     /// that of a stop. A handler that sends while it waits for messages, as in a `select!`, checks
-    /// [`WebSocketWriter::is_closed`] before, and waits on until [`WebSocketReader::receive`](crate::WebSocketReader::receive)
+    /// [`Writer::is_closed`] before, and waits on until [`Reader::receive`](crate::websocket::Reader::receive)
     /// returns `None`: if it ended, the connection would be closed before the peer could answer.
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
@@ -51,12 +51,12 @@ impl<E: Endpoint> WebSocketWriter<E> {
     }
 
     /// Adds a message to those that wait to be sent, without sending them, unless there are
-    /// [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes. They are sent by
-    /// [`WebSocketWriter::flush`], with the next [`WebSocketWriter::send`], or when the reader waits.
+    /// [`Settings::waiting_max`](crate::websocket::Settings::waiting_max) bytes. They are sent by
+    /// [`Writer::flush`], with the next [`Writer::send`], or when the reader waits.
     ///
     /// # Errors
     ///
-    /// As [`WebSocketWriter::send`].
+    /// As [`Writer::send`].
     pub async fn feed(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let message = message.into();
         self.feed_with(|link, cx| link.write_message(cx, message)).await
@@ -67,16 +67,16 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// # Errors
     ///
-    /// As [`WebSocketWriter::send`]; also if the kind is another than that of the parts before, or if a text is not
+    /// As [`Writer::send`]; also if the kind is another than that of the parts before, or if a text is not
     /// UTF-8. Nothing of the part is sent then.
     ///
     /// # Examples
     ///
     /// ```
     /// use std::io;
-    /// use corehttp::{MessageKind, MessagePart, WebSocketWriter};
+    /// use corehttp::websocket::{self, MessageKind, MessagePart};
     ///
-    /// async fn send_rows(writer: &mut WebSocketWriter, rows: &[&str]) -> io::Result<()> {
+    /// async fn send_rows(writer: &mut websocket::Writer, rows: &[&str]) -> io::Result<()> {
     ///     let part = MessagePart { kind: MessageKind::Text, bytes: b"", is_last: false };
     ///     for row in rows {
     ///         writer.send_part(MessagePart { bytes: row.as_bytes(), ..part }).await?;
@@ -89,19 +89,19 @@ impl<E: Endpoint> WebSocketWriter<E> {
         poll_fn(|cx| self.shared.with(|link| self.poll_send(link, cx))).await
     }
 
-    /// Sends a ping with `payload`, which the peer answers by a pong: see [`WebSocketWriter::round_trip`]. A peer that is
-    /// silent gets pings by itself, see [`WebSocketSettings::silence`](crate::WebSocketSettings::silence).
+    /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A peer that is
+    /// silent gets pings by itself, see [`Settings::silence`](crate::websocket::Settings::silence).
     ///
     /// # Errors
     ///
-    /// As [`WebSocketWriter::send`], or if the payload exceeds 125 bytes.
+    /// As [`Writer::send`], or if the payload exceeds 125 bytes.
     pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
         self.shared.with(|link| link.write_ping(payload))?;
         self.flush().await
     }
 
     /// Returns how long the last ping took that the peer has answered; `None` if there is none. The pings are those of
-    /// [`WebSocketWriter::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
+    /// [`Writer::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
     /// measured. Their pongs are seen while the reader waits for messages, which it does not hand out.
     pub fn round_trip(&self) -> Option<Duration> {
         self.shared.with(|link| link.round_trip())
@@ -119,11 +119,11 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// Sends a close frame, unless one was sent already. With [`CloseCode::NONE`] it has neither code nor reason.
     ///
     /// The WebSocket is closed once the peer has answered it, which
-    /// the reader waits for: see [`WebSocket::close`](crate::WebSocket::close).
+    /// the reader waits for: see [`WebSocket::close`](crate::websocket::WebSocket::close).
     ///
     /// # Errors
     ///
-    /// As [`WebSocketWriter::flush`]; and with a [`WebSocketError`](crate::WebSocketError) if the code must not be
+    /// As [`Writer::flush`]; and with a [`Error`](crate::websocket::Error) if the code must not be
     /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_over = self.shared.with(|link| link.write_close(code, reason).map(|()| link.is_over()))?;
@@ -176,7 +176,7 @@ impl<E: Endpoint> WebSocketWriter<E> {
     }
 }
 
-impl<E: Endpoint> fmt::Debug for WebSocketWriter<E> {
+impl<E: Endpoint> fmt::Debug for Writer<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketWriter").finish_non_exhaustive()
     }

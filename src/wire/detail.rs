@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::parse::is_forbidden_in_trailers;
 use super::{Limits, WireError};
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::message::{is_field_value, members, token_len};
 
 /// Which field of a message broke the rules, or which limit the message exceeds.

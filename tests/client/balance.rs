@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::{
-    Balancer, BalancerBuilder, Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
-    ExchangeError, HostChoice, Request, Response,
-};
+use corehttp::client::{Balancer, BalancerBuilder, ClientCause, ClientPhase, ClientTimeouts, HostChoice};
+use corehttp::error::ExchangeError;
+use corehttp::net::Dialer;
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf, duplex};
 
 use crate::support::{OK, Peer, Received, Stage, paused};

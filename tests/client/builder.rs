@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use corehttp::{Client, ClientCause, ClientError, ClientPhase, Method, RequestBuilder, Status};
+use corehttp::client::{ClientCause, ClientPhase};
+use corehttp::{Client, ClientError, Method, RequestBuilder, Status};
 
 use crate::support::{OK, Stage};
 

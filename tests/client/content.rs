@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{Client, ClientCause, ClientTimeouts, Coding, CodingError, Dialer, Request, Response};
+use corehttp::client::{ClientCause, ClientTimeouts};
+use corehttp::coding::{Coding, CodingError};
+use corehttp::net::Dialer;
+use corehttp::{Client, Request, Response};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};

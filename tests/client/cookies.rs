@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use corehttp::jar::Jar;
-use corehttp::{Client, MemoryListener, Request, Response, Server};
+use corehttp::net::MemoryListener;
+use corehttp::{Client, Request, Response, Server};
 use corehttp::{Context, Status};
 
 use super::support::Stage;

@@ -5,7 +5,9 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::{Client, ClientTimeouts, EventReader, Request, Response, ResponseReader};
+use corehttp::client::{ClientTimeouts, ResponseReader};
+use corehttp::sse::EventReader;
+use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{Client, ClientError, ClientPhase, Dialer, Request, Response};
+use corehttp::client::ClientPhase;
+use corehttp::net::Dialer;
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::DuplexStream;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};

@@ -7,11 +7,11 @@ use std::task::{self, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::client::{CallReader, CallWriter, ClientCause, ClientPhase, ClientTimeouts};
+use corehttp::error::ExchangeError;
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
-    ClientTimeouts, Context, Dialer, ExchangeError, Request, Response, Server,
-};
+use corehttp::net::Dialer;
+use corehttp::{BodyPlan, Client, ClientBuilder, ClientError, Context, Request, Response, Server};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 

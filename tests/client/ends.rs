@@ -4,10 +4,9 @@
 use std::future::pending;
 use std::time::Duration;
 
-use corehttp::{
-    Call, CallReader, CallWriter, Client, ClientCause, ClientError, ClientPhase, ExchangeError, Headers,
-    Request, Response,
-};
+use corehttp::client::{Call, CallReader, CallWriter, ClientCause, ClientPhase};
+use corehttp::error::ExchangeError;
+use corehttp::{Client, ClientError, Headers, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientBuilder, ClientError, Method, Proxies, Proxy, Redirects, Request, Resolver, Response,
-};
+use corehttp::client::{Proxies, Proxy, Redirects};
+use corehttp::net::Resolver;
+use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
 #[cfg(feature = "tls")]
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -129,7 +129,7 @@ fn nameless() -> ClientBuilder {
 /// Never connects.
 struct Nowhere;
 
-impl corehttp::Dialer for Nowhere {
+impl corehttp::net::Dialer for Nowhere {
     type Stream = DuplexStream;
 
     async fn dial(&self, _: &str, _: u16) -> io::Result<DuplexStream> {
@@ -231,7 +231,7 @@ async fn of_a_socks_proxy_that_does_not_connect() {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn of_a_proxy_that_opens_no_tunnel() {
-    use corehttp::ClientTimeouts;
+    use corehttp::client::ClientTimeouts;
 
     for (response, why) in [
         ("", ": the proxy closed the connection without a response"),

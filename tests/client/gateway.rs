@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
+use corehttp::server::{ForwardedField, InvalidResponse};
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, Method, PeerAddr,
-    Request, Response, Server, Service, Status, TrustedProxies,
+    BodyPlan, Client, Context, Handler, Method, PeerAddr, Request, Response, Server, Service, Status,
+    TrustedProxies,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
@@ -911,7 +913,8 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
         }
     });
     let behind = stage.client();
-    let gateway = wrap(corehttp::Compress::new(), async move |ctx: &mut Context| pass(&behind, ctx).await);
+    let gateway =
+        wrap(corehttp::middleware::Compress::new(), async move |ctx: &mut Context| pass(&behind, ctx).await);
     let running = Server::bind("127.0.0.1:0").cores(1).start(gateway).unwrap();
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();

@@ -10,9 +10,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientCause, ClientCounts, ClientError, ClientPhase, ExchangeError, Redirects, Request, Response,
-};
+use corehttp::client::{ClientCause, ClientCounts, ClientPhase, Redirects};
+use corehttp::error::ExchangeError;
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::DuplexStream;
 
 use self::reply::{Body, Fault, Reply, Then};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{Call, CallReader, ClientCause, ClientError, ClientPhase, Response};
+use corehttp::client::{Call, CallReader, ClientCause, ClientPhase};
+use corehttp::{ClientError, Response};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};

@@ -4,7 +4,9 @@ use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use corehttp::{Client, ClientTimeouts, EventReader, Proxies, Proxy, Request, Response};
+use corehttp::client::{ClientTimeouts, Proxies, Proxy};
+use corehttp::sse::EventReader;
+use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 

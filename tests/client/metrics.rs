@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use corehttp::{Client, ClientTimeouts, Metrics, MetricsFormat, MetricsSettings};
+use corehttp::Client;
+use corehttp::client::ClientTimeouts;
+use corehttp::metrics::{self, Metrics};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -39,7 +41,7 @@ fn a_host_has_a_histogram_of_each_phase() {
         let ask = || async { ask(&client, &get()).await.is_ok() };
         let answered = tokio::join!(ask(), ask(), ask());
         assert_eq!(answered, (true, true, false), "the third waits for too long");
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         for (name, expected) in [
             ("responses_total{host=\"http://a\"}", 2.0),
             ("failures_total{host=\"http://a\",phase=\"queue\"}", 1.0),
@@ -58,12 +60,12 @@ fn a_host_has_a_histogram_of_each_phase() {
             let found = sum(&text, &format!("corehttp_client_{name}"));
             assert!((found - expected).abs() < 0.01, "{name}: {found}\n{text}");
         }
-        let also = also.to_text(MetricsFormat::Prometheus);
+        let also = also.to_text(metrics::Format::Prometheus);
         let count = |name: &str| sum(&also, &format!("corehttp_client_{name}"));
         assert_eq!((count("responses_total"), count("exchange_seconds_count")), (2.0, 0.0));
         // The counts stay, and the connections are gone.
         drop(client);
-        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        let text = metrics.to_text(metrics::Format::OpenMetrics);
         let count = |name: &str| sum(&text, &format!("corehttp_client_{name}"));
         assert_eq!((count("responses_total"), count("connections_idle")), (2.0, 0.0));
     });
@@ -73,9 +75,11 @@ fn a_host_has_a_histogram_of_each_phase() {
 #[test]
 fn hosts_beyond_the_bound_are_one() {
     paused(async {
-        let client =
-            Client::builder().timeout(SECOND).memory(corehttp::MemoryListener::new().connector()).build();
-        let metrics = Metrics::with_settings(MetricsSettings { hosts_max: 3, ..Default::default() });
+        let client = Client::builder()
+            .timeout(SECOND)
+            .memory(corehttp::net::MemoryListener::new().connector())
+            .build();
+        let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
         metrics.add_client(&client);
         let answered = slow().builder().build();
         metrics.add_client(&answered);
@@ -83,7 +87,7 @@ fn hosts_beyond_the_bound_are_one() {
             client.get(&format!("http://host{number}.example/")).await.unwrap_err();
             answered.get(&format!("http://host{}.example/", number % 7)).await.unwrap();
         }
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         let count = |name: &str| sum(&text, &format!("corehttp_client_{name}"));
         assert_eq!(count("exchange_seconds_count"), 600.0);
         assert_eq!(text.matches("exchange_seconds_count{").count(), 4, "{text}");
@@ -120,7 +124,7 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
     callers.join_all().await;
     let total = stats::check_ends(&client);
     assert_eq!((total.busy, total.waiting), (0, 0));
-    let text = metrics.to_text(MetricsFormat::Prometheus);
+    let text = metrics.to_text(metrics::Format::Prometheus);
     let count = |name: &str| sum(&text, &format!("corehttp_client_{name}")) as u64;
     assert_eq!(count("exchange_seconds_count"), total.answered);
     let queued =

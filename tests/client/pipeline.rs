@@ -5,11 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::middleware::wrap;
-use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline,
-    PipelineBuilder, Request, Response,
-};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Pipeline, PipelineBuilder};
+use corehttp::net::Dialer;
+use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
@@ -1033,12 +1031,13 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 #[cfg(feature = "compress")]
 #[test]
 fn each_coded_response_is_decoded_by_itself() {
-    let listener = corehttp::MemoryListener::new();
+    let listener = corehttp::net::MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
-    let handler = wrap(corehttp::Compress::new(), |ctx: &mut corehttp::Context| {
-        let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
-        ctx.response.set_text(text);
-    });
+    let handler =
+        corehttp::middleware::wrap(corehttp::middleware::Compress::new(), |ctx: &mut corehttp::Context| {
+            let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
+            ctx.response.set_text(text);
+        });
     let server = corehttp::Server::bind(listener).cores(1).start(handler).unwrap();
     let pipeline = client.pipeline("http://a").unwrap().build();
     let lines = ["GET /long", "GET /short", "HEAD /long", "GET /long", "GET /short"];
@@ -1053,7 +1052,7 @@ fn each_coded_response_is_decoded_by_itself() {
 #[derive(Default)]
 struct Cookies(Mutex<Vec<(String, String)>>);
 
-impl corehttp::CookieStore for Cookies {
+impl corehttp::client::CookieStore for Cookies {
     fn cookie_field(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
         let cookies = self.0.lock().unwrap();
         cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone().into_bytes())
@@ -1067,7 +1066,7 @@ impl corehttp::CookieStore for Cookies {
 
 #[test]
 fn cookies_are_kept_and_given_back() {
-    let listener = corehttp::MemoryListener::new();
+    let listener = corehttp::net::MemoryListener::new();
     let client =
         Client::builder().memory(listener.connector()).cookie_store(Arc::new(Cookies::default())).build();
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {

@@ -12,10 +12,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, ExchangeError,
-    MemoryListener, Method, Request, Resolver, Response, ResponseReader,
-};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, ResponseReader};
+use corehttp::error::ExchangeError;
+use corehttp::net::{Dialer, MemoryListener, Resolver};
+use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, yield_now};
@@ -1153,7 +1153,7 @@ async fn three() -> ([tokio::net::TcpListener; 3], u16) {
 struct Three;
 
 #[cfg(target_os = "linux")]
-impl corehttp::Resolver for Three {
+impl corehttp::net::Resolver for Three {
     async fn resolve(&self, _: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
         Ok((1..=3).map(|last| [127, 0, 0, last].into()).collect())
     }

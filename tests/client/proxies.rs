@@ -3,8 +3,8 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
-use corehttp::middleware::wrap;
-use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
+use corehttp::client::{ClientCause, ClientPhase, Proxies, Proxy};
+use corehttp::{Client, Method, Request, Response};
 use tokio::io::AsyncReadExt;
 
 use crate::support::{OK, Scripted, Stage};
@@ -62,14 +62,15 @@ async fn a_proxy_is_sent_the_whole_url_and_its_credentials() {
 #[tokio::test]
 async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     use crate::certificates::Authority;
-    use corehttp::{ClientTls, Context, Server, ServerTls, TlsIdentity, TlsRoots};
+    use corehttp::tls::{self, ClientTls, ServerTls};
+    use corehttp::{Context, Server};
     use tokio::io::copy_bidirectional;
     use tokio::net::TcpStream;
 
     const TAKES: Duration = Duration::from_millis(50);
     let ours = Authority::new("ours");
     let issued = ours.issue(&["a.example"]);
-    let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
+    let tls = ServerTls::new(tls::Identity::from_pem(&issued.chain, &issued.key).unwrap());
     let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
     let running = server.start(|ctx: &mut Context| {
         let leaked = ctx.request.headers.text("proxy-authorization").unwrap_or("secret").to_owned();
@@ -95,7 +96,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         .proxies(Proxies::all(Proxy::new(&proxy.url).unwrap()))
         .default_field("proxy-authorization", "Basic am9lOnB3")
         .unwrap()
-        .tls(ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap()))
+        .tls(ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap()))
         .build();
     for is_reused in [false, true, true] {
         let response = client.get("https://a.example/").await.unwrap();
@@ -251,9 +252,9 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         Ok(())
     });
     let builder = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap()));
-    let timeouts = corehttp::ClientTimeouts {
+    let timeouts = corehttp::client::ClientTimeouts {
         queue: std::time::Duration::from_millis(3500),
-        ..corehttp::ClientTimeouts::default()
+        ..corehttp::client::ClientTimeouts::default()
     };
     let client = builder.connections_per_host_max(2).timeouts(timeouts).build();
     let mut asking = tokio::task::JoinSet::new();
@@ -284,7 +285,7 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
 #[cfg(feature = "proxy-protocol")]
 #[tokio::test(start_paused = true)]
 async fn connections_on_behalf_of_others_are_not_shared() {
-    use corehttp::{ProxyHeader, ProxyVersion};
+    use corehttp::proxy_protocol::{ProxyHeader, ProxyVersion};
 
     let stage = Stage::new(|mut peer, number| async move {
         let mut line = Vec::new();
@@ -549,10 +550,10 @@ mod over_tls {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
 
-    use corehttp::{
-        BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Resolver, Server, ServerHandle, ServerTls,
-        TlsError, TlsIdentity, TlsRoots,
-    };
+    use corehttp::middleware::wrap;
+    use corehttp::net::Resolver;
+    use corehttp::tls::{self, ClientTls, ServerTls};
+    use corehttp::{BodyPlan, ClientBuilder, ClientError, Context, Server, ServerHandle};
     use tokio::io::{AsyncWriteExt, DuplexStream, copy_bidirectional};
     use tokio::net::TcpStream;
     use tokio::time::{Instant, sleep};
@@ -569,7 +570,7 @@ mod over_tls {
     /// what it was asked for, and by whom.
     fn serve(authority: &Authority) -> ServerHandle {
         let issued = authority.issue(&["localhost"]);
-        let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
+        let tls = ServerTls::new(tls::Identity::from_pem(&issued.chain, &issued.key).unwrap());
         let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
         let respond = async |ctx: &mut Context| -> corehttp::Result {
             let Context { request, response, .. } = &mut *ctx;
@@ -588,7 +589,7 @@ mod over_tls {
     }
 
     fn asking(authority: &Authority, proxy: &str) -> ClientBuilder {
-        let roots = TlsRoots::from_pem(authority.pem()).unwrap();
+        let roots = tls::Roots::from_pem(authority.pem()).unwrap();
         Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).tls(ClientTls::new().roots(roots))
     }
 
@@ -633,12 +634,12 @@ mod over_tls {
             let error =
                 asking(trusted, &format!("https://{host}:{port}")).build().get(url).await.unwrap_err();
             assert_eq!(error.phase(), ClientPhase::Connect, "{error:?}");
-            assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Certificate(_))), "{error:?}");
+            assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Certificate(_))), "{error:?}");
             assert!(!error.is_sent());
         }
         assert_eq!(proxy.stats().total.requests, 0);
         let error = asking(&ours, "https://a..b").build().get("http://a.example").await.unwrap_err();
-        assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Host)), "{error:?}");
+        assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{error:?}");
     }
 
     /// Finds each name on this machine.
@@ -687,7 +688,7 @@ mod over_tls {
     }
 
     fn through(stage: &Stage, authority: &Authority, proxy: &str) -> ClientBuilder {
-        let roots = TlsRoots::from_pem(authority.pem()).unwrap();
+        let roots = tls::Roots::from_pem(authority.pem()).unwrap();
         let proxies = Proxies::all(Proxy::new(proxy).unwrap());
         stage.builder().proxies(proxies).tls(ClientTls::new().roots(roots))
     }
@@ -740,7 +741,7 @@ mod over_tls {
                     Err(error) => {
                         assert_eq!(Err(error.phase()), expected, "{proxy} {url}: {error:?}");
                         let cause = error.cause();
-                        assert!(matches!(cause, ClientCause::Tls(TlsError::Certificate(_))), "{error:?}");
+                        assert!(matches!(cause, ClientCause::Tls(tls::Error::Certificate(_))), "{error:?}");
                         assert!(!error.is_sent());
                     }
                 }

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, InvalidTarget, Method, Redirects,
-    Request, Response,
-};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Redirects};
+use corehttp::message::InvalidTarget;
+use corehttp::net::Dialer;
+use corehttp::{Client, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
 
 use crate::support::{OK, Stage, ask, post};

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use corehttp::{Client, ClientError, Response};
 #[cfg(feature = "tls")]
-use corehttp::{ClientCause, Proxies, Proxy};
+use corehttp::client::{ClientCause, Proxies, Proxy};
+use corehttp::{Client, ClientError, Response};
 
 use crate::everything;
 #[cfg(feature = "tls")]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, CookieStore, ExchangeError,
-    Headers, InvalidMethod, InvalidRequest, InvalidTarget, Method, Proxies, Proxy, Request, Response, Target,
-};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, CookieStore, Proxies, Proxy};
+use corehttp::error::ExchangeError;
+use corehttp::message::{InvalidMethod, InvalidRequest, InvalidTarget};
+use corehttp::{Client, ClientBuilder, ClientError, Headers, Method, Request, Response, Target};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 use tokio::time::{Instant, sleep};
 

@@ -4,7 +4,9 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response, Status};
+use corehttp::client::ClientCause;
+use corehttp::error::ExchangeError;
+use corehttp::{ClientError, Method, Request, Response, Status};
 use tokio::time::{Instant, timeout};
 
 use crate::oracle;

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, ClientTls, Context, Dialer,
-    MemoryConnector, MemoryListener, MemoryStream, Request, Response, Server, ServerHandle, ServerTls,
-    TlsError, TlsIdentity, TlsRoots, TlsVersion,
-};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts};
+use corehttp::net::{Dialer, MemoryConnector, MemoryListener, MemoryStream};
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::{Client, ClientError, Context, Request, Response, Server, ServerHandle};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Notify;
@@ -27,8 +26,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion
 use crate::certificates::{Authority, Issued, self_signed, self_signed_authority};
 use crate::support::{OK, Peer, Received, Scripted, Stage, ask};
 
-fn identity(issued: &Issued) -> TlsIdentity {
-    TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
+fn identity(issued: &Issued) -> tls::Identity {
+    tls::Identity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
 /// A server that answers with the number of the peer's certificates, and its address, for any host.
@@ -68,14 +67,14 @@ impl Drop for Secured {
 #[track_caller]
 fn check_distrust(asked: Result<String, ClientError>) {
     let error = asked.unwrap_err();
-    let is_certificate = matches!(error.cause(), ClientCause::Tls(TlsError::Certificate(_)));
+    let is_certificate = matches!(error.cause(), ClientCause::Tls(tls::Error::Certificate(_)));
     assert!(is_certificate && error.phase() == ClientPhase::Tls && !error.is_sent(), "{error:#}");
 }
 
 #[tokio::test]
 async fn only_a_server_that_proves_to_be_the_host_is_asked() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let trusting = || ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+    let trusting = || ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
     let good =
         Secured::new(ServerTls::new(identity(&ours.issue(&["a.example", "*.b.example", "127.0.0.1"]))));
     for url in ["https://a.example/", "https://A.Example", "https://x.b.example/", "https://127.0.0.1/"] {
@@ -150,7 +149,7 @@ async fn any_certificate_is_accepted_on_request() {
             let listening = lines.find(|line| line.starts_with("ACCEPT")).expect("it listens");
             let url = format!("https://127.0.0.1:{}/", listening.rsplit(':').next().unwrap());
             let ask = async |tls: ClientTls| Client::builder().tls(tls).build().get(&url).await;
-            let trusting = ClientTls::new().roots(TlsRoots::from_pem(&self_signed(&["a"]).chain).unwrap());
+            let trusting = ClientTls::new().roots(tls::Roots::from_pem(&self_signed(&["a"]).chain).unwrap());
             let (distrusted, accepted) =
                 (ask(trusting.clone()).await, ask(trusting.dangerous().accept_any_certificate()).await);
             server.kill().unwrap();
@@ -167,7 +166,7 @@ async fn any_certificate_is_accepted_on_request() {
 async fn a_certificate_that_signs_itself_is_its_own_root_unless_it_is_an_authority() {
     let (plain, authority) = (self_signed(&["a.example"]), self_signed_authority(&["a.example"]));
     let ask = async |issued: &Issued| {
-        let trusting = ClientTls::new().roots(TlsRoots::from_pem(&issued.chain).unwrap());
+        let trusting = ClientTls::new().roots(tls::Roots::from_pem(&issued.chain).unwrap());
         Secured::new(ServerTls::new(identity(issued))).ask(trusting, "https://a.example/").await
     };
     assert_eq!(ask(&plain).await.unwrap(), "0 certificates");
@@ -177,7 +176,7 @@ async fn a_certificate_that_signs_itself_is_its_own_root_unless_it_is_an_authori
 #[tokio::test]
 async fn a_server_may_ask_for_a_certificate() {
     let ours = Authority::new("ours");
-    let roots = || TlsRoots::from_pem(ours.pem()).unwrap();
+    let roots = || tls::Roots::from_pem(ours.pem()).unwrap();
     let tls = ServerTls::new(identity(&ours.issue(&["a.example"]))).client_auth_required(roots());
     let server = Secured::new(tls);
     let known = ClientTls::new().roots(roots()).identity(identity(&ours.issue(&["me"])));
@@ -256,7 +255,7 @@ impl Dialer for DeafDialer {
 #[tokio::test]
 async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
     let ours = Authority::new("ours");
-    let roots = || TlsRoots::from_pem(ours.pem()).unwrap();
+    let roots = || tls::Roots::from_pem(ours.pem()).unwrap();
     let issued = ours.issue(&["a.example"]);
     let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -293,7 +292,7 @@ async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
             ("pipeline", pipeline.send(&Request::get("/").unwrap(), &mut response).await),
         ] {
             let error = failed.unwrap_err();
-            let is_alert = matches!(error.cause(), ClientCause::Tls(TlsError::Refused(_)));
+            let is_alert = matches!(error.cause(), ClientCause::Tls(tls::Error::Refused(_)));
             assert!(is_alert, "{way} {is_deaf}: {error:#}");
             assert!(format!("{error:#}").ends_with("received fatal alert: CertificateRequired"), "{error:#}");
             assert_eq!((client.busy(), client.idle()), (0, 0), "{way} {is_deaf}");
@@ -334,7 +333,7 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
         for tls in [ClientTls::new(), ClientTls::new().dangerous().accept_any_certificate()] {
             let client = stage.builder().tls(tls).build();
             let error = client.send(&request, &mut Response::new()).await.unwrap_err();
-            assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Host)), "{host}: {error:#}");
+            assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{host}: {error:#}");
             assert_eq!((error.phase(), error.is_sent(), client.busy()), (ClientPhase::Tls, false, 0));
         }
     }
@@ -368,7 +367,7 @@ async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
             }
         })
         .await;
-        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
         let (client, mut response) = (Client::builder().tls(tls).build(), Response::new());
         let request = Request::get(&server.url.replace("http:", "https:")).unwrap();
         for is_reused in [false, true, true] {
@@ -377,7 +376,8 @@ async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
             let timings = response.timings();
             assert_eq!((timings.tls.is_zero(), timings.reused), (is_reused, is_reused), "{timings:?}");
             let session = response.connection().and_then(|connection| connection.tls()).unwrap();
-            let spoken = if version.version == TLS12.version { TlsVersion::Tls12 } else { TlsVersion::Tls13 };
+            let spoken =
+                if version.version == TLS12.version { tls::Version::Tls12 } else { tls::Version::Tls13 };
             assert_eq!((session.version, session.resumed, session.certificates.len()), (spoken, false, 1));
         }
         assert_eq!(server.connections(), 1);
@@ -438,7 +438,7 @@ async fn a_secure_connection_closed_while_it_was_idle_is_not_used() {
     for leave in [Leave::SaysSo, Leave::SaysNothing, Leave::Resets, Leave::Babbles] {
         let signs = Signs::default();
         let server = leaving(&ours, OK, leave, &signs).await;
-        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
         let client = Client::builder().tls(tls).build();
         let mut request = Request::post(&server.url.replace("http:", "https:")).unwrap();
         request.body.set_stream(&b"hello"[..], None);
@@ -484,7 +484,7 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
                 Ok(())
             }
         });
-        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
         let client = stage.builder().tls(tls).build();
         let request = Request::get("https://a.example/").unwrap();
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
@@ -515,7 +515,7 @@ async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
         let signs = Signs::default();
         signs.0.0.notify_one();
         let server = leaving(&ours, reply, leave, &signs).await;
-        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
         let client = Client::builder().tls(tls).build();
         let asked = client.get(&server.url.replace("http:", "https:")).await;
         match asked {
@@ -562,7 +562,7 @@ async fn row_81_https_is_another_origin_than_http_rfc9110_4_3_1() {
     let [plain, secure] = listeners.map(|listener| Server::bind(listener).cores(1));
     let issued = identity(&ours.issue(&["a.example"]));
     let running = [plain, secure.tls(ServerTls::new(issued))].map(|server| server.start(handler).unwrap());
-    let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+    let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
     let (client, mut response) = (Client::builder().dialer(both).tls(tls).build(), Response::new());
     for (url, expected) in [
         ("http://a.example/here", "secret"),
@@ -592,7 +592,7 @@ async fn row_81_a_redirect_from_https_to_http_is_refused() {
             _ => ctx.response.set_redirect(corehttp::Status::FOUND, to).unwrap(),
         }
     });
-    let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+    let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
     let client = Client::builder().memory(listener.connector()).tls(tls).build();
     assert_eq!(client.get("https://a.example/up").await.unwrap().body.text(), Ok("here"));
     let error = client.get("https://a.example/down").await.unwrap_err();

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use corehttp::middleware::{self, wrap};
-use corehttp::{BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Server, ServerHandle};
+use corehttp::net::MemoryListener;
+use corehttp::{BodyPlan, Client, Context, Method, Request, Response, Server, ServerHandle};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;

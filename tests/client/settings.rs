@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use corehttp::{Client, ClientBuilder, ClientTimeouts, HostChoice, Request, Response};
+use corehttp::client::{ClientTimeouts, HostChoice};
+use corehttp::{Client, ClientBuilder, Request, Response};
 use tokio::time::Instant;
 
 use crate::support::{OK, Stage, ask, get, paused};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
 
-use corehttp::{
-    Client, ClientBuilder, ClientCounts, ClientPhase, ClientTimeouts, PhaseCounts, Request, Resolver,
-    Response, Version, block_on,
-};
+use corehttp::client::{ClientCounts, ClientPhase, ClientTimeouts, PhaseCounts};
+use corehttp::net::Resolver;
+use corehttp::{Client, ClientBuilder, Request, Response, Version, block_on};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{Metered, OK, Scripted, Stage, ask, cancelled_after, get, paused, post, settle};

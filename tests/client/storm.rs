@@ -6,7 +6,9 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use corehttp::{Client, ClientError, ClientPhase, Request, Resolver, Response};
+use corehttp::client::ClientPhase;
+use corehttp::net::Resolver;
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -188,7 +190,7 @@ async fn a_resolver_that_hangs_times_out_for_every_caller() {
 struct Late(Stage);
 
 #[cfg(feature = "tls")]
-impl corehttp::Dialer for Late {
+impl corehttp::net::Dialer for Late {
     type Stream = tokio::io::DuplexStream;
 
     async fn dial(&self, host: &str, port: u16) -> io::Result<Self::Stream> {
@@ -214,7 +216,7 @@ async fn a_proxy_that_drips_times_out_while_connecting() {
         });
         let late = Client::builder().dialer(Late(stage.clone()));
         for builder in [stage.builder(), late] {
-            let proxies = corehttp::Proxies::all(corehttp::Proxy::new(proxy).unwrap());
+            let proxies = corehttp::client::Proxies::all(corehttp::client::Proxy::new(proxy).unwrap());
             let (client, start) = (builder.proxies(proxies).build(), Instant::now());
             let error = ask(&client, "https://a.example", 1).await.unwrap_err();
             assert_eq!(

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use corehttp::{ClientCause, ClientPhase, ExchangeError, Method, Request, Response, WireError};
+use corehttp::client::{ClientCause, ClientPhase};
+use corehttp::error::{ExchangeError, WireError};
+use corehttp::{Method, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
 use tokio::task::yield_now;
 use tokio::time::Instant;

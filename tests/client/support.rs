@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::{Client, ClientBuilder, ClientError, Dialer, Request, Response};
+use corehttp::net::Dialer;
+use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream};

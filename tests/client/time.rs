@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts, Dialer, Proxies, Proxy, Request,
-    Resolver, Response, Status,
-};
+use corehttp::client::{ClientPhase, ClientTimeouts, Proxies, Proxy};
+use corehttp::net::{Dialer, Resolver};
+use corehttp::{Client, ClientBuilder, ClientError, Request, Response, Status};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;

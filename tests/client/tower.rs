@@ -6,7 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::{Client, ClientCause, ClientError, InvalidRequest, Redirects, ResponseReader};
+use corehttp::client::{ClientCause, Redirects, ResponseReader};
+use corehttp::message::InvalidRequest;
+use corehttp::{Client, ClientError};
 use http::{HeaderMap, Request, Response, Version};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use corehttp::{AccessLog, Context, LogFormat, TrustedProxies, routes};
+use corehttp::access_log::{self, AccessLog};
+use corehttp::{Context, TrustedProxies, routes};
 
 use super::support::{Served, eventually, get};
 
@@ -15,7 +16,7 @@ fn hello(ctx: &mut Context) {
 }
 
 /// The lines of a log with this format, after these bytes were sent.
-fn lines(format: LogFormat, wire: &str) -> Vec<String> {
+fn lines(format: access_log::Format, wire: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let log = AccessLog::open(&path, format).unwrap();
@@ -39,8 +40,8 @@ const ODD: &str =
 #[test]
 fn lines_have_the_common_and_the_combined_format() {
     let wire = get("/Ada") + &get("/a/b").replace("GET", "DELETE") + ODD + "broken\r\n\r\n";
-    let common = lines(LogFormat::Common, &wire);
-    let combined = lines(LogFormat::Combined, &wire);
+    let common = lines(access_log::Format::Common, &wire);
+    let combined = lines(access_log::Format::Combined, &wire);
     let expected = [
         ("127.0.0.1 - - \"GET /Ada HTTP/1.1\" 200 ", " \"-\" \"-\""),
         ("127.0.0.1 - - \"DELETE /a/b HTTP/1.1\" 404 ", " \"-\" \"-\""),
@@ -69,8 +70,8 @@ fn the_line_of_a_refused_head_has_what_was_read_of_it() {
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", "\"-\" 400 ", " \"-\" \"-\""),
         ("GET", "\"-\" 400 ", " \"-\" \"-\""),
     ] {
-        let combined = lines(LogFormat::Combined, wire);
-        assert_eq!((combined.len(), lines(LogFormat::Common, wire).len()), (1, 1), "{wire:?}");
+        let combined = lines(access_log::Format::Combined, wire);
+        assert_eq!((combined.len(), lines(access_log::Format::Common, wire).len()), (1, 1), "{wire:?}");
         let line = undated(&combined[0]);
         assert!(line.starts_with(&format!("127.0.0.1 - - {front}")) && line.ends_with(end), "{line}");
     }
@@ -79,7 +80,7 @@ fn the_line_of_a_refused_head_has_what_was_read_of_it() {
 #[cfg(feature = "json")]
 #[test]
 fn lines_of_json_are_objects() {
-    let found = lines(LogFormat::Json, &(get("/Ada?q=1") + ODD + "broken\r\n\r\n"));
+    let found = lines(access_log::Format::Json, &(get("/Ada?q=1") + ODD + "broken\r\n\r\n"));
     let found: Vec<serde_json::Value> =
         found.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let member = |at: usize, name: &str| found[at].get(name).cloned().unwrap_or_default();
@@ -95,8 +96,9 @@ fn lines_of_json_are_objects() {
 
 #[test]
 fn a_line_of_the_applications_is_one_line() {
-    let format =
-        LogFormat::from_fn(|report, line| write!(line, "{}\r\nforged {report}", report.target).unwrap());
+    let format = access_log::Format::from_fn(|report, line| {
+        write!(line, "{}\r\nforged {report}", report.target).unwrap()
+    });
     let found = lines(format, &get("/Ada"));
     assert_eq!(found.len(), 1);
     assert!(found[0].starts_with("/Ada  forged GET /Ada from "), "{found:?}");
@@ -106,7 +108,7 @@ fn a_line_of_the_applications_is_one_line() {
 #[test]
 fn a_line_of_the_applications_names_version_and_suite() {
     let secured = crate::tls::Secured::new();
-    let format = LogFormat::from_fn(|report, line| {
+    let format = access_log::Format::from_fn(|report, line| {
         let written = match report.tls() {
             Some(tls) => write!(line, "{} {}", tls.version, tls.cipher_suite),
             None => write!(line, "in the clear"),
@@ -128,7 +130,7 @@ fn a_line_of_the_applications_names_version_and_suite() {
 fn a_rotated_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-    let log = AccessLog::open(&path, LogFormat::Common).unwrap();
+    let log = AccessLog::open(&path, access_log::Format::Common).unwrap();
     let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     let written = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
@@ -160,7 +162,7 @@ impl Write for Stalled {
 fn a_writer_that_stalls_loses_lines_and_no_requests() {
     let (release, stalled): (Sender<()>, _) = channel();
     let written = Arc::new(Mutex::new(0));
-    let log = AccessLog::from_writer(Stalled(stalled, written.clone()), LogFormat::Common).unwrap();
+    let log = AccessLog::from_writer(Stalled(stalled, written.clone()), access_log::Format::Common).unwrap();
     let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     let request = get(&format!("/{}", "a".repeat(500)));
@@ -188,7 +190,7 @@ fn lines_that_cannot_be_written_are_counted() {
             Ok(())
         }
     }
-    let log = AccessLog::from_writer(Full, LogFormat::Common).unwrap();
+    let log = AccessLog::from_writer(Full, access_log::Format::Common).unwrap();
     let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     assert_eq!(served.ask(get("/").repeat(5)).matches("HTTP/1.1 200 OK").count(), 5);
@@ -215,7 +217,8 @@ impl Write for Tight {
 /// Lines are whole again once there is room, and no line is counted as dropped that is there.
 #[test]
 fn a_line_that_was_cut_spoils_no_other() {
-    let format = || LogFormat::from_fn(|report, line| line.extend_from_slice(report.target.as_bytes()));
+    let format =
+        || access_log::Format::from_fn(|report, line| line.extend_from_slice(report.target.as_bytes()));
     // A line has five bytes: the room ends within a line, behind one, and before its end.
     for room in [0, 1, 3, 4, 5, 6, 9, 10, 12] {
         let disk = Arc::new(Mutex::new((room, Vec::new())));
@@ -238,7 +241,7 @@ fn a_line_that_was_cut_spoils_no_other() {
 
 #[test]
 fn a_format_that_panics_costs_its_own_line_alone() {
-    let format = LogFormat::from_fn(|report, line| match report.target {
+    let format = access_log::Format::from_fn(|report, line| match report.target {
         "/panics" => std::panic::resume_unwind(Box::new("without a trace")),
         target => line.extend_from_slice(target.as_bytes()),
     });

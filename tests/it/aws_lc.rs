@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use corehttp::rustls::crypto::aws_lc_rs::default_provider;
-use corehttp::rustls::pki_types::pem::PemObject;
-use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use corehttp::rustls::sign::CertifiedKey;
-use corehttp::{
-    Client, ClientTls, Context, MemoryListener, Server, ServerTls, TlsConfigError, TlsIdentity, TlsRoots,
-    block_on,
-};
+use corehttp::net::MemoryListener;
+use corehttp::tls::rustls::crypto::aws_lc_rs::default_provider;
+use corehttp::tls::rustls::pki_types::pem::PemObject;
+use corehttp::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use corehttp::tls::rustls::sign::CertifiedKey;
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::{Client, Context, Server, block_on};
 
 /// ECDSA on P-521 with SHA-512, for a.example, until 2126.
 const CERTIFICATE: &str = "\
@@ -39,14 +38,14 @@ sw==\n\
 
 #[test]
 fn a_key_on_p_521_and_a_post_quantum_exchange_go_with_aws_lc() {
-    let ours = TlsIdentity::from_pem(CERTIFICATE, KEY);
-    assert!(matches!(ours, Err(TlsConfigError::Key(_))), "ring has no such keys: {ours:?}");
+    let ours = tls::Identity::from_pem(CERTIFICATE, KEY);
+    assert!(matches!(ours, Err(tls::ConfigError::Key(_))), "ring has no such keys: {ours:?}");
     let (chain, key) = (
         CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap(),
         PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap(),
     );
     let certified = CertifiedKey::from_der(vec![chain], key, &default_provider()).unwrap();
-    let identity = TlsIdentity::from_certified_key(certified).unwrap();
+    let identity = tls::Identity::from_certified_key(certified).unwrap();
     let listener = MemoryListener::new();
     let connector = listener.connector();
     let tls = ServerTls::new(identity).provider(default_provider()).unwrap();
@@ -54,7 +53,7 @@ fn a_key_on_p_521_and_a_post_quantum_exchange_go_with_aws_lc() {
         let tls = ctx.tls().unwrap();
         ctx.response.set_text(tls.key_exchange.unwrap_or("none"));
     });
-    let roots = TlsRoots::from_pem(CERTIFICATE).unwrap();
+    let roots = tls::Roots::from_pem(CERTIFICATE).unwrap();
     let tls = ClientTls::new().roots(roots.clone()).provider(default_provider()).unwrap();
     let client = Client::builder().memory(connector.clone()).tls(tls).build();
     let by_ring = Client::builder().memory(connector).tls(ClientTls::new().roots(roots)).build();

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::thread;
 
+use corehttp::coding::{Coding, Flush};
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
+use corehttp::server::{Transform, TransformAction};
 use corehttp::{
-    BodyPlan, Coding, Compress, Context, Flush, Handler, Headers, IntoHandler, Limits, Method, Request,
-    Response, Server, Status, Transform, TransformAction,
+    BodyPlan, Context, Handler, Headers, IntoHandler, Limits, Method, Request, Response, Server, Status,
 };
 use flate2::read::{GzDecoder, ZlibDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};

@@ -13,10 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, ConnectionEnd, ConnectionReport, Context, CutBy, OpenedConnection, Request, Server, Status,
-    Timeouts,
-};
+use corehttp::server::{ConnectionEnd, ConnectionReport, CutBy, OpenedConnection};
+use corehttp::{BodyPlan, Context, Request, Server, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, sleep};
 

@@ -8,7 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use corehttp::{Coding, FileCache, Files, Response};
+use corehttp::Response;
+use corehttp::coding::Coding;
+use corehttp::fs::{FileCache, Files};
 use tempfile::TempDir;
 
 use super::compress::decoded;

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use corehttp::middleware::{self, Next, wrap};
+use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::{
-    BodyPlan, BoxHandler, Context, Error, ErrorCause, ErrorReport, Handler, Headers, Limits, Problem,
-    Request, Response, Server, Status, Timeouts, routes, with_state,
+    BodyPlan, BoxHandler, Context, Error, Handler, Headers, Limits, Problem, Request, Response, Server,
+    Status, Timeouts, routes, with_state,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -520,7 +521,7 @@ fn the_application_chooses_the_status_of_its_errors() {
     let service = Server::new()
         .error_status(ShopError::status)
         .error_status(|_: &std::str::Utf8Error| std::panic::resume_unwind(Box::new("as told")))
-        .error_status(|_: &corehttp::InvalidForm| Status::UNPROCESSABLE_CONTENT)
+        .error_status(|_: &corehttp::message::InvalidForm| Status::UNPROCESSABLE_CONTENT)
         .service(routes! {
             GET "/plain" => plain,
             GET "/waiting" => waiting,

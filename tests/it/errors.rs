@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::{self, wrap};
+use corehttp::server::InvalidResponse;
 use corehttp::{
-    BodyPlan, Context, Error, Form, Headers, InvalidResponse, Limits, Request, Response, Server, SetCookie,
-    Status, Timeouts,
+    BodyPlan, Context, Error, Form, Headers, Limits, Request, Response, Server, SetCookie, Status, Timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -554,7 +554,7 @@ fn of_addresses() {
 #[cfg(feature = "fs")]
 #[test]
 fn of_files() {
-    use corehttp::Files;
+    use corehttp::fs::Files;
 
     let error = Files::new("/nowhere/public").unwrap_err();
     if cfg!(target_os = "linux") {
@@ -567,9 +567,9 @@ fn of_files() {
 #[cfg(feature = "tls")]
 #[test]
 fn of_certificates() {
-    use corehttp::TlsIdentity;
+    use corehttp::tls;
 
-    let error = TlsIdentity::from_files("/nowhere/chain.pem", "/nowhere/key.pem").unwrap_err();
+    let error = tls::Identity::from_files("/nowhere/chain.pem", "/nowhere/key.pem").unwrap_err();
     if cfg!(target_os = "linux") {
         check_text(&error, "cannot read /nowhere/chain.pem: No such file or directory (os error 2)");
     }

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{
-    Client, Context, Event, EventReader, ExchangeError, InvalidEvent, Request, Response, Server, Status,
-};
+use corehttp::error::ExchangeError;
+use corehttp::sse::{Event, EventReader, InvalidEvent};
+use corehttp::{Client, Context, Request, Response, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Context, CutBy, Event, ExchangeReport, Limits, Request, Server, Status, Timeouts,
-    TrustedProxies, routes,
-};
+use corehttp::server::{CutBy, ExchangeReport};
+use corehttp::sse::Event;
+use corehttp::{BodyPlan, Context, Limits, Request, Server, Status, Timeouts, TrustedProxies, routes};
 
 use super::support::{Served, eventually, get};
 

@@ -8,7 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::{Body, Context, Etag, FileCache, Files, Handler, Headers, Request, Response, Server, Status};
+use corehttp::fs::{Etag, FileCache, Files};
+use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
 use super::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{ConnectionEnd, Context, ErrorCause, Limits, Server, Service, Timeouts};
+use corehttp::server::{ConnectionEnd, ErrorCause};
+use corehttp::{Context, Limits, Server, Service, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::advance;
@@ -165,7 +166,7 @@ fn a_flood_of_malformed_heads_is_reported_once_a_second() {
 
 #[test]
 fn a_flood_of_panics_of_a_hook_is_reported_once_a_second() {
-    let open = |connection: &mut corehttp::OpenedConnection<'_>| {
+    let open = |connection: &mut corehttp::server::OpenedConnection<'_>| {
         if connection.peer_addr().ip() == Some(FAR.into()) {
             std::panic::resume_unwind(Box::new("quietly"));
         }
@@ -210,7 +211,7 @@ fn each_request_that_fails_is_reported() {
 
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol {
-    use corehttp::{ProxyHeader, ProxyProtocol};
+    use corehttp::proxy_protocol::{ProxyHeader, ProxyProtocol};
 
     use super::*;
 
@@ -292,7 +293,7 @@ mod proxy_protocol {
 
 #[cfg(feature = "tls")]
 mod tls {
-    use corehttp::ServerCounts;
+    use corehttp::server::ServerCounts;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::server::ClientHello;
 
@@ -305,7 +306,7 @@ mod tls {
         "no TLS handshake is possible with the peer: received corrupt message of type InvalidContentType";
 
     /// A server whose resolver has refused `b.example`, and panics at `c.example`.
-    fn secured() -> (Secured, corehttp::ServerTls) {
+    fn secured() -> (Secured, corehttp::tls::ServerTls) {
         let secured = Secured::new();
         let tls =
             secured.tls.clone().config_resolver(async |hello: ClientHello<'_>| match hello.server_name() {

@@ -1,8 +1,9 @@
 //! Forms and cookies: how a handler reads them, and how it answers what is neither (RFC 9110 §15.5; the URL Standard,
 //! §5; RFC 6265bis).
 
+use corehttp::message::InvalidForm;
 use corehttp::middleware::{self, wrap};
-use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie};
+use corehttp::{BodyPlan, Context, Form, FormBuf, Request, SetCookie};
 
 use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Served, status};

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, LoadShed, RateLimit};
 use corehttp::middleware::{Next, wrap};
+use corehttp::server::ForwardedField;
 use corehttp::{
-    BodyPlan, ConcurrencyLimit, Context, CrossOriginProtection, ForwardedField, Handler, IntoHandler,
-    LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies,
+    BodyPlan, Context, Handler, IntoHandler, Request, Response, Router, Server, Service, Status, Timeouts,
+    TrustedProxies,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;

@@ -13,10 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use corehttp::coding::Flush;
 use corehttp::middleware::{Next, wrap};
+use corehttp::server::{InvalidResponse, ServerCore, Transform, TransformAction};
 use corehttp::{
-    BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidResponse, PeerAddr, Request,
-    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, TrustedProxies,
+    BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, Status,
+    Timeouts, TrustedProxies,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};

@@ -12,7 +12,8 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use corehttp::{Context, Server, ServerCore, ServerHandle, Status, shutdown_signal};
+use corehttp::server::ServerCore;
+use corehttp::{Context, Server, ServerHandle, Status, shutdown_signal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::support::{Peer, eventually, status};

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use corehttp::{Context, Handler, Health, IntoHandler, Request, Server, Service, Status, routes};
+use corehttp::health::Health;
+use corehttp::{Context, Handler, IntoHandler, Request, Server, Service, Status, routes};
 use tokio::time::sleep;
 
 use crate::support::responses::responses;

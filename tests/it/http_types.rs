@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use corehttp::{
-    Body, ConversionError, Headers, HttpBody, InvalidRequest, Request, Response, Status, Version, block_on,
-};
+use corehttp::http_types::{ConversionError, HttpBody};
+use corehttp::message::InvalidRequest;
+use corehttp::{Body, Headers, Request, Response, Status, Version, block_on};
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use corehttp::json::InvalidJson;
 use corehttp::middleware::{self, wrap};
-use corehttp::{BodyPlan, Context, InvalidJson, Request, Response, Status};
+use corehttp::{BodyPlan, Context, Request, Response, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{ErrorReports, Served, status};

@@ -13,10 +13,15 @@ use std::time::Duration;
 
 use axum::body::Body as AxumBody;
 use bytes::Bytes;
+use corehttp::coding::Flush;
+use corehttp::fs::Files;
+use corehttp::http_types::HttpBody;
 use corehttp::middleware::{self, wrap};
+use corehttp::server::{Transform, TransformAction};
+use corehttp::tower::{Tower, TowerBody, layer};
 use corehttp::{
-    BodyPlan, Client, Context, Error, Files, Flush, Handler, Headers, HttpBody, IntoHandler, PeerAddr,
-    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, block_on, layer,
+    BodyPlan, Client, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Router, Server,
+    Status, block_on,
 };
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::{Body, Frame};
@@ -726,7 +731,7 @@ mod responses_of_layers {
 
     #[test]
     fn a_second_call_for_one_request_is_answered_with_500() {
-        let twice = layer_fn(|service: corehttp::HandlerService| {
+        let twice = layer_fn(|service: corehttp::tower::HandlerService| {
             tower::service_fn(move |request: http::Request<TowerBody>| {
                 let mut service = service;
                 async move {
@@ -778,7 +783,7 @@ fn a_call_of_another_task_ends_when_its_handler_is_given_up() {
     let (ended, ends) = mpsc::channel();
     for is_called in [true, false] {
         let ended = ended.clone();
-        let spawns = layer_fn(move |mut service: corehttp::HandlerService| {
+        let spawns = layer_fn(move |mut service: corehttp::tower::HandlerService| {
             let ended = ended.clone();
             tower::service_fn(move |request: http::Request<TowerBody>| {
                 let ended = ended.clone();

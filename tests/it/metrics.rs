@@ -8,11 +8,10 @@ use std::str::FromStr;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use corehttp::metrics::{self, HistogramCounts, Metrics, RouteCounts};
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsFormat, MetricsPage, MetricsSettings,
-    RouteCounts, Server, Status, Timeouts, routes,
-};
+use corehttp::server::ExchangeReport;
+use corehttp::{BodyPlan, Context, Server, Status, Timeouts, routes};
 
 use super::support::chance::{Chance, check_histories};
 use super::support::{Served, eventually, get, is_over_with_its_head};
@@ -83,7 +82,7 @@ impl Model {
             model.received.insert(pattern.clone(), both(&received));
             model.sent.insert(pattern.clone(), both(&sent));
         }
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         for by in ["peer", "timeout", "stop", "handler"] {
             let cuts = sample(&text, &format!("corehttp_exchanges_cut_total{{core=\"0\",by=\"{by}\"}}"));
             model.cuts.extend((cuts > 0).then_some((by, cuts)));
@@ -203,7 +202,7 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
 #[test]
 fn histograms_add_up_to_the_reports_of_a_random_history() {
     for (routes_max, histories) in [(64, 16), (2, 4)] {
-        let settings = MetricsSettings { routes_max, times_polls: true, ..Default::default() };
+        let settings = metrics::Settings { routes_max, times_polls: true, ..Default::default() };
         let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
         let noted = model.clone();
         let served = serve(|server| {
@@ -223,7 +222,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
             eventually("all exchanges are counted", add_up);
         });
         let pool = |name: &str| {
-            let text = metrics.to_text(MetricsFormat::Prometheus);
+            let text = metrics.to_text(metrics::Format::Prometheus);
             sample::<u64>(&text, &format!("corehttp_pool_{name}{{core=\"0\",pool=\"contexts\"}}"))
         };
         eventually("free contexts are counted", || pool("created_total") > 0 && pool("reused_total") > 0);
@@ -236,7 +235,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         assert!(add_up(), "{:#?}", sums());
         let (_, model) = sums();
         assert_eq!(model.cuts["stop"], 1);
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         assert_eq!(sample::<u64>(&text, "corehttp_exchanges_open{core=\"0\"}"), 0);
         assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
         assert_eq!((pool("kept"), pool("bytes")), (0, 0));
@@ -277,7 +276,7 @@ fn servers_that_share_metrics_are_counted_together() {
         let servers = [(); 2].map(|()| Served::with(|server| server.observe(metrics.clone()), hello));
         servers.iter().for_each(|served| drop(served.ask(get("/") + &get("/"))));
         drop(servers);
-        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        let text = metrics.to_text(metrics::Format::OpenMetrics);
         assert_eq!(sample::<u64>(&text, "corehttp_requests_total{core=\"0\"}"), 4 * round);
         assert_eq!(sample::<u64>(&text, "corehttp_connections_accepted_total{core=\"0\"}"), 2 * round);
         assert_eq!(metrics.routes()[0].count(), 4 * round);
@@ -286,12 +285,12 @@ fn servers_that_share_metrics_are_counted_together() {
 
 #[test]
 fn a_handler_that_blocks_shows() {
-    let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+    let metrics = Metrics::with_settings(metrics::Settings { times_polls: true, ..Default::default() });
     let sleeps = |_: &mut Context| std::thread::sleep(Duration::from_millis(12));
     let served = Served::with(|server| server.observe(metrics.clone()), sleeps);
     served.ask(get("/"));
     drop(served);
-    let text = metrics.to_text(MetricsFormat::Prometheus);
+    let text = metrics.to_text(metrics::Format::Prometheus);
     assert!(sample::<u64>(&text, "corehttp_polls_slow_total{core=\"0\"}") >= 1);
     assert!(sample::<f64>(&text, "corehttp_poll_longest_seconds{core=\"0\"}") >= 0.012);
 }
@@ -314,7 +313,7 @@ fn connections_that_wait_for_a_blocked_core_show() {
     all_sent.wait();
     peers.into_iter().for_each(|mut peer| drop(peer.receive_through("\r\n\r\n")));
     drop(served);
-    let text = metrics.to_text(MetricsFormat::Prometheus);
+    let text = metrics.to_text(metrics::Format::Prometheus);
     let count = |le: &str| sample::<u64>(&text, &format!("corehttp_accept_wait_seconds_{le}"));
     let (all, brief) = (count("count{core=\"0\"}"), count("bucket{core=\"0\",le=\"0.016777216\"}"));
     assert!(all == 4 && brief <= 2, "{text}");
@@ -324,7 +323,7 @@ fn connections_that_wait_for_a_blocked_core_show() {
 #[test]
 fn the_page_is_live_until_the_server_stops() {
     let metrics = Metrics::new();
-    let served = Served::with(|server| server.observe(metrics.clone()), MetricsPage::new(&metrics));
+    let served = Served::with(|server| server.observe(metrics.clone()), metrics::Page::new(&metrics));
     served.ask(get("/"));
     let mut page = served.connect();
     page.send(get("/?events").replace("host: a", "host: localhost"));
@@ -342,18 +341,19 @@ fn the_page_is_live_until_the_server_stops() {
 #[test]
 fn the_head_of_the_live_page_does_not_hold_its_connection() {
     let head = "HEAD /?events HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    is_over_with_its_head(head, MetricsPage::new(&Metrics::new()));
+    is_over_with_its_head(head, metrics::Page::new(&Metrics::new()));
 }
 
 #[test]
 fn encoders_and_decoders_are_used_again() {
-    use corehttp::{Compress, Request};
+    use corehttp::Request;
+    use corehttp::middleware::Compress;
 
     let metrics = Metrics::new();
     let content = |ctx: &mut Context| ctx.response.set_text("content ".repeat(1000));
     let service = Server::new().observe(metrics.clone()).service(wrap(Compress::new(), content));
     let counts = |pool: &str| {
-        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        let text = metrics.to_text(metrics::Format::OpenMetrics);
         ["reused_total", "created_total", "kept", "bytes"]
             .map(|name| sample::<u64>(&text, &format!("corehttp_pool_{name}{{core=\"0\",pool=\"{pool}\"}}")))
     };
@@ -376,7 +376,8 @@ fn encoders_and_decoders_are_used_again() {
 
 #[cfg(feature = "fs")]
 mod files {
-    use corehttp::{FileCache, Files, Request};
+    use corehttp::Request;
+    use corehttp::fs::{FileCache, Files};
 
     use super::*;
 
@@ -393,7 +394,7 @@ mod files {
 
     /// The metrics of the cache with this label: hits, misses, files and bytes.
     fn counts(metrics: &Metrics, label: &str) -> [u64; 4] {
-        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        let text = metrics.to_text(metrics::Format::OpenMetrics);
         ["hits_total", "misses_total", "files", "bytes"]
             .map(|name| sample(&text, &format!("corehttp_file_cache_{name}{{cache=\"{label}\"}}")))
     }
@@ -435,10 +436,10 @@ mod files {
         let ([hits, misses, files, _], [other_hits, other_misses, ..]) =
             (counts(&metrics, "a"), counts(&metrics, "b"));
         assert_eq!(([hits, misses, files], [other_hits, other_misses]), ([1, 2, 2], [0, 1]));
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         assert_eq!(text.matches("corehttp_file_cache_hits_total{").count(), 2, "{text}");
         drop((first, second, other));
-        let text = metrics.to_text(MetricsFormat::Prometheus);
+        let text = metrics.to_text(metrics::Format::Prometheus);
         assert!(!text.contains("corehttp_file_cache"), "{text}");
     }
 }

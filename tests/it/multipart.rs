@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+use corehttp::message::InvalidField;
 use corehttp::middleware::wrap;
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
-use corehttp::{Body, BodyPlan, Client, Context, Headers, InvalidField, Request, Response, Server, Status};
+use corehttp::{Body, BodyPlan, Client, Context, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use corehttp::{Context, CoreEvents, Observer, Server};
+use corehttp::server::{CoreEvents, Observer};
+use corehttp::{Context, Server};
 
 use crate::support::{Served, eventually, status};
 

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::io;
 
-use corehttp::{
-    Context, Error, Problem, Request, Response, Server, Status, block_on, error_page, problem_details,
-};
+use corehttp::server::{error_page, problem_details};
+use corehttp::{Context, Error, Problem, Request, Response, Server, Status, block_on};
 
 use crate::support::responses::responses;
 use crate::support::wired::{Then, Wired};

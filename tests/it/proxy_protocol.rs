@@ -4,10 +4,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use corehttp::{
-    Client, Context, ExchangeReport, Limits, PeerAddr, ProxyHeader, ProxyProtocol, ProxyVersion, Request,
-    Response, Server, Timeouts, block_on,
-};
+use corehttp::proxy_protocol::{ProxyHeader, ProxyProtocol, ProxyVersion};
+use corehttp::server::ExchangeReport;
+use corehttp::{Client, Context, Limits, PeerAddr, Request, Response, Server, Timeouts, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::sleep;
 
@@ -365,7 +364,7 @@ fn a_header_comes_before_tls() {
 #[test]
 fn a_page_for_this_machine_is_not_shown_behind_a_proxy() {
     let server = Server::bind("127.0.0.1:0").cores(1).proxy_protocol(optional());
-    let page = corehttp::MetricsPage::new(&corehttp::Metrics::new());
+    let page = corehttp::metrics::Page::new(&corehttp::metrics::Metrics::new());
     let served = Served { running: server.start(page).unwrap() };
     for (header, expected) in [("", 200), ("PROXY UNKNOWN\r\n", 403)] {
         let mut peer = served.connect();
@@ -462,7 +461,7 @@ fn a_client_sends_its_header_before_tls() {
     let secured = crate::tls::Secured::new();
     let (tls, reports) = (secured.tls.clone(), ErrorReports::default());
     let served = Served::with(|server| reports.attach(server).tls(tls).proxy_protocol(required()), tell);
-    let tls = corehttp::ClientTls::new().dangerous().accept_any_certificate();
+    let tls = corehttp::tls::ClientTls::new().dangerous().accept_any_certificate();
     let client = Client::builder().tls(tls).build().on_behalf_of(&header([192, 0, 2, 1]), ProxyVersion::V2);
     let url = format!("https://{}/", served.addr());
     block_on(async { assert_eq!(text(&client, &url).await, TOLD) }).unwrap();

@@ -7,10 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{
-    AccessLog, Context, ErrorReport, ExchangeReport, ForwardedField, Limits, LogFormat, Request, Server,
-    Timeouts, TrustedProxies, error_page, routes,
-};
+use corehttp::access_log::{self, AccessLog};
+use corehttp::server::{ErrorReport, ExchangeReport, ForwardedField, error_page};
+use corehttp::{Context, Limits, Request, Server, Timeouts, TrustedProxies, routes};
 
 use crate::everything;
 use crate::support::wired::{Then, Wired};
@@ -40,9 +39,10 @@ impl Write for Lines {
 
 impl Watched {
     fn new() -> Watched {
-        let own = LogFormat::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
+        let own = access_log::Format::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
         let (lines, reports) = (Lines::default(), Arc::default());
-        let formats = [LogFormat::Common, LogFormat::Combined, LogFormat::Json, own];
+        let formats =
+            [access_log::Format::Common, access_log::Format::Combined, access_log::Format::Json, own];
         let logs = formats.map(|format| AccessLog::from_writer(lines.clone(), format).unwrap());
         Watched { reports, logs: logs.into(), lines }
     }

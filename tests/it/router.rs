@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use corehttp::error::InvalidRoute;
 use corehttp::middleware::{self, Next, wrap};
+use corehttp::routing::HandlerSet;
 use corehttp::{
-    BodyPlan, BoxHandler, Context, Handler, HandlerSet, InvalidRoute, Limits, Request, Response, Router,
-    Server, Service, Status, routes, with_state,
+    BodyPlan, BoxHandler, Context, Handler, Limits, Request, Response, Router, Server, Service, Status,
+    routes, with_state,
 };
 
 use super::support::{Served, status};
@@ -598,7 +600,7 @@ fn files_are_mounted() {
     std::fs::write(root.path().join("index.html"), "index").unwrap();
     std::fs::write(root.path().join("sub/index.html"), "sub").unwrap();
     std::fs::write(root.path().join("sub/a.txt"), "text").unwrap();
-    let files = || corehttp::Files::new(root.path()).unwrap();
+    let files = || corehttp::fs::Files::new(root.path()).unwrap();
     let router = routes! {
         mount "/static" => files(),
         mount "/{user}/files" => files(),

@@ -11,9 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corehttp::middleware::{self, wrap};
+use corehttp::net::{MemoryConnector, MemoryListener};
+use corehttp::server::{ErrorCounts, ServerCore, ServerCounts};
 use corehttp::{
-    Address, BodyPlan, Client, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener,
-    PeerAddr, Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, block_on,
+    Address, BodyPlan, Client, Context, Error, Limits, PeerAddr, Request, Result, Server, ServerHandle,
+    Status, block_on,
 };
 use cpu_time::ProcessTime;
 use socket2::{Domain, Socket, Type};

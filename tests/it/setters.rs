@@ -4,7 +4,8 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use corehttp::{Context, Headers, InvalidField, Method, Request, Response, Server, Status};
+use corehttp::message::InvalidField;
+use corehttp::{Context, Headers, Method, Request, Response, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::Builder;
 use tokio::time::sleep;

@@ -11,9 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Context, IntoIoResult, Request, Server, ServerCore, ServerHandle, Status, Timeouts,
-};
+use corehttp::server::{IntoIoResult, ServerCore};
+use corehttp::{BodyPlan, Context, Request, Server, ServerHandle, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Semaphore, oneshot};

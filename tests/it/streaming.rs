@@ -8,10 +8,9 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    Body, BodyPlan, Context, Event, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server,
-    Status,
-};
+use corehttp::server::InvalidResponse;
+use corehttp::sse::Event;
+use corehttp::{Body, BodyPlan, Context, Handler, Headers, IntoHandler, Method, Request, Server, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::sleep;

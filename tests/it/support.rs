@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corehttp::middleware::{Next, wrap};
-use corehttp::{BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Server, ServerHandle, Status};
+use corehttp::server::ExchangeReport;
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Server, ServerHandle, Status};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{Context, Server};
 #[cfg(feature = "handover")]
-use corehttp::{ServerCore, Status};
+use corehttp::Status;
+use corehttp::server::ServerCore;
+use corehttp::{Context, Server};
 #[cfg(feature = "handover")]
 use tokio::sync::Notify;
 

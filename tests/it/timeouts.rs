@@ -12,10 +12,12 @@ use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use corehttp::coding::Flush;
 use corehttp::middleware::{self, wrap};
+use corehttp::server::{Transform, TransformAction};
+use corehttp::sse::Event;
 use corehttp::{
-    BodyPlan, BodyWriter, Context, Event, Flush, Handler, IntoHandler, Limits, Request, Response, Server,
-    Timeouts, Transform, TransformAction,
+    BodyPlan, BodyWriter, Context, Handler, IntoHandler, Limits, Request, Response, Server, Timeouts,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;

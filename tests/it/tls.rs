@@ -8,10 +8,9 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Context, ExchangeReport, IntoHandler, Limits, Server, ServerTls, Timeouts, TlsIdentity,
-    TlsRoots, TlsVersion,
-};
+use corehttp::server::ExchangeReport;
+use corehttp::tls::{self, ServerTls};
+use corehttp::{BodyPlan, Context, IntoHandler, Limits, Server, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
@@ -83,8 +82,8 @@ impl Secured {
     }
 }
 
-pub fn identity(issued: &Issued) -> TlsIdentity {
-    TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
+pub fn identity(issued: &Issued) -> tls::Identity {
+    tls::Identity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
 pub fn host(name: &str) -> ServerName<'static> {
@@ -173,7 +172,7 @@ fn both_versions_are_spoken_and_shown_to_the_handler() {
         let config = secured.peer_of(&versions, Some(&me));
         assert_eq!(greet(&served, config, "a.example"), Ok(told(version, 0)));
     }
-    secured.tls = secured.tls.version_min(TlsVersion::Tls13);
+    secured.tls = secured.tls.version_min(tls::Version::Tls13);
     let served = secured.serve(tell);
     assert_eq!(greet(&served, secured.peer(), "a.example"), Ok(told("Tls13", 0)));
     let refused = greet(&served, secured.peer_of(&[&TLS12], None), "a.example").unwrap_err();
@@ -289,8 +288,8 @@ fn peers_are_let_in_by_their_certificates() {
     // As with a server's certificate: an authority signs for others, and is no peer itself, even if it is trusted.
     let authority = self_signed_authority(&["me"]);
     let late = theirs.issue_for_years(&["me"], 2000, 2010);
-    let roots = TlsRoots::from_pem(theirs.pem()).unwrap();
-    let roots = roots.and(TlsRoots::from_pem(&authority.chain).unwrap());
+    let roots = tls::Roots::from_pem(theirs.pem()).unwrap();
+    let roots = roots.and(tls::Roots::from_pem(&authority.chain).unwrap());
     secured.tls = secured.tls.client_auth_required(roots);
     for version in [&TLS12, &TLS13] {
         let refusals = ErrorReports::default();

@@ -9,20 +9,23 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use corehttp::middleware::HttpsRedirect;
 use corehttp::middleware::wrap;
-use corehttp::rustls::client::WebPkiServerVerifier;
-use corehttp::rustls::crypto::CryptoProvider;
-use corehttp::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
-use corehttp::rustls::pki_types::pem::PemObject;
-use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use corehttp::rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
-use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
-use corehttp::rustls::version::{TLS12, TLS13};
-use corehttp::rustls::{ClientConfig, HandshakeKind, KeyLog, RootCertStore, ServerConfig};
+use corehttp::net::MemoryListener;
+use corehttp::server::ForwardedField;
+use corehttp::tls::rustls::client::WebPkiServerVerifier;
+use corehttp::tls::rustls::crypto::CryptoProvider;
+use corehttp::tls::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
+use corehttp::tls::rustls::pki_types::pem::PemObject;
+use corehttp::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use corehttp::tls::rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
+use corehttp::tls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use corehttp::tls::rustls::version::{TLS12, TLS13};
+use corehttp::tls::rustls::{ClientConfig, HandshakeKind, KeyLog, RootCertStore, ServerConfig};
+use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{
-    Address, Client, ClientBuilder, ClientError, ClientTls, Context, ForwardedField, HttpsRedirect,
-    MemoryListener, Request, Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots,
-    TrustedProxies, block_on,
+    Address, Client, ClientBuilder, ClientError, Context, Request, Server, ServerHandle, TrustedProxies,
+    block_on,
 };
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use tokio::io::{AsyncWriteExt, duplex};
@@ -410,8 +413,8 @@ fn a_provider_without_tls_1_3_is_refused() {
     let lame = CryptoProvider { kx_groups: Vec::new(), ..default_provider() };
     for provider in [old, lame] {
         let refused = secured.tls.clone().provider(provider.clone()).unwrap_err();
-        assert!(matches!(refused, TlsConfigError::Provider(_)), "{refused:?}");
-        assert!(matches!(ClientTls::new().provider(provider), Err(TlsConfigError::Provider(_))));
+        assert!(matches!(refused, tls::ConfigError::Provider(_)), "{refused:?}");
+        assert!(matches!(ClientTls::new().provider(provider), Err(tls::ConfigError::Provider(_))));
     }
 }
 
@@ -420,13 +423,14 @@ fn a_certified_key_is_checked() {
     let authority = Authority::new("ours");
     let (one, other) = (authority.issue(&["a.example"]), authority.issue(&["a.example"]));
     let [one, other] = [one, other].map(|issued| certified(&issued, &default_provider()));
-    assert_eq!(TlsIdentity::from_certified_key(one.clone()).unwrap().names(), ["a.example"]);
+    assert_eq!(tls::Identity::from_certified_key(one.clone()).unwrap().names(), ["a.example"]);
     for (chain, expected) in [
         (other.cert.clone(), "Key(\"it belongs to another certificate\")"),
         (Vec::new(), "NoCertificate"),
         (vec![vec![1, 2, 3].into()], "Certificate("),
     ] {
-        let refused = TlsIdentity::from_certified_key(CertifiedKey::new(chain, one.key.clone())).unwrap_err();
+        let refused =
+            tls::Identity::from_certified_key(CertifiedKey::new(chain, one.key.clone())).unwrap_err();
         assert!(format!("{refused:?}").starts_with(expected), "{refused:?}");
     }
 }
@@ -576,7 +580,7 @@ fn a_server_does_not_start_with_a_certificate_that_is_not_valid_rfc5280_4_1_2_5(
         (vec![&good, &early], Some(of_early)),
         (vec![&nameless], Some(of_nameless)),
     ] {
-        let tls = |first: &TlsIdentity| {
+        let tls = |first: &tls::Identity| {
             identities[1..].iter().fold(ServerTls::new(first.clone()), |tls, &more| tls.and(more.clone()))
         };
         let starts: [fn(ServerTls) -> Server; 2] = [
@@ -612,7 +616,7 @@ fn a_host_that_the_platform_accepts_is_accepted() {
     const NAME: &str = "tls_config::a_host_that_the_platform_accepts_is_accepted";
     const FOLDER: &str = "COREHTTP_TEST_PLATFORM";
     let ask = |path: &Path| {
-        let identity = TlsIdentity::from_files(path.join("chain"), path.join("key")).unwrap();
+        let identity = tls::Identity::from_files(path.join("chain"), path.join("key")).unwrap();
         let server = InMemory::new(ServerTls::new(identity));
         server.ask(&Client::builder().tls(ClientTls::from_platform_verifier().unwrap()))
     };
@@ -626,7 +630,7 @@ fn a_host_that_the_platform_accepts_is_accepted() {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     // Where the system has authorities, ours is none of them.
-    if TlsRoots::from_platform().is_ok() {
+    if tls::Roots::from_platform().is_ok() {
         ask(folder.path()).unwrap_err();
     }
     let mut own = std::process::Command::new(std::env::current_exe().unwrap());
@@ -662,8 +666,8 @@ impl Drop for InMemory {
     }
 }
 
-fn roots(authority: &Authority) -> TlsRoots {
-    TlsRoots::from_pem(authority.pem()).unwrap()
+fn roots(authority: &Authority) -> tls::Roots {
+    tls::Roots::from_pem(authority.pem()).unwrap()
 }
 
 #[test]

@@ -17,11 +17,10 @@ use axum::extract::Path;
 use axum::routing::{any, get, post};
 use axum::{Extension, Json, Router};
 use bytes::Bytes;
+use corehttp::error::{ExchangeError, Phase, WireError};
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Context, ExchangeError, Handler, Limits, PeerAddr, Phase, Request, Server, Status, Tower,
-    TowerBody, WireError, block_on,
-};
+use corehttp::tower::{Tower, TowerBody};
+use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Status, block_on};
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
@@ -307,12 +306,12 @@ mod requests {
     #[test]
     fn a_service_gets_the_session_of_a_secure_connection() {
         use crate::tls::{Secured, connect_to, exchange};
-        use corehttp::TlsSession;
+        use corehttp::tls;
 
         let app = || {
             let before = Mutex::new(None);
             tower(move |request: AppRequest| {
-                let session = request.extensions().get::<Arc<TlsSession>>().cloned();
+                let session = request.extensions().get::<Arc<tls::Session>>().cloned();
                 let earlier = std::mem::replace(&mut *before.lock().unwrap(), session.clone());
                 let is_shared =
                     session.as_ref().zip(earlier.as_ref()).map(|(one, other)| Arc::ptr_eq(one, other));
@@ -1270,12 +1269,13 @@ mod with_axum {
     fn a_compressed_answer_streams_too() {
         let app = Router::new()
             .route("/", get(async || steps(None, [Pause, data("hello")]).map(axum::body::Body::new)));
-        let response =
-            paused(Server::new().service(wrap(corehttp::Compress::new(), Tower::new(app))).respond({
+        let response = paused(
+            Server::new().service(wrap(corehttp::middleware::Compress::new(), Tower::new(app))).respond({
                 let mut request = Request::get("/").unwrap();
                 request.headers.set("accept-encoding", "gzip, identity;q=0").unwrap();
                 request
-            }));
+            }),
+        );
         assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     }
 }

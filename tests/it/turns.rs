@@ -7,9 +7,8 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use corehttp::middleware::{self, wrap};
-use corehttp::{
-    BodyPlan, Context, Handler, IntoHandler, Limits, MemoryListener, Request, Server, Service, block_on,
-};
+use corehttp::net::MemoryListener;
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Limits, Request, Server, Service, block_on};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::{LocalSet, coop, spawn_local, yield_now};
 

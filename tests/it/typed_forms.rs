@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use corehttp::{Context, FormBuf, InvalidForm, InvalidRequest, Request};
+use corehttp::message::{InvalidForm, InvalidRequest};
+use corehttp::{Context, FormBuf, Request};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

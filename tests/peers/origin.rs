@@ -11,8 +11,9 @@
 
 use std::io;
 
+use corehttp::message::FromText;
 use corehttp::middleware::{self, wrap};
-use corehttp::{BodyPlan, Context, FromText, Limits, Request, Server, ServerHandle, Status};
+use corehttp::{BodyPlan, Context, Limits, Request, Server, ServerHandle, Status};
 
 const BODY_MAX: usize = 64 << 10;
 const ECHO_MAX: usize = 16 << 20;

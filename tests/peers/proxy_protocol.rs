@@ -3,7 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use corehttp::{Client, Context, ProxyHeader, ProxyProtocol, ProxyVersion, Server, block_on};
+use corehttp::proxy_protocol::{ProxyHeader, ProxyProtocol, ProxyVersion};
+use corehttp::{Client, Context, Server, block_on};
 
 use super::Served;
 use super::proxies::{Proxy, haproxy_for, nginx_listening, nginx_stream};

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use corehttp::{Context, MessageDeflate, Server, ServerHandle, WebSocket, WebSocketSettings};
+use corehttp::websocket::{self, MessageDeflate, WebSocket};
+use corehttp::{Context, Server, ServerHandle};
 
 use super::program::Program;
 use super::proxies::{haproxy, nginx};
@@ -29,7 +30,7 @@ const CLIENTS: &[Program] = &[
 const LARGE: usize = 1 << 21;
 
 fn origin(deflate: Option<MessageDeflate>) -> ServerHandle {
-    let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
     let echo = async move |ctx: &mut Context| -> corehttp::Result {
         let mut socket = ctx.websocket(&settings).await?;
         let WebSocket { reader, writer, .. } = &mut socket;

@@ -34,7 +34,8 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, T
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
@@ -361,7 +362,8 @@ impl HostAttempt {
 ///
 /// ```
 /// use std::time::Duration;
-/// use corehttp::{HostChoice, Client};
+/// use corehttp::Client;
+/// use corehttp::client::HostChoice;
 ///
 /// let balancer = Client::new()
 ///     .balance(["http://one", "http://two", "http://three"])?
@@ -372,7 +374,7 @@ impl HostAttempt {
 ///     .retry_other_hosts()
 ///     .build();
 /// assert_eq!(balancer.counts().len(), 3);
-/// # Ok::<(), corehttp::InvalidRequest>(())
+/// # Ok::<(), corehttp::message::InvalidRequest>(())
 /// ```
 #[must_use]
 pub struct BalancerBuilder(BalancerInner);

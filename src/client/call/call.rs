@@ -23,7 +23,8 @@ use crate::message::{Headers, Response};
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
@@ -66,7 +67,7 @@ impl Call {
     ///
     /// Once the server reads no more, what is written is dropped. That is when the server has refused the request, when
     /// it has answered and closes, or when its complete response is here and a write made no progress for
-    /// [`ClientTimeouts::send`](crate::ClientTimeouts::send).
+    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
     ///
     /// # Errors
     ///
@@ -130,7 +131,8 @@ impl Call {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Server, MemoryListener};
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();

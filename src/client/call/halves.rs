@@ -16,7 +16,7 @@ use crate::message::{Headers, Response, Status};
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its response.
 ///
 /// Made by [`Call::split`](super::Call::split). If it fails, or is dropped before [`CallWriter::finish`], the server
-/// still has [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once both
+/// still has [`ClientTimeouts::wait`](crate::client::ClientTimeouts::wait) to answer, and the connection is closed once both
 /// halves are dropped.
 pub struct CallWriter {
     half: Half,
@@ -178,7 +178,8 @@ impl CallReader {
     /// # Examples
     ///
     /// ```
-    /// # use corehttp::{Context, Headers, Server, Status, MemoryListener};
+    /// # use corehttp::{Context, Headers, Server, Status};
+    /// # use corehttp::net::MemoryListener;
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();

@@ -44,7 +44,8 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// # Examples
 ///
 /// ```
-/// # use corehttp::{Context, Server, MemoryListener};
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
@@ -102,7 +103,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::NotPipelinable`] for a method that is not safe,
+    /// As [`Host::send`](crate::client::Host::send). Fails with [`ClientCause::NotPipelinable`] for a method that is not safe,
     /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that
     /// is a stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
@@ -262,7 +263,7 @@ impl fmt::Debug for Pipeline {
 ///
 /// let pipeline = Client::new().pipeline("http://cache:8080")?.connections(2).in_flight_max(256).build();
 /// assert_eq!(pipeline.in_flight(), 0);
-/// # Ok::<(), corehttp::InvalidRequest>(())
+/// # Ok::<(), corehttp::message::InvalidRequest>(())
 /// ```
 #[must_use]
 pub struct PipelineBuilder {
@@ -297,7 +298,7 @@ impl PipelineBuilder {
 
     /// Sets how many requests may be in flight, over all connections together. Default: 1,024; the least is 1.
     ///
-    /// Further callers wait in line, for at most [`ClientTimeouts::queue`](crate::ClientTimeouts::queue).
+    /// Further callers wait in line, for at most [`ClientTimeouts::queue`](crate::client::ClientTimeouts::queue).
     pub fn in_flight_max(mut self, most: usize) -> Self {
         self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self

@@ -304,7 +304,9 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::lock;
-    use crate::{Client, Context, MemoryListener, Proxies, Proxy, Server, block_on};
+    use crate::client::{Proxies, Proxy};
+    use crate::net::MemoryListener;
+    use crate::{Client, Context, Server, block_on};
 
     /// The connection that they share belongs to the host that has used it last.
     #[test]

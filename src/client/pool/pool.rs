@@ -603,8 +603,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::Client;
+    use crate::net::MemoryListener;
     use crate::runtime::sleep;
-    use crate::{Client, MemoryListener};
 
     const MANY: usize = 32;
     const HEAD: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();

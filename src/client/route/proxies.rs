@@ -13,12 +13,12 @@ use crate::net::UriHost;
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Proxies, Proxy};
+/// use corehttp::client::{Proxies, Proxy};
 ///
 /// let proxies = Proxies::all(Proxy::new("http://proxy:3128")?)
 ///     .https(Proxy::new("socks5h://127.0.0.1")?)
 ///     .except("localhost, .internal, 10.0.0.0/8");
-/// # Ok::<(), corehttp::InvalidProxy>(())
+/// # Ok::<(), corehttp::client::InvalidProxy>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -67,7 +67,7 @@ impl Proxies {
     ///
     /// A variable that is not used may have any value: `all_proxy` beside the other two, as desktops export it with the
     /// scheme `socks`, or all three beside `no_proxy=*`. An `all_proxy` that names no proxy and is the only one for a
-    /// scheme fails the requests to URLs of that scheme, with [`ClientCause::Proxy`](crate::ClientCause::Proxy).
+    /// scheme fails the requests to URLs of that scheme, with [`ClientCause::Proxy`](crate::client::ClientCause::Proxy).
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use super::socks_handshake::Login;
 use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::client::error::ClientError;
 use crate::client::origin::{Origin, TlsHandshake};
-use crate::error::{Excerpt, without_secrets, write_error};
+use crate::error_text::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
 use crate::message::{
     FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
@@ -33,12 +33,12 @@ use crate::wire::encode::ROUTING;
 /// # Examples
 ///
 /// ```
-/// use corehttp::Proxy;
+/// use corehttp::client::Proxy;
 ///
 /// let proxy = Proxy::new("socks5h://joe:s%40crets@127.0.0.1")?;
 /// assert_eq!(proxy.to_string(), "socks5h://127.0.0.1:1080");
 /// assert!(Proxy::new("http://proxy:3128\r\nHost: evil").is_err());
-/// # Ok::<(), corehttp::InvalidProxy>(())
+/// # Ok::<(), corehttp::client::InvalidProxy>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Proxy {
@@ -145,7 +145,8 @@ impl Proxy {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Client, Proxies, Proxy};
+    /// use corehttp::Client;
+    /// use corehttp::client::{Proxies, Proxy};
     ///
     /// let proxy = Proxy::new("http://proxy:3128")?.field("x-department", "research")?;
     /// let client = Client::builder().default_field("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();

@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::error::write_error;
+use crate::error_text::write_error;
 use crate::net::{InvalidHost, UriHost};
 
 /// Has the proxy at the other end of `stream` connect to `destination`.

@@ -31,7 +31,7 @@ use crate::message::Timings;
 pub struct ClientStats {
     /// The sum over all hosts.
     pub total: ClientCounts,
-    /// The counts of each host, by scheme, host and port as [`Host::origin`](crate::Host::origin) writes them. These
+    /// The counts of each host, by scheme, host and port as [`Host::origin`](crate::client::Host::origin) writes them. These
     /// are the first 256 hosts that the client was used for.
     pub hosts: BTreeMap<Box<str>, ClientCounts>,
     /// The counts of all further hosts together.

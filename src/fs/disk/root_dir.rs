@@ -184,7 +184,7 @@ impl DiskRoot {
     }
 }
 
-/// Half of the second within which [`Files::new`](crate::Files::new) promises another directory: the rest is for the
+/// Half of the second within which [`Files::new`](crate::fs::Files::new) promises another directory: the rest is for the
 /// check itself.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 

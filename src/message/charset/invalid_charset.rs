@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 use crate::message::Status;
 
 /// Content is not text in the charset that its type names, or that charset cannot be read.

@@ -29,7 +29,7 @@ use crate::message::{HttpDate, decimal};
 /// assert_eq!(headers.all("Vary").count(), 2);
 /// assert!(headers.contains_token("vary", "origin"));
 /// assert!(headers.set("x-size", "1\r\nx-evil: 1").is_err());
-/// # Ok::<(), corehttp::InvalidField>(())
+/// # Ok::<(), corehttp::message::InvalidField>(())
 /// ```
 #[doc(alias = "HeaderMap")]
 #[derive(Clone, Default)]

@@ -18,7 +18,8 @@ use super::value::trim;
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Headers, Parameters};
+/// use corehttp::Headers;
+/// use corehttp::message::Parameters;
 ///
 /// let mut headers = Headers::new();
 /// headers.set("forwarded", "for=192.0.2.1;proto=https, for=\"[2001:db8::1]:80\"")?;

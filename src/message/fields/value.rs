@@ -6,7 +6,7 @@ use std::iter;
 
 use bytes::Bytes;
 
-use crate::error::Excerpt;
+use crate::error_text::Excerpt;
 
 /// A type that a field can be set to: text, bytes, an integer, a `char`, or a `bool`, which becomes `true` or `false`.
 ///

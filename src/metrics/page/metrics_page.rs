@@ -1,4 +1,4 @@
-//! [`MetricsPage`]: the handler that shows metrics to people.
+//! [`Page`]: the handler that shows metrics to people.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,42 +27,40 @@ use crate::sse::Event;
 /// peer has a loopback address or is on a Unix socket or in memory; the host of the request is a loopback address or
 /// `localhost`, which keeps out pages of other sites whose names lead here; and no proxy has added a field or a PROXY
 /// header. Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local: give the page
-/// a port of its own there, or [decide](MetricsPage::guarded_by) otherwise.
+/// a port of its own there, or [decide](Page::guarded_by) otherwise.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Metrics, MetricsPage, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::metrics::{self, Metrics};
 ///
 /// fn main() -> corehttp::Result {
 ///     let metrics = Metrics::new();
 ///     // A browser on this machine shows http://127.0.0.1:9090/.
-///     Server::bind("127.0.0.1:9090").cores(1).start(MetricsPage::new(&metrics))?;
+///     Server::bind("127.0.0.1:9090").cores(1).start(metrics::Page::new(&metrics))?;
 ///     Server::bind("[::]:8080").observe(metrics.clone()).run(|ctx: &mut Context| ctx.response.set_text("hi"))
 /// }
 /// ```
 #[doc(alias("dashboard", "status", "monitor"))]
 #[derive(Clone)]
-pub struct MetricsPage {
+pub struct Page {
     metrics: Metrics,
     is_allowed: Arc<dyn Fn(&Context) -> bool + Send + Sync>,
     /// A permit for each page that is live.
     viewers: Arc<Semaphore>,
 }
 
-impl MetricsPage {
+impl Page {
     /// Creates a page that shows `metrics` to this machine.
-    pub fn new(metrics: &Metrics) -> MetricsPage {
+    pub fn new(metrics: &Metrics) -> Page {
         metrics.keep_recent();
         let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
-        MetricsPage { metrics: metrics.clone(), is_allowed: Arc::new(is_local), viewers }
+        Page { metrics: metrics.clone(), is_allowed: Arc::new(is_local), viewers }
     }
 
     /// Sets who may see the page, in place of this machine.
-    pub fn guarded_by(
-        mut self,
-        is_allowed: impl Fn(&Context) -> bool + Send + Sync + 'static,
-    ) -> MetricsPage {
+    pub fn guarded_by(mut self, is_allowed: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Page {
         self.is_allowed = Arc::new(is_allowed);
         self
     }
@@ -84,7 +82,7 @@ impl MetricsPage {
     }
 }
 
-impl Handler for MetricsPage {
+impl Handler for Page {
     async fn handle(&self, ctx: &mut Context) -> Result {
         if !(self.is_allowed)(ctx) {
             return Err(Status::FORBIDDEN.into());
@@ -103,7 +101,7 @@ impl Handler for MetricsPage {
     }
 }
 
-impl fmt::Debug for MetricsPage {
+impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetricsPage").field("metrics", &self.metrics).finish_non_exhaustive()
     }
@@ -162,9 +160,9 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::server::Server;
+    use crate::Server;
 
-    fn status(page: MetricsPage, peer: &str, fields: &[(&str, &str)]) -> u16 {
+    fn status(page: Page, peer: &str, fields: &[(&str, &str)]) -> u16 {
         let peer: SocketAddr = peer.parse().unwrap();
         let mut request = Request::get("/?style").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
@@ -191,7 +189,7 @@ mod tests {
             (403, "127.0.0.1:5000", &[("forwarded", "for=127.0.0.1")]),
             (403, "127.0.0.1:5000", &[("via", "1.1 proxy")]),
         ] {
-            let page = MetricsPage::new(&Metrics::new());
+            let page = Page::new(&Metrics::new());
             assert_eq!(status(page.clone(), peer, fields), expected, "{peer} {fields:?}");
             assert_eq!(status(page.guarded_by(|_| true), peer, fields), 200);
         }
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn no_more_than_sixteen_pages_are_live() {
-        let page = MetricsPage::new(&Metrics::new());
+        let page = Page::new(&Metrics::new());
         let permits: Vec<_> = (0..VIEWERS_MAX).map(|_| page.viewers.try_acquire().unwrap()).collect();
         let service = Server::new().service(page.clone());
         let respond = |path| crate::block_on(service.respond(Request::get(path).unwrap())).unwrap().status;
@@ -209,7 +207,7 @@ mod tests {
 
     #[test]
     fn each_part_has_its_type_and_loads_nothing_from_elsewhere() {
-        let service = Server::new().service(MetricsPage::new(&Metrics::new()));
+        let service = Server::new().service(Page::new(&Metrics::new()));
         for (path, content_type) in
             [("/", "text/html"), ("/?style", "text/css"), ("/?script", "text/javascript")]
         {

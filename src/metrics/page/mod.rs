@@ -3,4 +3,4 @@
 mod metrics_page;
 mod snapshot;
 
-pub use metrics_page::MetricsPage;
+pub use metrics_page::Page;

@@ -204,10 +204,11 @@ fn micros(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Server;
     use crate::client::Client;
     use crate::message::{Request, Status};
-    use crate::metrics::metrics::MetricsSettings;
-    use crate::server::{Context, Error, Server};
+    use crate::metrics::metrics::Settings;
+    use crate::server::{Context, Error};
 
     #[test]
     fn what_happened_is_in_the_snapshot() {
@@ -245,7 +246,7 @@ mod tests {
     /// Clients count more hosts than there are times for.
     #[test]
     fn a_host_without_times_has_no_figures_and_those_of_others_are_shown() {
-        let metrics = Metrics::with_settings(MetricsSettings { hosts_max: 1, ..Default::default() });
+        let metrics = Metrics::with_settings(Settings { hosts_max: 1, ..Default::default() });
         metrics.keep_recent();
         let client = Client::new();
         metrics.add_client(&client);

@@ -240,7 +240,7 @@ fn bare(host: &str) -> &str {
 /// ```
 /// use std::io;
 ///
-/// use corehttp::Dialer;
+/// use corehttp::net::Dialer;
 /// use tokio::net::TcpStream;
 ///
 /// /// Connects to this machine, whatever the host.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::error::write_error;
+use crate::error_text::write_error;
 
 /// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///

@@ -26,7 +26,7 @@ use super::look_ups::{LookUp, LookUps};
 /// use std::io;
 /// use std::net::IpAddr;
 ///
-/// use corehttp::{Resolver, SystemResolver};
+/// use corehttp::net::{Resolver, SystemResolver};
 ///
 /// /// Knows one more name than the operating system.
 /// struct Pinned;

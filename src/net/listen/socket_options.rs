@@ -14,7 +14,8 @@ use socket2::SockRef;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use corehttp::{Context, Server, SocketOptions};
+/// use corehttp::{Context, Server};
+/// use corehttp::net::SocketOptions;
 ///
 /// fn main() -> corehttp::Result {
 ///     Server::bind("[::]:8080")

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use super::TlsError;
+use super::Error;
 use crate::net::Stream;
 
 /// Does TLS handshakes with peers that connect, of which there are none.
@@ -30,7 +30,7 @@ impl TlsAcceptor {
 pub(crate) struct Handshake<C>(TlsStream<C>);
 
 impl<C> Handshake<C> {
-    pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
+    pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (Error, C)>> {
         match self.0.never {}
     }
 }
@@ -73,28 +73,28 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn session(&self) -> Option<Arc<TlsSession>> {
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
         match self.never {}
     }
 }
 
-impl TlsError {
+impl Error {
     /// The refusal that a read has met. Without TLS, no error is one.
-    pub(crate) fn from_alert(error: io::Error) -> Result<TlsError, io::Error> {
+    pub(crate) fn from_alert(error: io::Error) -> Result<Error, io::Error> {
         Err(error)
     }
 }
 
 /// The result of a handshake, of which there are none.
-pub(crate) enum TlsSession {}
+pub(crate) enum Session {}
 
 /// A host that could be verified, of which there are none.
 #[derive(Clone, Debug)]
 pub(crate) struct HostName(Infallible);
 
 impl HostName {
-    pub(crate) fn new(_: &str) -> Result<HostName, TlsError> {
-        Err(TlsError::Unavailable)
+    pub(crate) fn new(_: &str) -> Result<HostName, Error> {
+        Err(Error::Unavailable)
     }
 }
 
@@ -103,7 +103,7 @@ impl HostName {
 pub(crate) struct TlsConnector(());
 
 impl TlsConnector {
-    pub(crate) async fn connect<C>(&self, host: HostName, _: C) -> Result<TlsStream<C>, TlsError> {
+    pub(crate) async fn connect<C>(&self, host: HostName, _: C) -> Result<TlsStream<C>, Error> {
         match host.0 {}
     }
 }

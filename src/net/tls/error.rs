@@ -1,17 +1,17 @@
-//! [`TlsError`]: why a connection could not be made secure (RFC 8446 §6.2).
+//! [`Error`]: why a connection could not be made secure (RFC 8446 §6.2).
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-use crate::error::write_error;
+use crate::error_text::write_error;
 
 /// Why a connection could not be made secure.
 ///
 /// Details are in the error's [`source`](StdError::source).
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum TlsError {
+pub enum Error {
     /// The crate was built without its feature `tls`.
     Unavailable,
     /// No certificate can be issued for the host, so it could not prove its identity. Nothing was dialed.
@@ -33,19 +33,19 @@ pub enum TlsError {
     Io(io::Error),
 }
 
-impl TlsError {
+impl Error {
     /// Copies the error, for another request that waited for the same connection. The source becomes text.
-    pub(crate) fn duplicate(&self) -> TlsError {
+    pub(crate) fn duplicate(&self) -> Error {
         match self {
-            TlsError::Unavailable => TlsError::Unavailable,
-            TlsError::Host => TlsError::Host,
-            TlsError::PlainText => TlsError::PlainText,
-            TlsError::Certificate(source) => TlsError::Certificate(source.to_string().into()),
-            TlsError::Refused(source) => TlsError::Refused(source.to_string().into()),
-            TlsError::Protocol(source) => TlsError::Protocol(source.to_string().into()),
-            TlsError::Resolver(source) => TlsError::Resolver(source.to_string().into()),
-            TlsError::Panic => TlsError::Panic,
-            TlsError::Io(error) => TlsError::Io(io::Error::new(error.kind(), format!("{error:#}"))),
+            Error::Unavailable => Error::Unavailable,
+            Error::Host => Error::Host,
+            Error::PlainText => Error::PlainText,
+            Error::Certificate(source) => Error::Certificate(source.to_string().into()),
+            Error::Refused(source) => Error::Refused(source.to_string().into()),
+            Error::Protocol(source) => Error::Protocol(source.to_string().into()),
+            Error::Resolver(source) => Error::Resolver(source.to_string().into()),
+            Error::Panic => Error::Panic,
+            Error::Io(error) => Error::Io(io::Error::new(error.kind(), format!("{error:#}"))),
         }
     }
 
@@ -56,46 +56,44 @@ impl TlsError {
 
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
-            TlsError::Unavailable => io::ErrorKind::Unsupported,
-            TlsError::Host => io::ErrorKind::InvalidInput,
-            TlsError::Certificate(_) | TlsError::PlainText | TlsError::Protocol(_) => {
-                io::ErrorKind::InvalidData
-            }
-            TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
-            TlsError::Resolver(_) => io::ErrorKind::PermissionDenied,
-            TlsError::Panic => io::ErrorKind::Other,
-            TlsError::Io(error) => error.kind(),
+            Error::Unavailable => io::ErrorKind::Unsupported,
+            Error::Host => io::ErrorKind::InvalidInput,
+            Error::Certificate(_) | Error::PlainText | Error::Protocol(_) => io::ErrorKind::InvalidData,
+            Error::Refused(_) => io::ErrorKind::ConnectionAborted,
+            Error::Resolver(_) => io::ErrorKind::PermissionDenied,
+            Error::Panic => io::ErrorKind::Other,
+            Error::Io(error) => error.kind(),
         }
     }
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| {
             f.write_str(match self {
-                TlsError::Unavailable => "the crate was built without its feature `tls`",
-                TlsError::Host => "no certificate can be issued for the host",
-                TlsError::Certificate(_) => "the peer's certificate is not trusted",
-                TlsError::Refused(_) => "the peer refused with an alert of TLS",
-                TlsError::PlainText => "the peer speaks plain text, such as HTTP, instead of TLS",
-                TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
-                TlsError::Resolver(_) => "the resolver of the configuration refused the peer",
-                TlsError::Panic => "a function of the application panicked in the TLS handshake",
-                TlsError::Io(_) => "the connection failed during the handshake",
+                Error::Unavailable => "the crate was built without its feature `tls`",
+                Error::Host => "no certificate can be issued for the host",
+                Error::Certificate(_) => "the peer's certificate is not trusted",
+                Error::Refused(_) => "the peer refused with an alert of TLS",
+                Error::PlainText => "the peer speaks plain text, such as HTTP, instead of TLS",
+                Error::Protocol(_) => "no TLS handshake is possible with the peer",
+                Error::Resolver(_) => "the resolver of the configuration refused the peer",
+                Error::Panic => "a function of the application panicked in the TLS handshake",
+                Error::Io(_) => "the connection failed during the handshake",
             })
         })
     }
 }
 
-impl StdError for TlsError {
+impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            TlsError::Unavailable | TlsError::Host | TlsError::PlainText | TlsError::Panic => None,
-            TlsError::Certificate(cause)
-            | TlsError::Refused(cause)
-            | TlsError::Protocol(cause)
-            | TlsError::Resolver(cause) => Some(&**cause),
-            TlsError::Io(cause) => Some(cause),
+            Error::Unavailable | Error::Host | Error::PlainText | Error::Panic => None,
+            Error::Certificate(cause)
+            | Error::Refused(cause)
+            | Error::Protocol(cause)
+            | Error::Resolver(cause) => Some(&**cause),
+            Error::Io(cause) => Some(cause),
         }
     }
 }

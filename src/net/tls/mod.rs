@@ -10,7 +10,7 @@ mod disabled;
 pub(crate) mod enabled;
 
 #[cfg(not(feature = "tls"))]
-pub(crate) use disabled::{HostName, TlsAcceptor, TlsConnector, TlsSession, TlsStream};
+pub(crate) use disabled::{HostName, Session, TlsAcceptor, TlsConnector, TlsStream};
 #[cfg(feature = "tls")]
-pub(crate) use enabled::{HostName, TlsAcceptor, TlsConnector, TlsSession, TlsStream};
-pub use error::TlsError;
+pub(crate) use enabled::{HostName, Session, TlsAcceptor, TlsConnector, TlsStream};
+pub use error::Error;

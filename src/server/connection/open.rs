@@ -13,8 +13,9 @@ use super::context_guard::ContextGuard;
 use super::handler_outcome::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
+use crate::net::tls;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, TimerSlot, TlsError, Transport};
+use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::connection_limiter::PeerPermit;
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::core_state::CoreState;
@@ -85,7 +86,7 @@ async fn tls_handshake<H: Handler + 'static>(
     let limit = per_core.core.bounds.timeouts.head;
     // A resolver or a verifier of the application may panic.
     let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handshake.poll(cx))) {
-        Err(_) => Poll::Ready(HandshakeOutcome::Failed(TlsError::Panic, Transport::Closed)),
+        Err(_) => Poll::Ready(HandshakeOutcome::Failed(tls::Error::Panic, Transport::Closed)),
         Ok(Poll::Ready(Ok(stream))) => {
             Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
         }
@@ -103,7 +104,7 @@ async fn tls_handshake<H: Handler + 'static>(
         }
         // Such an end is not worth a report: some peers only probe the port, and browsers open spare connections that
         // they may never use.
-        HandshakeOutcome::Stopped | HandshakeOutcome::Failed(TlsError::Io(_), _) => {
+        HandshakeOutcome::Stopped | HandshakeOutcome::Failed(tls::Error::Io(_), _) => {
             JobOutcome::Closed(Ok(None))
         }
         HandshakeOutcome::TimedOut => {
@@ -112,10 +113,10 @@ async fn tls_handshake<H: Handler + 'static>(
             conn.fail(ConnectionEnd::Handshake, error.into());
             JobOutcome::Closed(Err(result))
         }
-        HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
+        HandshakeOutcome::Failed(tls::Error::PlainText, transport) => {
             conn.transport = transport;
-            let result = TlsError::PlainText.as_io();
-            let cause = ErrorCause::Tls(TlsError::PlainText);
+            let result = tls::Error::PlainText.as_io();
+            let cause = ErrorCause::Tls(tls::Error::PlainText);
             reject(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
@@ -180,7 +181,7 @@ enum HandshakeOutcome {
     Secured(Transport),
     /// The transport is the bare one again, unless a panic has closed it. The peer has received an alert, unless it speaks
     /// plain HTTP.
-    Failed(TlsError, Transport),
+    Failed(tls::Error, Transport),
     TimedOut,
     Stopped,
 }

@@ -145,7 +145,8 @@ impl<'a> BodyWriter<'a> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, ExchangeError};
+    /// use corehttp::Context;
+    /// use corehttp::error::ExchangeError;
     /// use tokio::sync::mpsc::Receiver;
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {

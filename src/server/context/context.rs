@@ -450,7 +450,7 @@ impl Context {
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
-    /// the request, in logs for example; an [`ErrorReport`](crate::ErrorReport) has both, too.
+    /// the request, in logs for example; an [`ErrorReport`](crate::server::ErrorReport) has both, too.
     #[doc(alias = "request id")]
     pub fn connection_id(&self) -> u64 {
         self.exchange.peer().id
@@ -477,7 +477,7 @@ impl Context {
     /// Returns whether a stop has been ordered. If so, this response is the last one of its connection, unless its head
     /// was sent before.
     ///
-    /// From then on, [`Health::ready`](crate::Health::ready) refuses. New connections are accepted until
+    /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
     /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
     pub fn is_stopping(&self) -> bool {
         self.exchange.conn.core().deadlines.is_draining()
@@ -491,8 +491,7 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use std::pin::pin;
-    /// use std::time::Duration;
+    /// use std::{pin::pin, time::Duration};
     /// use corehttp::Context;
     ///
     /// async fn ticks(ctx: &mut Context) -> corehttp::Result {

@@ -24,7 +24,9 @@ use crate::runtime::Budget;
 /// ```
 /// use std::io;
 /// use corehttp::middleware::Middleware;
-/// use corehttp::{Context, Flush, Handler, Response, Result, Transform, TransformAction};
+/// use corehttp::{Context, Handler, Response, Result};
+/// use corehttp::coding::Flush;
+/// use corehttp::server::{Transform, TransformAction};
 ///
 /// struct Upper;
 ///
@@ -59,8 +61,10 @@ use crate::runtime::Budget;
 /// ```
 /// # use std::{cell::Cell, io, rc::Rc};
 /// # use corehttp::middleware::{Middleware, wrap};
-/// # use corehttp::{Context, Flush, Handler};
-/// # use corehttp::{Request, Response, Result, Server, Transform, TransformAction};
+/// # use corehttp::{Context, Handler};
+/// # use corehttp::coding::Flush;
+/// # use corehttp::{Request, Response, Result, Server};
+/// # use corehttp::server::{Transform, TransformAction};
 /// struct Count(Rc<Cell<u64>>);
 ///
 /// impl Transform for Count {

@@ -85,7 +85,7 @@ impl Context {
     /// from it as it came. Dropped at once, it is closed in silence, as by nginx's status 444.
     ///
     /// Responses to earlier requests of the connection are sent before. In reports the exchange has no status, and was
-    /// [cut](crate::CutBy::Handler) by the handler.
+    /// [cut](crate::server::CutBy::Handler) by the handler.
     ///
     /// # Errors
     ///

@@ -208,7 +208,8 @@ impl Announcement {
 
 #[cfg(test)]
 mod tests {
-    use crate::server::{Context, Server};
+    use crate::Server;
+    use crate::server::Context;
 
     use super::*;
 

@@ -15,7 +15,8 @@ use crate::server::{Handler, IntoHandler};
 /// ```
 /// use std::time::Duration;
 /// use corehttp::middleware::{Next, limits, wrap};
-/// use corehttp::{Context, HttpsRedirect, RateLimit, Result, Server, routes};
+/// use corehttp::{Context, Result, routes, Server};
+/// use corehttp::middleware::{HttpsRedirect, RateLimit};
 ///
 /// async fn log(ctx: &mut Context, next: Next<'_>) -> Result {
 ///     let outcome = next.handle(ctx).await;

@@ -23,7 +23,8 @@ use crate::server::error_report::{ErrorCause, InvalidProxyHeader};
 ///
 /// ```no_run
 /// use std::net::IpAddr;
-/// use corehttp::{Context, ProxyProtocol, Server};
+/// use corehttp::{Context, Server};
+/// use corehttp::proxy_protocol::ProxyProtocol;
 ///
 /// fn main() -> corehttp::Result {
 ///     let balancers = |ip| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);

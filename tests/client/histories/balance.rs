@@ -8,7 +8,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{Balancer, Client, ClientTimeouts, Dialer, HostChoice, HostCounts, Request, Response};
+use corehttp::client::{Balancer, ClientTimeouts, HostChoice, HostCounts};
+use corehttp::net::Dialer;
+use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};

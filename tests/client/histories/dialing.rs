@@ -6,7 +6,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{Client, ClientTimeouts, Dialer, Request};
+use corehttp::client::ClientTimeouts;
+use corehttp::net::Dialer;
+use corehttp::{Client, Request};
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};

@@ -5,7 +5,8 @@ mod server;
 
 use std::time::Duration;
 
-use corehttp::{Client, ClientCause, ClientError, ClientTimeouts, Pipeline, Redirects, Request, Response};
+use corehttp::client::{ClientCause, ClientTimeouts, Pipeline, Redirects};
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 

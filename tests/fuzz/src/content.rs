@@ -5,7 +5,8 @@ use std::io;
 
 use corehttp::jar::Jar;
 use corehttp::multipart::{Multipart, MultipartLimits};
-use corehttp::{Event, EventReader, Form, FormBuf, Headers, Request, SetCookie, Target};
+use corehttp::{Form, FormBuf, Headers, Request, SetCookie, Target};
+use corehttp::sse::{Event, EventReader};
 use tokio::runtime::Runtime;
 
 use crate::memory::bounded;

@@ -4,7 +4,8 @@
 use std::cell::RefCell;
 
 use corehttp::middleware::wrap;
-use corehttp::{BoxHandler, Client, Compress, Context, Request, Response, Server};
+use corehttp::{BoxHandler, Client, Context, Request, Response, Server};
+use corehttp::middleware::Compress;
 use tokio::runtime::Runtime;
 
 use crate::memory::bounded;

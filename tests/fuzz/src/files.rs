@@ -4,7 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use corehttp::{Files, Server};
+use corehttp::Server;
+use corehttp::fs::Files;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 

@@ -5,10 +5,9 @@ use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use corehttp::{
-    AccessLog, BoxHandler, Context, ErrorReport, ExchangeReport, ForwardedField, LogFormat, Server,
-    TrustedProxies, error_page, problem_details, routes,
-};
+use corehttp::{BoxHandler, Context, routes, Server, TrustedProxies};
+use corehttp::access_log::{self, AccessLog};
+use corehttp::server::{error_page, ErrorReport, ExchangeReport, ForwardedField, problem_details};
 
 use crate::everything;
 use crate::memory::bounded;
@@ -67,8 +66,8 @@ fn hello(ctx: &mut Context) {
 
 /// Makes the hooks of `server` read all that they are given.
 fn watched(server: Server, are_errors_pages: bool) -> Server {
-    let own = LogFormat::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
-    let formats = [LogFormat::Common, LogFormat::Combined, LogFormat::Json, own];
+    let own = access_log::Format::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
+    let formats = [access_log::Format::Common, access_log::Format::Combined, access_log::Format::Json, own];
     let logs = formats.map(|format| AccessLog::from_writer(io::sink(), format).unwrap());
     let recorders: Vec<_> = logs.iter().map(|log| log.recorder(proxies())).collect();
     server

@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{
-    Broadcast, Client, CloseCode, Context, Message, MessageDeflate, Server, SlowMember, WebSocket,
-    WebSocketReader, WebSocketSettings, block_on,
-};
+use corehttp::websocket::{self, Broadcast, CloseCode, Message, MessageDeflate, SlowMember, WebSocket};
+use corehttp::{Client, Context, Server, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::sleep;
@@ -19,7 +17,7 @@ use tokio::time::sleep;
 use super::support::{HEAD, RSV1, TEXT, close, frame, read_all, shown};
 use crate::support::{ErrorReports, Served, eventually, paused};
 
-async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings) -> corehttp::Result {
+async fn chat(ctx: &mut Context, room: &Broadcast, settings: &websocket::Settings) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     let mut member = room.join(SlowMember::Skip);
@@ -31,7 +29,7 @@ async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings)
     Ok(())
 }
 
-async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+async fn pass_on(reader: &mut websocket::Reader, room: &Broadcast) -> io::Result<()> {
     while let Some(message) = reader.receive().await? {
         room.send(message);
     }
@@ -42,7 +40,7 @@ async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<(
 fn a_message_reaches_all_members_on_all_cores() {
     let (room, deflate) =
         (Broadcast::new(16), Some(MessageDeflate { message_min: 100, ..MessageDeflate::default() }));
-    let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
     let (shared, offered) = (room.clone(), settings.clone());
     let served = Served::with(
         |server| server.cores(2),
@@ -78,7 +76,7 @@ fn a_message_reaches_all_members_on_all_cores() {
 #[test]
 fn a_message_is_encoded_once() {
     let (room, deflate) = (Broadcast::new(16), Some(MessageDeflate::default()));
-    let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
     let shared = room.clone();
     let served = Served::new(async move |ctx: &mut Context| chat(ctx, &shared, &settings).await);
     let small = DEFLATE.replace("deflate\r", "deflate; server_max_window_bits=9\r");
@@ -115,7 +113,7 @@ fn slow_members_are_skipped_or_closed() {
         let served = Served::with(
             |server| reports.attach(server),
             async move |ctx: &mut Context| -> corehttp::Result {
-                let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+                let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
                 // The member waits until it has lost some.
                 let mut member = shared.join(slow);
                 socket.receive().await?;
@@ -161,7 +159,7 @@ fn members_that_fall_behind_meanwhile_are_skipped_or_closed() {
     ] {
         let room = Broadcast::new(2);
         let shared = room.clone();
-        let settings = WebSocketSettings { waiting_max: 10, ..WebSocketSettings::default() };
+        let settings = websocket::Settings { waiting_max: 10, ..websocket::Settings::default() };
         let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut socket = ctx.websocket(&settings).await?;
             Ok(shared.join(slow).forward(&mut socket.writer).await?)
@@ -200,7 +198,7 @@ fn messages_of_many_threads_reach_all_members() {
     let shared = room.clone();
     let served = Served::with(
         |server| server.cores(2),
-        async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await,
+        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Settings::default()).await,
     );
     let mut peers = [(); 12].map(|()| served.connect());
     for peer in &mut peers {
@@ -237,7 +235,7 @@ fn a_broadcast_ends_with_its_last_clone() {
         let room = Broadcast::new(2);
         let member = Mutex::new(Some(room.join(SlowMember::Skip)));
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
             let member = member.lock().unwrap().take();
             member.unwrap().forward(&mut socket.writer).await?;
             Ok(socket.close(CloseCode::NORMAL, "over").await?)
@@ -263,7 +261,7 @@ fn a_stop_closes_members_with_1001() {
     let shared = room.clone();
     let served = Served::with(
         |server| reports.attach(server),
-        async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await,
+        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Settings::default()).await,
     );
     let mut peers = [(); 3].map(|()| served.connect());
     for peer in &mut peers {
@@ -290,7 +288,7 @@ fn a_close_ends_a_member_in_a_task_of_its_own() {
     let (room, done) = (Broadcast::new(16), Arc::<AtomicBool>::default());
     let (shared, noted) = (room.clone(), done.clone());
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&WebSocketSettings::default()).await?;
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Settings::default()).await?;
         let (mut member, noted) = (shared.join(SlowMember::Skip), noted.clone());
         spawn_local(async move { noted.store(member.forward(&mut writer).await.is_ok(), Relaxed) });
         assert!(reader.receive().await?.is_none());
@@ -312,10 +310,10 @@ fn other_tasks_have_turns_while_a_message_is_sent() {
     const MEMBERS: usize = 400;
     let room = Broadcast::new(4);
     let shared = room.clone();
-    let service = Rc::new(
-        Server::new()
-            .service(async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await),
-    );
+    let service =
+        Rc::new(Server::new().service(async move |ctx: &mut Context| {
+            chat(ctx, &shared, &websocket::Settings::default()).await
+        }));
     let received = Rc::<Cell<usize>>::default();
     let most = block_on(async {
         let mut peers = Vec::new();

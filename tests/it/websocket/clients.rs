@@ -4,11 +4,12 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corehttp::{
-    Client, ClientCause, ClientWebSocket, CloseCode, Context, Dialer, MemoryListener, Message,
-    MessageDeflate, MessageKind, MessagePart, Response, Server, ServerHandle, WebSocket, WebSocketError,
-    WebSocketSettings, block_on,
+use corehttp::client::ClientCause;
+use corehttp::net::{Dialer, MemoryListener};
+use corehttp::websocket::{
+    self, ClientWebSocket, CloseCode, Message, MessageDeflate, MessageKind, MessagePart, WebSocket,
 };
+use corehttp::{Client, Context, Response, Server, ServerHandle, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -21,10 +22,10 @@ use crate::support::{ErrorReports, paused};
 fn served() -> (ServerHandle, Client) {
     let listener = MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).build();
-    let settings = WebSocketSettings {
+    let settings = websocket::Settings {
         protocols: vec!["v1".into()],
         deflate: Some(MessageDeflate { message_min: 10, keeps_context: true, ..MessageDeflate::default() }),
-        ..WebSocketSettings::default()
+        ..websocket::Settings::default()
     };
     let server = Server::bind(listener).cores(1);
     (server.start(async move |ctx: &mut Context| echo(ctx, &settings).await).unwrap(), client)
@@ -59,7 +60,7 @@ fn halves_of_a_client_move_between_threads() {
     runtime.block_on(async {
         let deflate = Some(MessageDeflate { message_min: 10, ..MessageDeflate::default() });
         let settings =
-            WebSocketSettings { protocols: vec!["v1".into()], deflate, ..WebSocketSettings::default() };
+            websocket::Settings { protocols: vec!["v1".into()], deflate, ..websocket::Settings::default() };
         let socket = client.websocket("http://a/").settings(&settings).await.unwrap();
         assert_eq!(socket.protocol.as_deref(), Some("v1"));
         let WebSocket { mut reader, mut writer, .. } = socket;
@@ -100,9 +101,9 @@ fn parts_need_not_be_in_memory() {
             socket.writer.send_part(MessagePart { bytes: b"x", ..part }).await.unwrap_err(),
         ];
         let errors = refused.map(|error| error.get_ref().unwrap().downcast_ref().cloned());
-        let [between, kind, end, text] = errors.map(|error: Option<WebSocketError>| error.unwrap());
-        assert_eq!((between, kind), (WebSocketError::Interleaved, WebSocketError::Interleaved));
-        assert_eq!((end, text), (WebSocketError::PartText, WebSocketError::PartText));
+        let [between, kind, end, text] = errors.map(|error: Option<websocket::Error>| error.unwrap());
+        assert_eq!((between, kind), (websocket::Error::Interleaved, websocket::Error::Interleaved));
+        assert_eq!((end, text), (websocket::Error::PartText, websocket::Error::PartText));
         socket
             .writer
             .send_part(MessagePart { bytes: &part.bytes[1..], is_last: true, ..part })
@@ -194,7 +195,7 @@ async fn the_end_of_a_connection_wakes_both_halves_and_is_no_success() {
 fn a_time_limit_is_for_the_opening() {
     let reports = ErrorReports::default();
     let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         sleep(Duration::from_secs(20)).await;
         Ok(socket.close(CloseCode(4000), "").await?)
     });
@@ -225,7 +226,7 @@ impl Dialer for Once {
 fn accept(key: &str) -> String {
     let head = super::support::HEAD.replace("dGhlIHNhbXBsZSBub25jZQ==", key);
     let answer = std::thread::spawn(move || {
-        let service = super::support::service(super::support::Echo::Whole, &WebSocketSettings::default());
+        let service = super::support::service(super::support::Echo::Whole, &websocket::Settings::default());
         paused(async move {
             let (mut near, far) = duplex(1 << 16);
             near.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
@@ -440,7 +441,7 @@ async fn sent_to(answer: &str) -> Result<[usize; 2], String> {
     let url = format!("ws://{}/", listener.local_addr().unwrap());
     let fields = format!("{GOOD}sec-websocket-extensions: {answer}\r\n");
     let deflate = MessageDeflate { message_min: 1, keeps_context: true, ..MessageDeflate::default() };
-    let settings = WebSocketSettings { deflate: Some(deflate), ..WebSocketSettings::default() };
+    let settings = websocket::Settings { deflate: Some(deflate), ..websocket::Settings::default() };
     let client = async {
         let opened = Client::new().websocket(&url).settings(&settings).await;
         let mut socket = opened.map_err(|error| format!("{error:#}"))?;

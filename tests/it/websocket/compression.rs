@@ -1,6 +1,6 @@
 //! permessage-deflate (RFC 7692), in the order of the cases of Autobahn: negotiation, messages, and bombs.
 
-use corehttp::{MessageDeflate, WebSocketSettings};
+use corehttp::websocket::{self, MessageDeflate};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::support::{
@@ -10,9 +10,9 @@ use crate::support::paused;
 
 pub const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
-fn settings(keeps_context: bool) -> WebSocketSettings {
+fn settings(keeps_context: bool) -> websocket::Settings {
     let deflate = MessageDeflate { message_min: 10, keeps_context, ..MessageDeflate::default() };
-    WebSocketSettings { deflate: Some(deflate), message_max: 100_000, ..WebSocketSettings::default() }
+    websocket::Settings { deflate: Some(deflate), message_max: 100_000, ..websocket::Settings::default() }
 }
 
 /// `content`, compressed as a message.
@@ -241,7 +241,7 @@ fn bombs_are_refused() {
     check_with(&settings(false), OFFER, &frame(BINARY | RSV1, &bomb), &["close 1009 \"\""]);
     // With the second bound, a message that is refused has as many bytes as a part has at most.
     for message_max in [100_000, 65_535] {
-        let settings = WebSocketSettings { message_max, ..settings(false) };
+        let settings = websocket::Settings { message_max, ..settings(false) };
         let full = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max]));
         let one_more = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max + 1]));
         let service = service(Echo::Whole, &settings);

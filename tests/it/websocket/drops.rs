@@ -5,9 +5,8 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{
-    Broadcast, Client, CloseCode, Context, Server, SlowMember, WebSocket, WebSocketSettings, block_on,
-};
+use corehttp::websocket::{self, Broadcast, CloseCode, SlowMember, WebSocket};
+use corehttp::{Client, Context, Server, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
@@ -50,7 +49,7 @@ const WAYS: [Way; 11] = [
 
 impl Way {
     async fn handle(self, ctx: &mut Context) -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         assert_eq!(socket.receive().await?.unwrap().text(), Some("a"));
         match self {
             Way::Returned => {}
@@ -212,7 +211,7 @@ fn a_client_that_drops_its_websocket_leaves_with_1001() {
     for halves in [false, true] {
         let (sender, received) = std::sync::mpsc::channel();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
             // Messages are on their way to a client that does not read them.
             socket.writer.feed(vec![7; 500_000].as_slice()).await?;
             let mut texts = Vec::new();

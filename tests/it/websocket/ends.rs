@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{CloseCode, Context, Server, WebSocket, WebSocketError, WebSocketSettings};
+use corehttp::websocket::{self, CloseCode, WebSocket};
+use corehttp::{Context, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +48,7 @@ fn check_report(sent: &[u8], expected: &[&str]) {
     let reports = ErrorReports::default();
     let service = reports
         .attach(Server::new())
-        .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+        .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
     paused(async { talk(&service, "", &[sent]).await });
     let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
     assert_eq!(causes, expected);
@@ -64,12 +65,12 @@ fn ends_are_reported() {
 #[test]
 fn a_server_closes_rfc6455_7_1_2() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         socket.send("last").await?;
         socket.close(CloseCode(4001), "enough").await?;
         assert_eq!(socket.close_reason().unwrap().code, CloseCode(4001));
         let late = socket.send("late").await.unwrap_err();
-        assert!(matches!(late.get_ref().unwrap().downcast_ref(), Some(WebSocketError::Closed)));
+        assert!(matches!(late.get_ref().unwrap().downcast_ref(), Some(websocket::Error::Closed)));
         assert!(socket.receive().await?.is_none() && socket.writer.is_closed());
         Ok(())
     });
@@ -83,7 +84,7 @@ fn a_server_closes_rfc6455_7_1_2() {
 #[test]
 fn codes_and_reasons_that_cannot_be_sent_are_refused() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         for code in [CloseCode::ABNORMAL, CloseCode(1004), CloseCode(0)] {
             assert!(socket.close(code, "").await.is_err());
         }
@@ -104,7 +105,7 @@ fn codes_and_reasons_that_cannot_be_sent_are_refused() {
 fn a_close_has_a_time_limit() {
     let reports = ErrorReports::default();
     let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         Ok(socket.close(CloseCode::NORMAL, "").await?)
     });
     paused(async {
@@ -130,7 +131,7 @@ fn silence_has_a_time_limit() {
         let reports = ErrorReports::default();
         let service = reports
             .attach(Server::new())
-            .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+            .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
         paused(async {
             let (mut near, far) = duplex(1 << 20);
             near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
@@ -155,7 +156,7 @@ fn silence_has_a_time_limit() {
 #[test]
 fn a_slow_reader_is_not_silent() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
         let long = [b'x'; 100_000];
         let (sent, received) = tokio::join!(writer.send(&long[..]), reader.receive());
@@ -185,7 +186,7 @@ fn a_slow_reader_is_not_silent() {
 #[test]
 fn a_peer_that_never_reads_is_given_up() {
     let reports = ErrorReports::default();
-    let settings = WebSocketSettings { write: Duration::from_secs(3), ..WebSocketSettings::default() };
+    let settings = websocket::Settings { write: Duration::from_secs(3), ..websocket::Settings::default() };
     let service =
         reports.attach(Server::new()).service(async move |ctx: &mut Context| echo(ctx, &settings).await);
     paused(async {
@@ -205,7 +206,7 @@ fn ends_at_every_byte_are_errors() {
         let reports = ErrorReports::default();
         let service = reports
             .attach(Server::new())
-            .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+            .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
         paused(async { talk(&service, "", &[&sent[..end]]).await });
         let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
         assert_eq!(causes, ["the peer closed the connection without a close frame"], "{end}");
@@ -224,13 +225,13 @@ fn a_receive_can_be_given_up() {
         close(1000, ""),
     ];
     let expected = ["text \"hello\"", "pong \"p\"", "text \"\u{e9}\u{e9}\"", "close 1000 \"\""];
-    check_echo(Echo::Impatient, &WebSocketSettings::default(), "", &sent.concat(), &expected);
+    check_echo(Echo::Impatient, &websocket::Settings::default(), "", &sent.concat(), &expected);
 }
 
 /// The peer may reset the connection anywhere.
 #[test]
 fn resets_at_every_byte_leave_the_server_well() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
     let head = format!("{HEAD}\r\n");
     let sent = [head.as_bytes(), &frame(TEXT, "hello"), &frame(PING, "p"), &close(1000, "")].concat();
     for end in 0..=sent.len() {
@@ -248,7 +249,7 @@ fn resets_at_every_byte_leave_the_server_well() {
 /// The server closes with 1001 when it stops, and waits for the peer to close, too.
 #[test]
 fn a_stop_closes_with_1001() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
     let mut peer = served.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -265,7 +266,7 @@ fn a_stop_closes_with_1001() {
 /// A peer that is behind when the server stops gets the answers that wait, and 1001 behind them.
 #[test]
 fn a_stop_cuts_nothing_that_waits() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
     let mut peer = served.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -291,7 +292,7 @@ fn a_stop_leaves_time_for_a_message_that_was_begun() {
     let received = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
     let noted = received.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         while let Some(message) = socket.receive().await? {
             noted.lock().unwrap().push(message.text().unwrap().to_owned());
         }
@@ -317,7 +318,7 @@ fn a_stop_leaves_time_for_a_message_that_was_begun() {
 #[test]
 fn halves_live_in_tasks_of_their_own() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&WebSocketSettings::default()).await?;
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Settings::default()).await?;
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<String>(4);
         tokio::task::spawn_local(async move {
             while let Some(text) = receiver.recv().await {
@@ -351,10 +352,10 @@ fn halves_live_in_tasks_of_their_own() {
 
 #[test]
 fn requests_that_open_no_websocket_are_refused() {
-    let settings = WebSocketSettings::default();
+    let settings = websocket::Settings::default();
     let refused = |request: String, expected: &str| {
         let service =
-            Server::new().service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+            Server::new().service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
         paused(async {
             let (mut near, far) = duplex(1 << 16);
             let talk = async {
@@ -393,7 +394,7 @@ fn requests_that_open_no_websocket_are_refused() {
 #[test]
 fn a_subprotocol_is_agreed_on_rfc6455_1_9() {
     let settings =
-        WebSocketSettings { protocols: vec!["v2".into(), "v1".into()], ..WebSocketSettings::default() };
+        websocket::Settings { protocols: vec!["v2".into(), "v1".into()], ..websocket::Settings::default() };
     let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
         let mut socket = ctx.websocket(&settings).await?;
         let protocol = socket.protocol.clone();

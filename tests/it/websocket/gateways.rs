@@ -4,11 +4,11 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Client, ClientTimeouts, CloseCode, Context, ForwardedField, Message, Origins, Response, Server,
-    Timeouts, TrustedProxies, WebSocketSettings, block_on,
-};
+use corehttp::server::ForwardedField;
+use corehttp::websocket::{self, CloseCode, Message, Origins};
+use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
 
 use super::support::{BINARY, HEAD, TEXT, close, echo, frame};
@@ -61,7 +61,7 @@ const SHORT: Duration = Duration::from_secs(1);
 #[test]
 fn a_peer_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
         Ok(socket.send(&vec![7; 16 << 20]).await?)
     });
     let timeouts = Timeouts { write: SHORT, ..Timeouts::default() };
@@ -81,7 +81,7 @@ fn a_peer_that_takes_nothing_is_given_up() {
 #[test]
 fn a_server_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let _socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let _socket = ctx.websocket(&websocket::Settings::default()).await?;
         std::future::pending().await
     });
     let timeouts = ClientTimeouts { send: SHORT, ..ClientTimeouts::default() };
@@ -106,7 +106,7 @@ fn an_own_page_gets_in_through_a_gateway() {
         // The gateway believes no such field of others, since it says who the peer is itself.
         (Origins::OwnBehind(TrustedProxies::from_fn(|_| false)), "Origin: https://front.example\r\n", "403"),
     ] {
-        let settings = WebSocketSettings { origins, ..WebSocketSettings::default() };
+        let settings = websocket::Settings { origins, ..websocket::Settings::default() };
         let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
         let front = gateway(format!("http://{}", behind.addr()));
         let head = HEAD.replace("Host: a", "Host: front.example");
@@ -117,7 +117,7 @@ fn an_own_page_gets_in_through_a_gateway() {
 
 #[test]
 fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
-    let settings = WebSocketSettings::default();
+    let settings = websocket::Settings::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let received = front.ask(format!("{}\r\n", HEAD.replace("Version: 13", "Version: 8")));
@@ -139,7 +139,7 @@ fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
 
 #[test]
 fn a_websocket_passes_a_gateway() {
-    let settings = WebSocketSettings { protocols: vec!["v1".into()], ..WebSocketSettings::default() };
+    let settings = websocket::Settings { protocols: vec!["v1".into()], ..websocket::Settings::default() };
     let offered = settings.clone();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
@@ -179,7 +179,7 @@ fn a_refusal_passes_a_gateway() {
 /// Either end may vanish.
 #[test]
 fn an_end_on_one_side_ends_the_other() {
-    let settings = WebSocketSettings::default();
+    let settings = websocket::Settings::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let mut peer = front.connect();
@@ -202,7 +202,7 @@ fn a_stop_of_a_gateway_closes_both_sides_with_1001() {
 
 #[track_caller]
 fn check_stop(gateway: fn(String) -> Served) {
-    let (settings, reports) = (WebSocketSettings::default(), ErrorReports::default());
+    let (settings, reports) = (websocket::Settings::default(), ErrorReports::default());
     let behind = Served::with(
         |server| reports.attach(server),
         async move |ctx: &mut Context| echo(ctx, &settings).await,

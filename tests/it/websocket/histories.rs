@@ -8,10 +8,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use corehttp::{
-    CloseCode, Context, Message, MessageDeflate, MessageKind, MessagePart, Server, WebSocket,
-    WebSocketReader, WebSocketSettings, WebSocketWriter,
-};
+use corehttp::websocket::{self, CloseCode, Message, MessageDeflate, MessageKind, MessagePart, WebSocket};
+use corehttp::{Context, Server};
 use flate2::Decompress;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, WriteHalf, duplex, split};
 use tokio::sync::Notify;
@@ -175,7 +173,7 @@ async fn application(
         keeps_context,
         ..MessageDeflate::default()
     });
-    let settings = WebSocketSettings { deflate, waiting_max: 3000, ..WebSocketSettings::default() };
+    let settings = websocket::Settings { deflate, waiting_max: 3000, ..websocket::Settings::default() };
     let WebSocket { reader, writer, .. } = ctx.websocket(&settings).await?;
     let sent: Vec<usize> = steps
         .iter()
@@ -238,7 +236,7 @@ async fn given_up<T>(patience: Patience, call: impl Future<Output = T>) -> Optio
 
 /// The reader, and the messages that it is to receive.
 struct Reads {
-    reader: WebSocketReader,
+    reader: websocket::Reader,
     /// How long the messages of the peer are.
     sent: Vec<usize>,
     /// Which message is received next, and how much of it was received in parts.
@@ -290,7 +288,7 @@ impl Reads {
 
 /// The writer, and what it is expected to have sent.
 struct Writes {
-    writer: WebSocketWriter,
+    writer: websocket::Writer,
     expected: Rc<RefCell<Vec<Frame>>>,
     number: usize,
     /// The parts of a message that were sent.

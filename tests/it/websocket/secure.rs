@@ -1,10 +1,10 @@
 //! WebSockets over TLS, straight and through the tunnel of a proxy, with the fields of their client (RFC 6455 §4.1).
 
+use corehttp::client::{Proxies, Proxy};
 use corehttp::middleware::wrap;
-use corehttp::{
-    BodyPlan, Client, ClientTls, CloseCode, Context, Message, Method, Proxies, Proxy, Server, ServerTls,
-    TlsIdentity, TlsRoots, WebSocketSettings, block_on,
-};
+use corehttp::tls::{self, ClientTls, ServerTls};
+use corehttp::websocket::{self, CloseCode, Message};
+use corehttp::{BodyPlan, Client, Context, Method, Server, block_on};
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 
@@ -26,13 +26,13 @@ fn proxy() -> Served {
 fn a_secure_websocket_opens_with_and_without_a_proxy() {
     let authority = Authority::new("ours");
     let issued = authority.issue(&["127.0.0.1"]);
-    let identity = TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap();
+    let identity = tls::Identity::from_pem(&issued.chain, &issued.key).unwrap();
     let served = Served::with(
         |server: Server| server.tls(ServerTls::new(identity)),
         async |ctx: &mut Context| -> corehttp::Result {
             let token = ctx.request.bearer_token().unwrap_or("none").to_owned();
             let has_field = ctx.request.headers.get("x-room") == Some(b"7".as_slice());
-            let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
             let received = socket.receive().await?.map_or(0, |message| message.as_bytes().len());
             socket.send(&format!("{token} {has_field} {received}")).await?;
             Ok(socket.close(CloseCode::NORMAL, "").await?)
@@ -40,7 +40,7 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
     );
     let proxy = proxy();
     let builder = || {
-        let roots = TlsRoots::from_pem(authority.pem()).unwrap();
+        let roots = tls::Roots::from_pem(authority.pem()).unwrap();
         Client::builder().tls(ClientTls::new().roots(roots))
     };
     let through = Proxies::all(Proxy::new(&format!("http://{}", proxy.addr())).unwrap());

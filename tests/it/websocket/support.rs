@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use corehttp::{Context, Server, Service, WebSocket, WebSocketSettings};
+use corehttp::websocket::{self, WebSocket};
+use corehttp::{Context, Server, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{sleep, timeout};
 
@@ -94,7 +95,7 @@ fn shown_frame(first: u8, payload: &[u8]) -> String {
 }
 
 /// Sends messages back, whole.
-pub async fn echo(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+pub async fn echo(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     while let Some(message) = reader.receive().await? {
@@ -104,7 +105,7 @@ pub async fn echo(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::
 }
 
 /// Sends messages back part by part.
-pub async fn echo_parts(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+pub async fn echo_parts(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     while let Some(part) = reader.receive_part().await? {
@@ -114,7 +115,7 @@ pub async fn echo_parts(ctx: &mut Context, settings: &WebSocketSettings) -> core
 }
 
 /// Sends messages back, and gives up each wait for one again and again.
-pub async fn echo_impatiently(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+pub async fn echo_impatiently(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     loop {
@@ -136,7 +137,7 @@ pub enum Echo {
     Impatient,
 }
 
-pub fn service(echo_of: Echo, settings: &WebSocketSettings) -> Service<impl corehttp::Handler + use<>> {
+pub fn service(echo_of: Echo, settings: &websocket::Settings) -> Service<impl corehttp::Handler + use<>> {
     let settings = settings.clone();
     Server::new().service(async move |ctx: &mut Context| match echo_of {
         Echo::Whole => echo(ctx, &settings).await,
@@ -178,16 +179,22 @@ pub async fn read_all(near: &mut DuplexStream, received: &mut Vec<u8>) {
 /// The echo answers `sent` with `expected`, however `sent` is cut.
 #[track_caller]
 pub fn check(sent: &[u8], expected: &[&str]) {
-    check_with(&WebSocketSettings::default(), "", sent, expected);
+    check_with(&websocket::Settings::default(), "", sent, expected);
 }
 
 #[track_caller]
-pub fn check_with(settings: &WebSocketSettings, lines: &str, sent: &[u8], expected: &[&str]) {
+pub fn check_with(settings: &websocket::Settings, lines: &str, sent: &[u8], expected: &[&str]) {
     check_echo(Echo::Whole, settings, lines, sent, expected);
 }
 
 #[track_caller]
-pub fn check_echo(echo_of: Echo, settings: &WebSocketSettings, lines: &str, sent: &[u8], expected: &[&str]) {
+pub fn check_echo(
+    echo_of: Echo,
+    settings: &websocket::Settings,
+    lines: &str,
+    sent: &[u8],
+    expected: &[&str],
+) {
     let service = service(echo_of, settings);
     let step = sent.len().div_ceil(CUTS_MAX).max(1);
     paused(async {

@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::io;
 use std::path::PathBuf;
 
-use corehttp::{
-    AccessLog, Context, ExchangeReport, Handler, LogFormat, Metrics, MetricsText, Server, TrustedProxies,
-    routes,
-};
+use corehttp::{Context, Handler, routes, Server, TrustedProxies};
+use corehttp::access_log::{self, AccessLog};
+use corehttp::metrics::{self, Metrics};
+use corehttp::server::ExchangeReport;
 
 use crate::application::{HELLO, SERVER_NAME};
 use crate::child::announce;
@@ -15,13 +15,13 @@ use crate::child::announce;
 pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
     let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
     let Some(path) = log else { return run(server, routes! { GET "/users/{id}" => respond }) };
-    let (log, metrics) = (AccessLog::open(path, LogFormat::Combined)?, Metrics::new());
+    let (log, metrics) = (AccessLog::open(path, access_log::Format::Combined)?, Metrics::new());
     let write = log.recorder(TrustedProxies::default());
     let sees = move |exchange: &ExchangeReport<'_>| {
         black_box(exchange.duration);
         write(exchange);
     };
-    let router = routes! { GET "/users/{id}" => respond, GET "/metrics" => MetricsText::new(&metrics) };
+    let router = routes! { GET "/users/{id}" => respond, GET "/metrics" => metrics::Text::new(&metrics) };
     run(server.observe(metrics.clone()).on_exchange(sees), router)
 }
 

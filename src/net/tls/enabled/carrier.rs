@@ -1,5 +1,5 @@
 //! [`Carrier`]: the transport below a secure connection, which detects a peer that begins with plain HTTP (RFC 8446
-//! §5.1); and the [`TlsError`] of a handshake that fails (RFC 8446 §6.2).
+//! §5.1); and the [`Error`] of a handshake that fails (RFC 8446 §6.2).
 
 use std::error::Error as StdError;
 use std::io::{self, IoSlice};
@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::rustls::{CertificateError, Error, OtherError};
+use tokio_rustls::rustls::{self, CertificateError, OtherError};
 
-use crate::net::tls::TlsError;
+use crate::net::tls::Error;
 
 /// The transport below a secure connection.
 pub(super) struct Carrier<C> {
@@ -32,9 +32,9 @@ impl<C> Carrier<C> {
     }
 
     /// The error of a handshake that failed with `error`: plain text, if the peer sent some.
-    pub(super) fn handshake_error(&self, error: TlsError) -> TlsError {
+    pub(super) fn handshake_error(&self, error: Error) -> Error {
         match (error, self.first_octet) {
-            (TlsError::Protocol(_), FirstOctet::Text) => TlsError::PlainText,
+            (Error::Protocol(_), FirstOctet::Text) => Error::PlainText,
             (error, _) => error,
         }
     }
@@ -97,45 +97,49 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
     }
 }
 
-impl TlsError {
+impl Error {
     /// Classifies the error of a failed handshake by the side at fault. Errors of rustls are wrapped in an `io::Error`.
-    pub(super) fn from_io(error: io::Error) -> TlsError {
-        let cause = match error.downcast::<Error>() {
+    pub(super) fn from_io(error: io::Error) -> Error {
+        let cause = match error.downcast::<rustls::Error>() {
             Ok(cause) => cause,
             // rustls refused a message for its length.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return TlsError::Protocol(error.into());
+                return Error::Protocol(error.into());
             }
-            Err(error) => return TlsError::Io(error),
+            Err(error) => return Error::Io(error),
         };
-        let kind: fn(Box<dyn StdError + Send + Sync>) -> TlsError = match &cause {
-            Error::AlertReceived(_) => TlsError::Refused,
-            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => TlsError::Certificate,
-            _ => TlsError::Protocol,
+        let kind: fn(Box<dyn StdError + Send + Sync>) -> Error = match &cause {
+            rustls::Error::AlertReceived(_) => Error::Refused,
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+                Error::Certificate
+            }
+            _ => Error::Protocol,
         };
         kind(explained(&cause).map_or_else(|| cause.into(), Box::from))
     }
 }
 
-impl TlsError {
+impl Error {
     /// The refusal that a read has met, if `error` is an alert of the peer. In TLS 1.3 a client has finished its
     /// handshake before the server has seen its certificate, so a refusal is the first that it reads (RFC 8446 §4.4.2).
     ///
     /// # Errors
     ///
     /// Fails with `error` if that is anything else.
-    pub(crate) fn from_alert(error: io::Error) -> Result<TlsError, io::Error> {
+    pub(crate) fn from_alert(error: io::Error) -> Result<Error, io::Error> {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
         match cause {
-            Some(Error::AlertReceived(_)) => Ok(TlsError::from_io(error)),
+            Some(rustls::Error::AlertReceived(_)) => Ok(Error::from_io(error)),
             Some(_) | None => Err(error),
         }
     }
 }
 
 /// Explains an error of rustls-webpki, of which rustls displays only the name.
-fn explained(error: &Error) -> Option<&'static str> {
-    let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else { return None };
+fn explained(error: &rustls::Error) -> Option<&'static str> {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {
+        return None;
+    };
     match other.downcast_ref()? {
         webpki::Error::CaUsedAsEndEntity => Some(
             "it is that of an authority (CA:TRUE), and not one of those that it issues (CaUsedAsEndEntity)",

@@ -1,4 +1,4 @@
-//! [`TlsRoots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`TlsIdentity`]: a certificate
+//! [`Roots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`Identity`]: a certificate
 //! with its private key (RFC 8446 §4.4.2); [`CertResolver`]: selects an identity by the host that a peer names (RFC
 //! 6066 §3).
 
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, InconsistentKeys, RootCertStore, SignatureScheme};
 use webpki::EndEntityCert;
 
-use super::TlsConfigError;
+use super::ConfigError;
 use super::config_cache::Replaceable;
 use super::session::Cryptography;
 use super::validity::Validity;
@@ -25,11 +25,11 @@ use super::validity::Validity;
 /// # Examples
 ///
 /// ```no_run
-/// # fn main() -> Result<(), corehttp::TlsConfigError> {
-/// use corehttp::TlsRoots;
+/// # fn main() -> Result<(), corehttp::tls::ConfigError> {
+/// use corehttp::tls;
 ///
 /// // The public authorities, and our own.
-/// let roots = TlsRoots::from_webpki().and(TlsRoots::from_file("/etc/tls/our-ca.pem")?);
+/// let roots = tls::Roots::from_webpki().and(tls::Roots::from_file("/etc/tls/our-ca.pem")?);
 /// # Ok(())
 /// # }
 /// ```
@@ -48,16 +48,16 @@ use super::validity::Validity;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct TlsRoots {
+pub struct Roots {
     /// Never empty.
     pub(super) store: Arc<RootCertStore>,
 }
 
-impl TlsRoots {
+impl Roots {
     /// Returns the authorities that Mozilla trusted when the crate `webpki-roots` was released: the same on all
     /// machines.
-    pub fn from_webpki() -> TlsRoots {
-        TlsRoots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
+    pub fn from_webpki() -> Roots {
+        Roots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
     }
 
     /// Loads the authorities that this machine trusts, including its administrator's own.
@@ -68,14 +68,12 @@ impl TlsRoots {
     /// # Errors
     ///
     /// Fails if there is none.
-    pub fn from_platform() -> Result<TlsRoots, TlsConfigError> {
+    pub fn from_platform() -> Result<Roots, ConfigError> {
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
         match store.add_parsable_certificates(found.certs) {
-            (0, _) => {
-                Err(TlsConfigError::Platform(found.errors.into_iter().next().map(|error| error.into())))
-            }
-            (_, _) => Ok(TlsRoots { store: Arc::new(store) }),
+            (0, _) => Err(ConfigError::Platform(found.errors.into_iter().next().map(|error| error.into()))),
+            (_, _) => Ok(Roots { store: Arc::new(store) }),
         }
     }
 
@@ -84,47 +82,47 @@ impl TlsRoots {
     /// # Errors
     ///
     /// Fails if the text is not PEM, contains no certificate, or contains one that cannot be used.
-    pub fn from_pem(text: impl AsRef<[u8]>) -> Result<TlsRoots, TlsConfigError> {
+    pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Roots, ConfigError> {
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(text.as_ref()) {
-            store.add(root?).map_err(|error| TlsConfigError::Certificate(error.into()))?;
+            store.add(root?).map_err(|error| ConfigError::Certificate(error.into()))?;
         }
         if store.is_empty() {
-            return Err(TlsConfigError::NoCertificate);
+            return Err(ConfigError::NoCertificate);
         }
-        Ok(TlsRoots { store: Arc::new(store) })
+        Ok(Roots { store: Arc::new(store) })
     }
 
     /// Reads authorities from a PEM file.
     ///
     /// # Errors
     ///
-    /// As [`TlsRoots::from_pem`], or if the file cannot be read. The error names the file.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<TlsRoots, TlsConfigError> {
+    /// As [`Roots::from_pem`], or if the file cannot be read. The error names the file.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Roots, ConfigError> {
         let path = path.as_ref();
-        TlsRoots::from_pem(TlsConfigError::read(path)?).map_err(|error| error.in_file(path))
+        Roots::from_pem(ConfigError::read(path)?).map_err(|error| error.in_file(path))
     }
 
     /// Returns these authorities and `others`.
-    pub fn and(mut self, others: TlsRoots) -> TlsRoots {
+    pub fn and(mut self, others: Roots) -> Roots {
         Arc::make_mut(&mut self.store).extend(others.store.roots.iter().cloned());
         self
     }
 
     /// Whether these are a clone of `others`. The contents are not compared.
-    pub(super) fn is_same(&self, others: &TlsRoots) -> bool {
+    pub(super) fn is_same(&self, others: &Roots) -> bool {
         Arc::ptr_eq(&self.store, &others.store)
     }
 }
 
-impl Default for TlsRoots {
-    /// [`TlsRoots::from_webpki`].
-    fn default() -> TlsRoots {
-        TlsRoots::from_webpki()
+impl Default for Roots {
+    /// [`Roots::from_webpki`].
+    fn default() -> Roots {
+        Roots::from_webpki()
     }
 }
 
-impl fmt::Debug for TlsRoots {
+impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} roots", self.store.len())
     }
@@ -134,28 +132,28 @@ impl fmt::Debug for TlsRoots {
 ///
 /// A server uses it for the names in the certificate. Clones are cheap, and share their contents.
 ///
-/// An identity whose certificate has expired can be made, and its [dates](TlsIdentity::not_after) can be read. A server
-/// does not start with it: see [`ServerTls::check_dates`](crate::ServerTls::check_dates).
+/// An identity whose certificate has expired can be made, and its [dates](Identity::not_after) can be read. A server
+/// does not start with it: see [`ServerTls::check_dates`](crate::tls::ServerTls::check_dates).
 ///
 /// # Examples
 ///
 /// ```no_run
-/// # fn main() -> Result<(), corehttp::TlsConfigError> {
-/// use corehttp::TlsIdentity;
+/// # fn main() -> Result<(), corehttp::tls::ConfigError> {
+/// use corehttp::tls;
 ///
 /// // Where certbot puts them:
 /// let folder = std::path::Path::new("/etc/letsencrypt/live/example.com");
-/// let identity = TlsIdentity::from_files(folder.join("fullchain.pem"), folder.join("privkey.pem"))?;
+/// let identity = tls::Identity::from_files(folder.join("fullchain.pem"), folder.join("privkey.pem"))?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct TlsIdentity {
+pub struct Identity {
     pub(super) key: Arc<CertifiedKey>,
     validity: Validity,
 }
 
-impl TlsIdentity {
+impl Identity {
     /// Reads an identity from PEM (RFC 7468): the certificate first, then those that lead to a root; and the key, as
     /// PKCS #8, PKCS #1 or SEC 1. Both may be in one text.
     ///
@@ -163,22 +161,21 @@ impl TlsIdentity {
     ///
     /// Fails if the text is not PEM, if the certificate or the key is missing or cannot be used, or if they do not
     /// belong together.
-    pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<TlsIdentity, TlsConfigError> {
-        TlsIdentity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
+    pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Identity, ConfigError> {
+        Identity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
     }
 
-    /// Reads an identity from two PEM files, which may be the same one. See [`TlsIdentity::from_pem`].
+    /// Reads an identity from two PEM files, which may be the same one. See [`Identity::from_pem`].
     ///
     /// # Errors
     ///
-    /// As [`TlsIdentity::from_pem`], or if a file cannot be read. The error names the file.
-    pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<TlsIdentity, TlsConfigError> {
+    /// As [`Identity::from_pem`], or if a file cannot be read. The error names the file.
+    pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Identity, ConfigError> {
         let (chain, key) = (chain.as_ref(), key.as_ref());
-        let certificates =
-            certificates(&TlsConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;
-        let private_key = private_key(&TlsConfigError::read(key)?).map_err(|error| error.in_file(key))?;
-        TlsIdentity::new(certificates, private_key).map_err(|error| match error {
-            TlsConfigError::Key(_) => error.in_file(key),
+        let certificates = certificates(&ConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;
+        let private_key = private_key(&ConfigError::read(key)?).map_err(|error| error.in_file(key))?;
+        Identity::new(certificates, private_key).map_err(|error| match error {
+            ConfigError::Key(_) => error.in_file(key),
             _ => error.in_file(chain),
         })
     }
@@ -188,15 +185,12 @@ impl TlsIdentity {
     /// # Errors
     ///
     /// Fails if the certificate or the key is missing or cannot be used, or if they do not belong together.
-    pub fn from_der(
-        chain: impl IntoIterator<Item = Vec<u8>>,
-        key: Vec<u8>,
-    ) -> Result<TlsIdentity, TlsConfigError> {
-        let key = PrivateKeyDer::try_from(key).map_err(|_| TlsConfigError::NoKey)?;
-        TlsIdentity::new(chain.into_iter().map(CertificateDer::from).collect(), key)
+    pub fn from_der(chain: impl IntoIterator<Item = Vec<u8>>, key: Vec<u8>) -> Result<Identity, ConfigError> {
+        let key = PrivateKeyDer::try_from(key).map_err(|_| ConfigError::NoKey)?;
+        Identity::new(chain.into_iter().map(CertificateDer::from).collect(), key)
     }
 
-    /// Takes a certificate and a key of [`rustls`](crate::rustls): a key that is kept in hardware, or one of another
+    /// Takes a certificate and a key of [`rustls`](crate::tls::rustls): a key that is kept in hardware, or one of another
     /// provider, such as a key on P-521, which ring has not.
     ///
     /// # Errors
@@ -206,27 +200,27 @@ impl TlsIdentity {
     /// # Examples
     ///
     /// ```no_run
-    /// use corehttp::TlsIdentity;
-    /// use corehttp::rustls::crypto::ring::default_provider;
-    /// use corehttp::rustls::pki_types::pem::PemObject;
-    /// use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    /// use corehttp::rustls::sign::CertifiedKey;
+    /// use corehttp::tls;
+    /// use corehttp::tls::rustls::crypto::ring::default_provider;
+    /// use corehttp::tls::rustls::pki_types::pem::PemObject;
+    /// use corehttp::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    /// use corehttp::tls::rustls::sign::CertifiedKey;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let chain = CertificateDer::pem_file_iter("/etc/tls/fullchain.pem")?.collect::<Result<_, _>>()?;
     /// let key = PrivateKeyDer::from_pem_file("/etc/tls/privkey.pem")?;
     /// let provider = default_provider(); // or that of another crate
-    /// let identity = TlsIdentity::from_certified_key(CertifiedKey::from_der(chain, key, &provider)?)?;
+    /// let identity = tls::Identity::from_certified_key(CertifiedKey::from_der(chain, key, &provider)?)?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn from_certified_key(key: impl Into<Arc<CertifiedKey>>) -> Result<TlsIdentity, TlsConfigError> {
+    pub fn from_certified_key(key: impl Into<Arc<CertifiedKey>>) -> Result<Identity, ConfigError> {
         let key = key.into();
         let validity = check_certificate(&key.cert)?;
         match key.keys_match() {
             // Not every key can show its public half.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
-                Ok(TlsIdentity { key, validity })
+                Ok(Identity { key, validity })
             }
             Err(error) => Err(key_error(error)),
         }
@@ -235,15 +229,15 @@ impl TlsIdentity {
     fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<TlsIdentity, TlsConfigError> {
+    ) -> Result<Identity, ConfigError> {
         let validity = check_certificate(&chain)?;
         let provider = Cryptography::default().provider();
         let key = CertifiedKey::from_der(chain, key, &provider).map_err(key_error)?;
-        Ok(TlsIdentity { key: Arc::new(key), validity })
+        Ok(Identity { key: Arc::new(key), validity })
     }
 
     /// Whether this is a clone of `other`. The contents are not compared.
-    pub(super) fn is_same(&self, other: &TlsIdentity) -> bool {
+    pub(super) fn is_same(&self, other: &Identity) -> bool {
         Arc::ptr_eq(&self.key, &other.key)
     }
 
@@ -268,10 +262,10 @@ impl TlsIdentity {
     ///
     /// ```no_run
     /// use std::time::{Duration, SystemTime};
-    /// use corehttp::TlsIdentity;
+    /// use corehttp::tls;
     ///
-    /// # fn main() -> Result<(), corehttp::TlsConfigError> {
-    /// let identity = TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
+    /// # fn main() -> Result<(), corehttp::tls::ConfigError> {
+    /// let identity = tls::Identity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
     /// let left = identity.not_after().duration_since(SystemTime::now()).unwrap_or_default();
     /// if left < Duration::from_secs(14 * 86_400) {
     ///     eprintln!("{identity:?} expires in {} days", left.as_secs() / 86_400);
@@ -285,26 +279,26 @@ impl TlsIdentity {
     }
 
     /// Checks that the certificate is valid at this time.
-    fn check_dates(&self, now: SystemTime) -> Result<(), TlsConfigError> {
+    fn check_dates(&self, now: SystemTime) -> Result<(), ConfigError> {
         let Validity { not_before, not_after } = self.validity;
         if now > not_after {
-            return Err(TlsConfigError::Expired { names: self.names(), not_after });
+            return Err(ConfigError::Expired { names: self.names(), not_after });
         }
         if now < not_before {
-            return Err(TlsConfigError::NotYetValid { names: self.names(), not_before });
+            return Err(ConfigError::NotYetValid { names: self.names(), not_before });
         }
         Ok(())
     }
 }
 
-fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsConfigError> {
-    let first = chain.first().ok_or(TlsConfigError::NoCertificate)?;
-    EndEntityCert::try_from(first).map_err(|error| TlsConfigError::Certificate(error.into()))?;
-    Validity::from_der(first).ok_or_else(|| TlsConfigError::Certificate("its dates cannot be read".into()))
+fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<Validity, ConfigError> {
+    let first = chain.first().ok_or(ConfigError::NoCertificate)?;
+    EndEntityCert::try_from(first).map_err(|error| ConfigError::Certificate(error.into()))?;
+    Validity::from_der(first).ok_or_else(|| ConfigError::Certificate("its dates cannot be read".into()))
 }
 
-fn key_error(error: rustls::Error) -> TlsConfigError {
-    TlsConfigError::Key(match error {
+fn key_error(error: rustls::Error) -> ConfigError {
+    ConfigError::Key(match error {
         rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             "it belongs to another certificate".into()
         }
@@ -312,18 +306,18 @@ fn key_error(error: rustls::Error) -> TlsConfigError {
     })
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
 }
 
-fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        pem::Error::NoItemsFound => TlsConfigError::NoKey,
+        pem::Error::NoItemsFound => ConfigError::NoKey,
         error => error.into(),
     })
 }
 
-impl fmt::Debug for TlsIdentity {
+impl fmt::Debug for Identity {
     /// Never shows the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsIdentity").field("names", &self.names()).finish_non_exhaustive()
@@ -338,8 +332,8 @@ pub(super) struct CertResolver {
 /// The identities at one time.
 pub(super) struct CertTable {
     /// The identity for peers that name no host, or a host without a certificate.
-    default: TlsIdentity,
-    others: Vec<TlsIdentity>,
+    default: Identity,
+    others: Vec<Identity>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
 }
 
@@ -371,7 +365,7 @@ impl fmt::Debug for CertResolver {
 }
 
 impl CertTable {
-    pub(super) fn new(default: TlsIdentity, others: Vec<TlsIdentity>) -> CertTable {
+    pub(super) fn new(default: Identity, others: Vec<Identity>) -> CertTable {
         let mut by_name = HashMap::<String, Vec<Arc<CertifiedKey>>>::new();
         for identity in std::iter::once(&default).chain(&others) {
             for name in identity.names() {
@@ -382,17 +376,17 @@ impl CertTable {
     }
 
     /// Checks that all certificates are valid at this time.
-    pub(super) fn check_dates(&self, now: SystemTime) -> Result<(), TlsConfigError> {
+    pub(super) fn check_dates(&self, now: SystemTime) -> Result<(), ConfigError> {
         self.identities().try_for_each(|identity| identity.check_dates(now))
     }
 
     /// The default, and the others.
-    pub(super) fn identities(&self) -> impl Iterator<Item = &TlsIdentity> {
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
         std::iter::once(&self.default).chain(&self.others)
     }
 
     /// Returns these identities and one more.
-    pub(super) fn and(&self, identity: TlsIdentity) -> CertTable {
+    pub(super) fn and(&self, identity: Identity) -> CertTable {
         let others = self.others.iter().cloned().chain([identity]);
         CertTable::new(self.default.clone(), others.collect())
     }
@@ -426,7 +420,7 @@ mod tests {
         let identity = |name: &str, algorithm| {
             let key = KeyPair::generate_for(algorithm).unwrap();
             let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            TlsIdentity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
+            Identity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
         };
         let others = vec![
             identity("*.b.example", &PKCS_ECDSA_P384_SHA384),

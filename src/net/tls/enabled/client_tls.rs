@@ -9,14 +9,14 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::SingleCertAndKey;
-use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use tokio_rustls::rustls::{self, DigitallySignedStruct, SignatureScheme};
 
 use super::carrier::Carrier;
 use super::config_cache::{ConfigCache, Parts, Replaceable};
 use super::session::{Cryptography, VERSIONS_FIT, alpn, versions};
-use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsStream, TlsVersion};
+use super::{ConfigError, Identity, Roots, TlsStream, Version};
 use crate::net::UriHost;
-use crate::net::tls::TlsError;
+use crate::net::tls::Error;
 
 /// How a client makes its connections secure: with TLS 1.2 and 1.3, resumed sessions, and verification of every host.
 ///
@@ -34,7 +34,7 @@ use crate::net::tls::TlsError;
 ///
 /// So a host cannot prove its identity with a key on P-521, a key of Ed448, an RSA key that is for PSS only or of another
 /// size, with ECDSA and SHA-512, or with SHA-1; nor with a certificate of X.509 v1, or one that names the host in its
-/// common name only. Some providers have more, and a [`Dialer`](crate::Dialer) can use another TLS library.
+/// common name only. Some providers have more, and a [`Dialer`](crate::net::Dialer) can use another TLS library.
 ///
 /// Keep a clone as a handle: [`ClientTls::replace_roots`], [`ClientTls::replace_identity`] and
 /// [`ClientTls::replace_config`] affect all clones, including those of clients. The other methods change only the value
@@ -43,13 +43,13 @@ use crate::net::tls::TlsError;
 /// # Examples
 ///
 /// ```no_run
-/// # fn main() -> Result<(), corehttp::TlsConfigError> {
-/// use corehttp::{ClientTls, TlsIdentity, TlsRoots};
+/// # fn main() -> Result<(), corehttp::tls::ConfigError> {
+/// use corehttp::tls::{self, ClientTls};
 ///
 /// // Inside a company: its own authority, and a certificate of the client.
 /// let tls = ClientTls::new()
-///     .roots(TlsRoots::from_file("/etc/tls/our-ca.pem")?)
-///     .identity(TlsIdentity::from_files("/etc/tls/me.pem", "/etc/tls/me.key")?);
+///     .roots(tls::Roots::from_file("/etc/tls/our-ca.pem")?)
+///     .identity(tls::Identity::from_files("/etc/tls/me.pem", "/etc/tls/me.key")?);
 /// # Ok(())
 /// # }
 /// ```
@@ -67,9 +67,9 @@ enum Source {
 
 #[derive(Clone, Debug)]
 struct Settings {
-    roots: Replaceable<TlsRoots>,
-    identity: Replaceable<Option<TlsIdentity>>,
-    version_min: TlsVersion,
+    roots: Replaceable<Roots>,
+    identity: Replaceable<Option<Identity>>,
+    version_min: Version,
     host_check: HostCheck,
     cryptography: Cryptography,
 }
@@ -84,32 +84,33 @@ enum HostCheck {
 }
 
 impl ClientTls {
-    /// Creates settings that trust the public authorities, [`TlsRoots::from_webpki`], and show no certificate.
+    /// Creates settings that trust the public authorities, [`Roots::from_webpki`], and show no certificate.
     pub fn new() -> ClientTls {
         ClientTls(Source::Settings(Settings {
-            roots: Replaceable::new(TlsRoots::default()),
+            roots: Replaceable::new(Roots::default()),
             identity: Replaceable::new(None),
-            version_min: TlsVersion::default(),
+            version_min: Version::default(),
             host_check: HostCheck::default(),
             cryptography: Cryptography::default(),
         }))
     }
 
-    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: a
+    /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set: a
     /// verifier, revocation lists, certificates of this side by a resolver, the protocols of ALPN, cipher suites, or a key
     /// log. Nothing is added to it, so the other settings of
     /// this value have no effect.
     ///
-    /// Its [`alpn_protocols`](crate::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, and must not contain
+    /// Its [`alpn_protocols`](crate::tls::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, and must not contain
     /// `h2`, which this client does not speak.
     ///
     /// # Examples
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use corehttp::rustls::crypto::ring::default_provider;
-    /// use corehttp::rustls::{ClientConfig, KeyLogFile, RootCertStore};
-    /// use corehttp::{Client, ClientTls};
+    /// use corehttp::tls::rustls::crypto::ring::default_provider;
+    /// use corehttp::tls::rustls::{ClientConfig, KeyLogFile, RootCertStore};
+    /// use corehttp::Client;
+    /// use corehttp::tls::ClientTls;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let roots = RootCertStore::empty();
@@ -128,32 +129,32 @@ impl ClientTls {
         ClientTls(Source::Config(Replaceable::new(config.into())))
     }
 
-    /// Sets the certificate authorities that are trusted to identify hosts. Default: [`TlsRoots::from_webpki`].
+    /// Sets the certificate authorities that are trusted to identify hosts. Default: [`Roots::from_webpki`].
     #[doc(alias = "add_root_certificate")]
-    pub fn roots(self, roots: TlsRoots) -> ClientTls {
+    pub fn roots(self, roots: Roots) -> ClientTls {
         self.with(|settings| settings.roots = Replaceable::new(roots))
     }
 
     /// Sets the certificate that is shown to servers that ask for one. Default: none. Its dates are left to the server:
-    /// see [`TlsIdentity::not_after`].
-    pub fn identity(self, identity: TlsIdentity) -> ClientTls {
+    /// see [`Identity::not_after`].
+    pub fn identity(self, identity: Identity) -> ClientTls {
         self.with(|settings| settings.identity = Replaceable::new(Some(identity)))
     }
 
-    /// Sets the oldest version that is accepted. Default: [`TlsVersion::Tls12`].
-    pub fn version_min(self, version: TlsVersion) -> ClientTls {
+    /// Sets the oldest version that is accepted. Default: [`Version::Tls12`].
+    pub fn version_min(self, version: Version) -> ClientTls {
         self.with(|settings| settings.version_min = version)
     }
 
     /// Sets the cryptography: cipher suites, key exchange, and the signatures that hosts are verified by. An identity
-    /// signs with the cryptography that it was made with: see [`TlsIdentity::from_certified_key`]. Default: that of the
+    /// signs with the cryptography that it was made with: see [`Identity::from_certified_key`]. Default: that of the
     /// crate ring.
     ///
     /// # Errors
     ///
-    /// Fails with [`TlsConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
+    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
     /// one of its suites.
-    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ClientTls, TlsConfigError> {
+    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ClientTls, ConfigError> {
         let cryptography = Cryptography::from_provider(provider.into())?;
         Ok(self.with(|settings| settings.cryptography = cryptography))
     }
@@ -166,7 +167,7 @@ impl ClientTls {
 
     /// Replaces the authorities that are trusted, from the next handshake on, in all clones including those of clients.
     /// Earlier sessions are not resumed, and open connections are not affected.
-    pub fn replace_roots(&self, roots: TlsRoots) {
+    pub fn replace_roots(&self, roots: Roots) {
         if let Source::Settings(settings) = &self.0 {
             settings.roots.set(roots);
         }
@@ -175,7 +176,7 @@ impl ClientTls {
     /// Replaces the certificate that is shown to servers that ask for one, or else shows none, from the next handshake
     /// on, in all clones including those of clients. Earlier sessions are not resumed, and open connections are not
     /// affected.
-    pub fn replace_identity(&self, identity: impl Into<Option<TlsIdentity>>) {
+    pub fn replace_identity(&self, identity: impl Into<Option<Identity>>) {
         if let Source::Settings(settings) = &self.0 {
             settings.identity.set(identity.into());
         }
@@ -253,8 +254,8 @@ impl Settings {
 
 /// Whom a client trusts, and which certificate it shows.
 struct Trust {
-    roots: TlsRoots,
-    identity: Option<TlsIdentity>,
+    roots: Roots,
+    identity: Option<Identity>,
 }
 
 impl Parts for Trust {
@@ -307,7 +308,7 @@ impl ServerCertVerifier for AcceptAny {
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+    ) -> Result<ServerCertVerified, rustls::Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -316,7 +317,7 @@ impl ServerCertVerifier for AcceptAny {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -325,7 +326,7 @@ impl ServerCertVerifier for AcceptAny {
         _: &[u8],
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
         Ok(HandshakeSignatureValid::assertion())
     }
 
@@ -366,16 +367,16 @@ impl HostName {
     ///
     /// # Errors
     ///
-    /// Fails with [`TlsError::Host`] if no certificate can be issued for the host: better no connection than one that
+    /// Fails with [`Error::Host`] if no certificate can be issued for the host: better no connection than one that
     /// cannot be verified.
-    pub(crate) fn new(host: &str) -> Result<HostName, TlsError> {
-        let name = match UriHost::parse(host).map_err(|_| TlsError::Host)? {
+    pub(crate) fn new(host: &str) -> Result<HostName, Error> {
+        let name = match UriHost::parse(host).map_err(|_| Error::Host)? {
             UriHost::Address(address) => return Ok(HostName(ServerName::IpAddress(address.into()))),
             UriHost::Name(name) => name,
         };
         // A final dot marks a name as complete; certificates and SNI omit it (RFC 6066 §3).
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let name = DnsName::try_from(name).map_err(|_| TlsError::Host)?;
+        let name = DnsName::try_from(name).map_err(|_| Error::Host)?;
         Ok(HostName(ServerName::DnsName(name)))
     }
 }
@@ -400,7 +401,7 @@ impl TlsConnector {
         &self,
         host: HostName,
         carrier: C,
-    ) -> Result<TlsStream<C>, TlsError> {
+    ) -> Result<TlsStream<C>, Error> {
         let config = match &self.0 {
             CachedSource::Config(config) => config.get(),
             CachedSource::Settings(shared) => {
@@ -411,7 +412,7 @@ impl TlsConnector {
         let connect =
             tokio_rustls::TlsConnector::from(config).connect(host.0, Carrier::new(carrier)).into_fallible();
         let stream =
-            connect.await.map_err(|(error, carrier)| carrier.handshake_error(TlsError::from_io(error)))?;
+            connect.await.map_err(|(error, carrier)| carrier.handshake_error(Error::from_io(error)))?;
         Ok(TlsStream::new(stream))
     }
 }

@@ -1,4 +1,4 @@
-//! [`TlsConfigError`]: why a certificate, a key, roots or a provider cannot be used.
+//! [`ConfigError`]: why a certificate, a key, roots or a provider cannot be used.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,16 +8,16 @@ use std::time::SystemTime;
 
 use tokio_rustls::rustls::pki_types::pem;
 
-use crate::error::write_error;
+use crate::error_text::write_error;
 
 /// Why a certificate, a key, roots or a provider cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum TlsConfigError {
+pub enum ConfigError {
     /// A file cannot be read.
     File(PathBuf, io::Error),
     /// A file was read, and its content cannot be used.
-    Content(PathBuf, Box<TlsConfigError>),
+    Content(PathBuf, Box<ConfigError>),
     /// The text is not PEM (RFC 7468).
     Pem(Box<dyn StdError + Send + Sync>),
     /// There is no certificate.
@@ -26,7 +26,7 @@ pub enum TlsConfigError {
     NoKey,
     /// A certificate cannot be used.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// A certificate has expired (RFC 5280 §4.1.2.5). See [`ServerTls::check_dates`](crate::ServerTls::check_dates).
+    /// A certificate has expired (RFC 5280 §4.1.2.5). See [`ServerTls::check_dates`](crate::tls::ServerTls::check_dates).
     Expired {
         /// The host names that it is for.
         names: Vec<String>,
@@ -48,22 +48,22 @@ pub enum TlsConfigError {
     Platform(Option<Box<dyn StdError + Send + Sync>>),
 }
 
-impl TlsConfigError {
+impl ConfigError {
     /// Reads a file of certificates or keys.
-    pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsConfigError> {
-        std::fs::read(path).map_err(|error| TlsConfigError::File(path.into(), error))
+    pub(super) fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+        std::fs::read(path).map_err(|error| ConfigError::File(path.into(), error))
     }
 
     /// Adds the file whose content is at fault.
-    pub(super) fn in_file(self, path: &Path) -> TlsConfigError {
-        TlsConfigError::Content(path.into(), Box::new(self))
+    pub(super) fn in_file(self, path: &Path) -> ConfigError {
+        ConfigError::Content(path.into(), Box::new(self))
     }
 }
 
-impl From<pem::Error> for TlsConfigError {
+impl From<pem::Error> for ConfigError {
     /// The text itself is never part of the error, since it may be a key.
-    fn from(error: pem::Error) -> TlsConfigError {
-        TlsConfigError::Pem(match error {
+    fn from(error: pem::Error) -> ConfigError {
+        ConfigError::Pem(match error {
             pem::Error::IllegalSectionStart { .. } => {
                 "a section does not begin with a line of its own".into()
             }
@@ -73,28 +73,26 @@ impl From<pem::Error> for TlsConfigError {
     }
 }
 
-impl fmt::Display for TlsConfigError {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            TlsConfigError::File(path, _) => write!(f, "cannot read {}", path.display()),
-            TlsConfigError::Content(path, _) => write!(f, "cannot use {}", path.display()),
-            TlsConfigError::Pem(_) => f.write_str("the text is not PEM"),
-            TlsConfigError::NoCertificate => f.write_str("there is no certificate"),
-            TlsConfigError::NoKey => f.write_str("there is no private key"),
-            TlsConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
-            TlsConfigError::Expired { names, not_after } => {
+            ConfigError::File(path, _) => write!(f, "cannot read {}", path.display()),
+            ConfigError::Content(path, _) => write!(f, "cannot use {}", path.display()),
+            ConfigError::Pem(_) => f.write_str("the text is not PEM"),
+            ConfigError::NoCertificate => f.write_str("there is no certificate"),
+            ConfigError::NoKey => f.write_str("there is no private key"),
+            ConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
+            ConfigError::Expired { names, not_after } => {
                 write_certificate(f, names)?;
                 write!(f, " expired on {}", httpdate::fmt_http_date(*not_after))
             }
-            TlsConfigError::NotYetValid { names, not_before } => {
+            ConfigError::NotYetValid { names, not_before } => {
                 write_certificate(f, names)?;
                 write!(f, " is not valid before {}", httpdate::fmt_http_date(*not_before))
             }
-            TlsConfigError::Key(_) => {
-                f.write_str("the private key cannot be used, or is not the certificate's")
-            }
-            TlsConfigError::Provider(_) => f.write_str("the provider has no suite for TLS 1.3"),
-            TlsConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
+            ConfigError::Key(_) => f.write_str("the private key cannot be used, or is not the certificate's"),
+            ConfigError::Provider(_) => f.write_str("the provider has no suite for TLS 1.3"),
+            ConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
         })
     }
 }
@@ -107,20 +105,20 @@ fn write_certificate(f: &mut fmt::Formatter<'_>, names: &[String]) -> fmt::Resul
     }
 }
 
-impl StdError for TlsConfigError {
+impl StdError for ConfigError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            TlsConfigError::File(_, cause) => Some(cause),
-            TlsConfigError::Content(_, cause) => Some(&**cause),
-            TlsConfigError::NoCertificate
-            | TlsConfigError::NoKey
-            | TlsConfigError::Expired { .. }
-            | TlsConfigError::NotYetValid { .. } => None,
-            TlsConfigError::Pem(cause)
-            | TlsConfigError::Certificate(cause)
-            | TlsConfigError::Key(cause)
-            | TlsConfigError::Provider(cause) => Some(&**cause),
-            TlsConfigError::Platform(cause) => cause.as_deref().map(|cause| cause as _),
+            ConfigError::File(_, cause) => Some(cause),
+            ConfigError::Content(_, cause) => Some(&**cause),
+            ConfigError::NoCertificate
+            | ConfigError::NoKey
+            | ConfigError::Expired { .. }
+            | ConfigError::NotYetValid { .. } => None,
+            ConfigError::Pem(cause)
+            | ConfigError::Certificate(cause)
+            | ConfigError::Key(cause)
+            | ConfigError::Provider(cause) => Some(&**cause),
+            ConfigError::Platform(cause) => cause.as_deref().map(|cause| cause as _),
         }
     }
 }

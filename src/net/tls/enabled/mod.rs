@@ -18,13 +18,13 @@ mod server_tls;
 
 pub use tokio_rustls::rustls;
 
-pub use certificates::{TlsIdentity, TlsRoots};
+pub use certificates::{Identity, Roots};
 pub use client_tls::{ClientTls, DangerousClientTls};
 pub(crate) use client_tls::{HostName, TlsConnector};
-pub use config_error::TlsConfigError;
+pub use config_error::ConfigError;
 pub use server_tls::ServerTls;
 pub(crate) use server_tls::TlsAcceptor;
-pub use session::{TlsSession, TlsVersion};
+pub use session::{Session, Version};
 pub(crate) use stream::TlsStream;
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use super::carrier::Carrier;
 use super::certificates::{CertResolver, CertTable};
 use super::config_cache::{ConfigCache, Parts, Replaceable};
 use super::session::{Cryptography, VERSIONS_FIT, alpn, versions};
-use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsStream, TlsVersion};
-use crate::net::tls::TlsError;
+use super::{ConfigError, Identity, Roots, TlsStream, Version};
+use crate::net::tls::Error;
 
 /// How a server makes its connections secure: with TLS 1.2 and 1.3, carrying HTTP/1.1.
 ///
@@ -34,10 +34,11 @@ use crate::net::tls::TlsError;
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Server, ServerTls, TlsIdentity};
+/// use corehttp::{Context, Server};
+/// use corehttp::tls::{self, ServerTls};
 ///
 /// fn main() -> corehttp::Result {
-///     let identity = || TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem");
+///     let identity = || tls::Identity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem");
 ///     let tls = ServerTls::new(identity()?);
 ///     let running = Server::bind("[::]:443")
 ///         .tls(tls.clone())
@@ -67,7 +68,7 @@ enum Source {
 struct Settings {
     resolver: Arc<CertResolver>,
     client_auth: ClientAuth,
-    version_min: TlsVersion,
+    version_min: Version,
     cryptography: Cryptography,
     dates: Dates,
 }
@@ -81,9 +82,9 @@ enum Dates {
 
 impl ServerTls {
     /// Creates settings that show `identity` to all peers, whichever host they ask for.
-    pub fn new(identity: TlsIdentity) -> ServerTls {
+    pub fn new(identity: Identity) -> ServerTls {
         let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
-        let (client_auth, version_min) = (ClientAuth::None, TlsVersion::default());
+        let (client_auth, version_min) = (ClientAuth::None, Version::default());
         ServerTls::from_source(Source::Settings(Settings {
             resolver,
             client_auth,
@@ -93,13 +94,13 @@ impl ServerTls {
         }))
     }
 
-    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: certificates by
+    /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set: certificates by
     /// a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets that several processes
     /// share. Nothing is added to it, so the other settings of this value have no effect.
     ///
-    /// Its [`alpn_protocols`](crate::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
+    /// Its [`alpn_protocols`](crate::tls::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
     /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
-    /// [`TlsSession::alpn`](super::TlsSession::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
+    /// [`Session::alpn`](super::Session::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
     /// accepted, whatever the configuration. A resolver of certificates runs on the core that serves the connection, and
     /// must not wait for anything, which that of [`ServerTls::config_resolver`] may; one that panics costs that connection.
     ///
@@ -107,12 +108,12 @@ impl ServerTls {
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    /// use corehttp::rustls::crypto::ring::default_provider;
-    /// use corehttp::rustls::pki_types::pem::PemObject;
-    /// use corehttp::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
-    /// use corehttp::rustls::server::WebPkiClientVerifier;
-    /// use corehttp::rustls::{KeyLogFile, RootCertStore, ServerConfig};
-    /// use corehttp::ServerTls;
+    /// use corehttp::tls::rustls::crypto::ring::default_provider;
+    /// use corehttp::tls::rustls::pki_types::pem::PemObject;
+    /// use corehttp::tls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+    /// use corehttp::tls::rustls::server::WebPkiClientVerifier;
+    /// use corehttp::tls::rustls::{KeyLogFile, RootCertStore, ServerConfig};
+    /// use corehttp::tls::ServerTls;
     ///
     /// fn config() -> Result<ServerConfig, Box<dyn std::error::Error>> {
     ///     let provider = Arc::new(default_provider());
@@ -150,25 +151,25 @@ impl ServerTls {
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
     /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
     /// `*.example.com`, come last.
-    pub fn and(self, identity: TlsIdentity) -> ServerTls {
+    pub fn and(self, identity: Identity) -> ServerTls {
         self.with(|settings| {
             settings.resolver = Arc::new(CertResolver::new(settings.resolver.table().and(identity)));
         })
     }
 
     /// Asks peers for a certificate, without requiring one. If they show one, it must lead to `roots`, and is in
-    /// [`TlsSession::certificates`](super::TlsSession::certificates). Default: peers are not asked.
-    pub fn client_auth_optional(self, roots: TlsRoots) -> ServerTls {
+    /// [`Session::certificates`](super::Session::certificates). Default: peers are not asked.
+    pub fn client_auth_optional(self, roots: Roots) -> ServerTls {
         self.with(|settings| settings.client_auth = ClientAuth::Optional(Replaceable::new(roots)))
     }
 
     /// Requires peers to show a certificate that leads to `roots`. Default: peers are not asked.
-    pub fn client_auth_required(self, roots: TlsRoots) -> ServerTls {
+    pub fn client_auth_required(self, roots: Roots) -> ServerTls {
         self.with(|settings| settings.client_auth = ClientAuth::Required(Replaceable::new(roots)))
     }
 
-    /// Sets the oldest version that is accepted. Default: [`TlsVersion::Tls12`].
-    pub fn version_min(self, version: TlsVersion) -> ServerTls {
+    /// Sets the oldest version that is accepted. Default: [`Version::Tls12`].
+    pub fn version_min(self, version: Version) -> ServerTls {
         self.with(|settings| settings.version_min = version)
     }
 
@@ -184,23 +185,23 @@ impl ServerTls {
     }
 
     /// Sets the cryptography: cipher suites, key exchange, and the signatures that certificates of peers are verified
-    /// with. An identity signs with the cryptography that it was made with: see [`TlsIdentity::from_certified_key`].
+    /// with. An identity signs with the cryptography that it was made with: see [`Identity::from_certified_key`].
     /// Default: that of the crate ring.
     ///
     /// With another provider, sessions are resumed from a cache of 4,096, and not by tickets.
     ///
     /// # Errors
     ///
-    /// Fails with [`TlsConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
+    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
     /// one of its suites.
     ///
     /// # Examples
     ///
     /// ```
-    /// # fn secure(identity: corehttp::TlsIdentity) -> Result<(), corehttp::TlsConfigError> {
-    /// use corehttp::ServerTls;
-    /// use corehttp::rustls::crypto::CryptoProvider;
-    /// use corehttp::rustls::crypto::ring::{cipher_suite, default_provider};
+    /// # fn secure(identity: corehttp::tls::Identity) -> Result<(), corehttp::tls::ConfigError> {
+    /// use corehttp::tls::ServerTls;
+    /// use corehttp::tls::rustls::crypto::CryptoProvider;
+    /// use corehttp::tls::rustls::crypto::ring::{cipher_suite, default_provider};
     ///
     /// let provider = CryptoProvider {
     ///     cipher_suites: vec![cipher_suite::TLS13_CHACHA20_POLY1305_SHA256],
@@ -210,20 +211,20 @@ impl ServerTls {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ServerTls, TlsConfigError> {
+    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ServerTls, ConfigError> {
         let cryptography = Cryptography::from_provider(provider.into())?;
         Ok(self.with(|settings| settings.cryptography = cryptography))
     }
 
     /// Sets a function that chooses the configuration for each connection by its
-    /// [`ClientHello`](crate::rustls::server::ClientHello), and may wait for it: certificates from a database, or some that
+    /// [`ClientHello`](crate::tls::rustls::server::ClientHello), and may wait for it: certificates from a database, or some that
     /// are issued when a host is first asked for. `Ok(None)` leaves the connection to the configuration that this value
     /// has without the function. An error refuses the peer by the alert `access_denied`. Default: none.
     ///
     /// Other connections do not wait for it. Its time is part of that of the handshake
     /// ([`Timeouts::head`](crate::Timeouts::head)), at the end of which it is dropped. A panic costs the connection.
-    /// Errors and panics are reported to [`Server::on_error`](crate::Server::on_error), as [`TlsError::Resolver`] and
-    /// [`TlsError::Panic`].
+    /// Errors and panics are reported to [`Server::on_error`](crate::Server::on_error), as [`Error::Resolver`] and
+    /// [`Error::Panic`].
     ///
     /// A configuration is what [`ServerTls::from_config`] takes. The sessions of a host are only resumed if the function
     /// returns the same one for it again, or others with the same tickets.
@@ -232,15 +233,15 @@ impl ServerTls {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use corehttp::rustls::ServerConfig;
-    /// use corehttp::rustls::server::ClientHello;
-    /// use corehttp::{ServerTls, TlsIdentity};
+    /// use corehttp::tls::rustls::ServerConfig;
+    /// use corehttp::tls::rustls::server::ClientHello;
+    /// use corehttp::tls::{self, ServerTls};
     ///
     /// # struct Tenants;
     /// # impl Tenants {
     /// #     async fn config(&self, _: &str) -> std::io::Result<Option<Arc<ServerConfig>>> { Ok(None) }
     /// # }
-    /// fn secure(ours: TlsIdentity, tenants: Tenants) -> ServerTls {
+    /// fn secure(ours: tls::Identity, tenants: Tenants) -> ServerTls {
     ///     ServerTls::new(ours).config_resolver(async move |hello: ClientHello<'_>| {
     ///         let Some(host) = hello.server_name() else { return Ok(None) };
     ///         Ok(tenants.config(host).await?) // from memory, or else from the database
@@ -264,15 +265,15 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// Fails with [`TlsConfigError::NoCertificate`] if there are none, and with [`TlsConfigError::Expired`] or
-    /// [`TlsConfigError::NotYetValid`] if one is not valid at this time, unless [`ServerTls::check_dates`] is off. Nothing
+    /// Fails with [`ConfigError::NoCertificate`] if there are none, and with [`ConfigError::Expired`] or
+    /// [`ConfigError::NotYetValid`] if one is not valid at this time, unless [`ServerTls::check_dates`] is off. Nothing
     /// is then replaced.
     pub fn replace_identities(
         &self,
-        identities: impl IntoIterator<Item = TlsIdentity>,
-    ) -> Result<(), TlsConfigError> {
+        identities: impl IntoIterator<Item = Identity>,
+    ) -> Result<(), ConfigError> {
         let mut identities = identities.into_iter();
-        let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
+        let default = identities.next().ok_or(ConfigError::NoCertificate)?;
         if let Source::Settings(settings) = &self.source {
             let table = CertTable::new(default, identities.collect());
             settings.check_dates(&table)?;
@@ -290,7 +291,7 @@ impl ServerTls {
     ///
     /// ```
     /// use std::time::SystemTime;
-    /// use corehttp::ServerTls;
+    /// use corehttp::tls::ServerTls;
     ///
     /// fn days_left(tls: &ServerTls) -> Option<u64> {
     ///     let left = tls.not_after()?.duration_since(SystemTime::now()).unwrap_or_default();
@@ -302,7 +303,7 @@ impl ServerTls {
     pub fn not_after(&self) -> Option<SystemTime> {
         match &self.source {
             Source::Settings(settings) => {
-                settings.resolver.table().identities().map(TlsIdentity::not_after).min()
+                settings.resolver.table().identities().map(Identity::not_after).min()
             }
             Source::Config(_) => None,
         }
@@ -311,7 +312,7 @@ impl ServerTls {
     /// Replaces the roots that certificates of peers must lead to, from the next handshake on, in all clones including
     /// those of running servers. Earlier sessions are not resumed, and open connections are not affected. Has no effect
     /// if peers are not asked for certificates.
-    pub fn replace_roots(&self, roots: TlsRoots) {
+    pub fn replace_roots(&self, roots: Roots) {
         if let Source::Settings(settings) = &self.source {
             settings.client_auth.replace(roots);
         }
@@ -366,7 +367,7 @@ fn without_early_data(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
 }
 
 impl Settings {
-    fn check_dates(&self, table: &CertTable) -> Result<(), TlsConfigError> {
+    fn check_dates(&self, table: &CertTable) -> Result<(), ConfigError> {
         match self.dates {
             Dates::Checked => table.check_dates(SystemTime::now()),
             Dates::Ignored => Ok(()),
@@ -374,7 +375,7 @@ impl Settings {
     }
 
     /// The configuration for rustls, where certificates of peers must lead to `roots`.
-    fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
+    fn config(&self, roots: Option<&Roots>) -> ServerConfig {
         let config = ServerConfig::builder_with_provider(self.cryptography.provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT)
@@ -401,7 +402,7 @@ pub(crate) struct TlsAcceptor {
 
 #[derive(Clone)]
 enum CachedSource {
-    Settings(Arc<(Settings, ConfigCache<ServerConfig, Option<TlsRoots>>)>),
+    Settings(Arc<(Settings, ConfigCache<ServerConfig, Option<Roots>>)>),
     Config(Replaceable<Arc<ServerConfig>>),
 }
 
@@ -445,8 +446,8 @@ impl CachedSource {
     }
 }
 
-impl Parts for Option<TlsRoots> {
-    fn are_same(&self, others: &Option<TlsRoots>) -> bool {
+impl Parts for Option<Roots> {
+    fn are_same(&self, others: &Option<Roots>) -> bool {
         match (self, others) {
             (None, None) => true,
             (Some(mine), Some(others)) => mine.is_same(others),
@@ -466,7 +467,7 @@ enum Accepting<C> {
 }
 
 /// A secure stream, or the error and the bare transport.
-type HandshakeResult<C> = Result<TlsStream<C>, (TlsError, C)>;
+type HandshakeResult<C> = Result<TlsStream<C>, (Error, C)>;
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     /// Ready with a secure stream, or with the error and the bare transport, on which an alert was sent unless the peer
@@ -484,7 +485,7 @@ fn handshake_result<C>(
 ) -> HandshakeResult<C> {
     match result {
         Ok(stream) => Ok(TlsStream::new(stream)),
-        Err((error, carrier)) => Err((carrier.handshake_error(TlsError::from_io(error)), carrier.inner)),
+        Err((error, carrier)) => Err((carrier.handshake_error(Error::from_io(error)), carrier.inner)),
     }
 }
 
@@ -530,8 +531,8 @@ impl ConfigResolver {
         let result = start.into_stream(config).into_fallible().await;
         match (result, refused) {
             (result, None) => handshake_result(result),
-            (Err((_, carrier)), Some(cause)) => Err((TlsError::Resolver(cause), carrier.inner)),
-            (Ok(stream), Some(cause)) => Err((TlsError::Resolver(cause), stream.into_inner().0.inner)),
+            (Err((_, carrier)), Some(cause)) => Err((Error::Resolver(cause), carrier.inner)),
+            (Ok(stream), Some(cause)) => Err((Error::Resolver(cause), stream.into_inner().0.inner)),
         }
     }
 }
@@ -552,13 +553,13 @@ fn without_certificate(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
 #[derive(Clone, Debug)]
 enum ClientAuth {
     None,
-    Optional(Replaceable<TlsRoots>),
-    Required(Replaceable<TlsRoots>),
+    Optional(Replaceable<Roots>),
+    Required(Replaceable<Roots>),
 }
 
 impl ClientAuth {
     /// The roots that certificates must lead to at present.
-    fn roots(&self) -> Option<TlsRoots> {
+    fn roots(&self) -> Option<Roots> {
         match self {
             ClientAuth::None => None,
             ClientAuth::Optional(roots) | ClientAuth::Required(roots) => Some(roots.get()),
@@ -566,7 +567,7 @@ impl ClientAuth {
     }
 
     /// Replaces the roots. Has no effect if peers are not asked.
-    fn replace(&self, roots: TlsRoots) {
+    fn replace(&self, roots: Roots) {
         match self {
             ClientAuth::None => {}
             ClientAuth::Optional(shared) | ClientAuth::Required(shared) => shared.set(roots),
@@ -574,8 +575,8 @@ impl ClientAuth {
     }
 
     /// Makes the verifier of certificates that must lead to `roots`.
-    fn verifier(&self, roots: Option<&TlsRoots>, cryptography: &Cryptography) -> Arc<dyn ClientCertVerifier> {
-        let verifier = |roots: &TlsRoots| {
+    fn verifier(&self, roots: Option<&Roots>, cryptography: &Cryptography) -> Arc<dyn ClientCertVerifier> {
+        let verifier = |roots: &Roots| {
             WebPkiClientVerifier::builder_with_provider(roots.store.clone(), cryptography.provider())
         };
         let built = match (self, roots) {

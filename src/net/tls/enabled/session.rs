@@ -1,4 +1,4 @@
-//! [`TlsSession`]: the result of a handshake; [`Cryptography`], and the versions and the protocol that both sides
+//! [`Session`]: the result of a handshake; [`Cryptography`], and the versions and the protocol that both sides
 //! offer.
 
 use std::fmt;
@@ -12,12 +12,12 @@ use tokio_rustls::rustls::{
     HandshakeKind, ProtocolVersion, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
 };
 
-use super::TlsConfigError;
+use super::ConfigError;
 
 /// A version of TLS. Older ones are not supported (RFC 8996).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum TlsVersion {
+pub enum Version {
     /// TLS 1.2 (RFC 5246).
     #[default]
     Tls12,
@@ -25,17 +25,17 @@ pub enum TlsVersion {
     Tls13,
 }
 
-impl TlsVersion {
+impl Version {
     /// Returns the name that OpenSSL, and so the logs of most servers, give the version: `TLSv1.2` or `TLSv1.3`.
     pub fn as_str(self) -> &'static str {
         match self {
-            TlsVersion::Tls12 => "TLSv1.2",
-            TlsVersion::Tls13 => "TLSv1.3",
+            Version::Tls12 => "TLSv1.2",
+            Version::Tls13 => "TLSv1.3",
         }
     }
 }
 
-impl fmt::Display for TlsVersion {
+impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -44,9 +44,9 @@ impl fmt::Display for TlsVersion {
 /// The result of a handshake: its parameters, and the identity of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TlsSession {
+pub struct Session {
     /// The version of TLS.
-    pub version: TlsVersion,
+    pub version: Version,
     /// The cipher suite, by the name of IANA, such as `TLS13_AES_256_GCM_SHA384`; empty for one that rustls has no name
     /// for.
     pub cipher_suite: &'static str,
@@ -65,12 +65,12 @@ pub struct TlsSession {
     pub certificates: Vec<Vec<u8>>,
 }
 
-impl TlsSession {
-    pub(super) fn from_stream<T>(stream: &TlsStream<T>) -> TlsSession {
+impl Session {
+    pub(super) fn from_stream<T>(stream: &TlsStream<T>) -> Session {
         let (_, common) = stream.get_ref();
         let version = match common.protocol_version() {
-            Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,
-            _ => TlsVersion::Tls12,
+            Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+            _ => Version::Tls12,
         };
         let server_name = match stream {
             TlsStream::Server(stream) => stream.get_ref().1.server_name(),
@@ -79,7 +79,7 @@ impl TlsSession {
         let certificates = common.peer_certificates().unwrap_or_default();
         let suite = common.negotiated_cipher_suite().as_ref().map(SupportedCipherSuite::suite);
         let group = common.negotiated_key_exchange_group().map(|group| group.name());
-        TlsSession {
+        Session {
             version,
             cipher_suite: suite.and_then(|suite| suite.as_str()).unwrap_or_default(),
             key_exchange: group.and_then(|group| group.as_str()),
@@ -102,9 +102,9 @@ pub(super) enum Cryptography {
 }
 
 impl Cryptography {
-    pub(super) fn from_provider(provider: Arc<CryptoProvider>) -> Result<Cryptography, TlsConfigError> {
+    pub(super) fn from_provider(provider: Arc<CryptoProvider>) -> Result<Cryptography, ConfigError> {
         let checked = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(NEWEST);
-        checked.map_err(|error| TlsConfigError::Provider(error.into()))?;
+        checked.map_err(|error| ConfigError::Provider(error.into()))?;
         Ok(Cryptography::Other(provider))
     }
 
@@ -125,10 +125,10 @@ impl Cryptography {
 }
 
 /// The versions from `min` on.
-pub(super) fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
+pub(super) fn versions(min: Version) -> &'static [&'static SupportedProtocolVersion] {
     match min {
-        TlsVersion::Tls12 => BOTH,
-        TlsVersion::Tls13 => NEWEST,
+        Version::Tls12 => BOTH,
+        Version::Tls13 => NEWEST,
     }
 }
 

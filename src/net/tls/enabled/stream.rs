@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsStream::{Client, Server};
 use tokio_rustls::rustls::{ConnectionCommon, SideData};
 
-use super::TlsSession;
+use super::Session;
 use super::carrier::Carrier;
 use crate::net::Stream;
 
@@ -23,7 +23,7 @@ use crate::net::Stream;
 pub(crate) struct TlsStream<C> {
     inner: tokio_rustls::TlsStream<Carrier<C>>,
     /// Assembled when it is asked for, once.
-    session: OnceCell<Arc<TlsSession>>,
+    session: OnceCell<Arc<Session>>,
 }
 
 impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
@@ -108,8 +108,8 @@ impl<C> TlsStream<C> {
         self.inner.get_ref().1.wants_write()
     }
 
-    pub(crate) fn session(&self) -> Option<Arc<TlsSession>> {
-        Some(self.session.get_or_init(|| Arc::new(TlsSession::from_stream(&self.inner))).clone())
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        Some(self.session.get_or_init(|| Arc::new(Session::from_stream(&self.inner))).clone())
     }
 }
 

@@ -12,22 +12,21 @@ use tokio::net::{TcpListener, TcpStream};
 
 use self::certificates::{Authority, Issued, self_signed};
 use super::{
-    ClientTls, HostName, ServerTls, TlsAcceptor, TlsConfigError, TlsConnector, TlsIdentity, TlsRoots,
-    TlsSession, TlsVersion,
+    ClientTls, ConfigError, HostName, Identity, Roots, ServerTls, Session, TlsAcceptor, TlsConnector, Version,
 };
-use crate::net::tls::TlsError;
+use crate::net::tls::Error;
 use crate::net::{Stream, Transport};
 
 #[path = "../../../../tests/it/support/certificates.rs"]
 #[allow(unreachable_pub, dead_code, reason = "the tests over sockets use it too")]
 mod certificates;
 
-fn identity(issued: &Issued) -> TlsIdentity {
-    TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
+fn identity(issued: &Issued) -> Identity {
+    Identity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
-fn roots(authority: &Authority) -> TlsRoots {
-    TlsRoots::from_pem(authority.pem()).unwrap()
+fn roots(authority: &Authority) -> Roots {
+    Roots::from_pem(authority.pem()).unwrap()
 }
 
 /// The client's end, which may be sent to another thread.
@@ -43,7 +42,7 @@ async fn shake(
     server: &ServerTls,
     client: &ClientTls,
     host: &str,
-) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
+) -> (Result<Near, Error>, Result<Transport, Error>) {
     meet(&server.acceptor(), &client.connector(), host).await
 }
 
@@ -51,7 +50,7 @@ async fn meet(
     acceptor: &TlsAcceptor,
     connector: &TlsConnector,
     host: &str,
-) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
+) -> (Result<Near, Error>, Result<Transport, Error>) {
     let (near, far) = duplex(1 << 16);
     let (mut handshake, host) = (acceptor.accept(Transport::Memory(far)), HostName::new(host).unwrap());
     let near = async {
@@ -65,12 +64,12 @@ async fn meet(
     tokio::join!(near, far)
 }
 
-fn session(far: &Transport) -> Arc<TlsSession> {
+fn session(far: &Transport) -> Arc<Session> {
     far.tls_session().expect("the handshake has made it secure")
 }
 
 /// The error of a handshake with its cause, or `ok`.
-fn outcome<T>(end: Result<T, TlsError>) -> String {
+fn outcome<T>(end: Result<T, Error>) -> String {
     match end {
         Ok(_) => "ok".into(),
         Err(error) => format!("{error}: {}", std::error::Error::source(&error).unwrap()),
@@ -113,7 +112,7 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
             "" => assert_eq!((near.as_str(), outcome(far).as_str()), ("ok", "ok"), "{host} {shown:?}"),
             expected => {
                 assert!(near.starts_with(distrusted) && near.contains(expected), "{host} {shown:?}: {near}");
-                assert!(matches!(far, Err(TlsError::Refused(_))), "{host} {shown:?}: {}", outcome(far));
+                assert!(matches!(far, Err(Error::Refused(_))), "{host} {shown:?}: {}", outcome(far));
             }
         }
         let (near, _) = shake(&server, &client.dangerous().accept_any_certificate(), host).await;
@@ -126,10 +125,10 @@ async fn a_certificate_of_an_unknown_root_is_not_trusted() {
     let server = ServerTls::new(identity(&Authority::new("ours").issue(&["a.example"])));
     for client in [
         ClientTls::new(),
-        ClientTls::new().roots(TlsRoots::from_webpki().and(roots(&Authority::new("another")))),
+        ClientTls::new().roots(Roots::from_webpki().and(roots(&Authority::new("another")))),
     ] {
         let (near, _) = shake(&server, &client, "a.example").await;
-        assert!(matches!(near, Err(TlsError::Certificate(_))), "{client:?}");
+        assert!(matches!(near, Err(Error::Certificate(_))), "{client:?}");
     }
 }
 
@@ -156,7 +155,7 @@ async fn client_certificates_are_asked_for_or_required() {
         (requiring(), Some(&stranger), Err("UnknownIssuer")),
         (requiring(), Some(&late), Err("expired")),
     ] {
-        let client = shown.iter().fold(client(), |client, shown| client.identity(TlsIdentity::clone(shown)));
+        let client = shown.iter().fold(client(), |client, shown| client.identity(Identity::clone(shown)));
         let (near, far) = shake(&server, &client, "a.example").await;
         match expected {
             Ok(count) => assert_eq!(session(&far.unwrap()).certificates.len(), count, "{server:?} {shown:?}"),
@@ -181,7 +180,7 @@ async fn roots_are_replaced_and_sessions_with_them() {
     };
     let (old, new) = (connector(&ours), connector(&theirs));
     for asks in [
-        ServerTls::client_auth_optional as fn(ServerTls, TlsRoots) -> ServerTls,
+        ServerTls::client_auth_optional as fn(ServerTls, Roots) -> ServerTls,
         ServerTls::client_auth_required,
     ] {
         let server = asks(server.clone(), roots(&ours));
@@ -244,16 +243,16 @@ async fn an_end_without_close_notify_is_an_error() {
 #[tokio::test]
 async fn sessions_are_resumed_in_the_newest_version() {
     let authority = Authority::new("ours");
-    let server = ServerTls::new(identity(&authority.issue(&["a.example"]))).version_min(TlsVersion::Tls13);
+    let server = ServerTls::new(identity(&authority.issue(&["a.example"]))).version_min(Version::Tls13);
     let (acceptor, connector) = (
         server.acceptor(),
-        ClientTls::new().roots(roots(&authority)).version_min(TlsVersion::Tls13).connector(),
+        ClientTls::new().roots(roots(&authority)).version_min(Version::Tls13).connector(),
     );
     for resumed in [false, true, true] {
         let (near, far) = meet(&acceptor, &connector, "a.example").await;
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
-        let expected = TlsSession {
-            version: TlsVersion::Tls13,
+        let expected = Session {
+            version: Version::Tls13,
             cipher_suite: "TLS13_AES_256_GCM_SHA384",
             key_exchange: Some("X25519"),
             alpn: Some(b"http/1.1".to_vec()),
@@ -397,7 +396,7 @@ fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
         "a\r\n",
         "a@b",
     ] {
-        assert!(matches!(HostName::new(host), Err(TlsError::Host)), "{host:?}");
+        assert!(matches!(HostName::new(host), Err(Error::Host)), "{host:?}");
     }
 }
 
@@ -422,16 +421,13 @@ fn an_invalid_identity_is_refused() {
         (&one.chain.replacen("MIIB", "AIIB", 1), &one.key, "Err(Certificate"),
         (&one.chain, &one.key.replace("MIG", "AIG"), "Err(Key"),
     ] {
-        let made = format!("{:?}", TlsIdentity::from_pem(chain, key));
+        let made = format!("{:?}", Identity::from_pem(chain, key));
         assert!(made.starts_with(expected), "{made} for {expected}");
     }
-    let missing = TlsIdentity::from_files("/no/such/file", "/no/such/file").unwrap_err();
-    assert!(matches!(&missing, TlsConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
-    assert!(matches!(TlsIdentity::from_der([], Vec::new()), Err(TlsConfigError::NoKey)));
-    assert!(matches!(
-        ServerTls::new(identity(&one)).replace_identities([]),
-        Err(TlsConfigError::NoCertificate)
-    ));
+    let missing = Identity::from_files("/no/such/file", "/no/such/file").unwrap_err();
+    assert!(matches!(&missing, ConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
+    assert!(matches!(Identity::from_der([], Vec::new()), Err(ConfigError::NoKey)));
+    assert!(matches!(ServerTls::new(identity(&one)).replace_identities([]), Err(ConfigError::NoCertificate)));
 }
 
 #[test]
@@ -445,10 +441,10 @@ fn the_names_of_an_identity_are_shown_and_its_key_is_not() {
 #[test]
 fn roots_without_a_certificate_are_refused() {
     let (one, other) = (Authority::new("ours"), Authority::new("theirs"));
-    let both = TlsRoots::from_pem(one.pem() + &other.pem()).unwrap();
+    let both = Roots::from_pem(one.pem() + &other.pem()).unwrap();
     assert_eq!(both.store.len(), 2);
     assert_eq!(roots(&one).and(roots(&other)).store.roots, both.store.roots);
-    assert!(TlsRoots::from_webpki().store.len() > 50);
+    assert!(Roots::from_webpki().store.len() > 50);
     for (text, expected) in [
         (String::new(), "NoCertificate"),
         ("root".into(), "NoCertificate"),
@@ -456,7 +452,7 @@ fn roots_without_a_certificate_are_refused() {
         (one.pem().replace("-----END", "----END"), "Pem"),
         (one.pem().replacen("MIIB", "AIIB", 1), "Certificate"),
     ] {
-        let error = TlsRoots::from_pem(&text).unwrap_err();
+        let error = Roots::from_pem(&text).unwrap_err();
         assert!(format!("{error:?}").starts_with(expected), "{error:?} for {text}");
     }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use corehttp::HostChoice;
+use corehttp::client::HostChoice;
 
 use super::{Behavior, HALF, HOSTS, INTERVAL, PENALTY, Settings, WAIT, Way};
 

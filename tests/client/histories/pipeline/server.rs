@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use corehttp::Dialer;
+use corehttp::net::Dialer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep};
