@@ -1,4 +1,18 @@
-//! Errors that servers and clients share.
+//! The errors that servers and clients share: an exchange that failed, a message that breaks RFC 9112, a time limit.
+//!
+//! A handler returns a [`corehttp::Error`](crate::Error), and a client fails with a
+//! [`ClientError`](crate::ClientError). Both lead to these:
+//!
+//! ```
+//! use corehttp::error::{ExchangeError, Phase};
+//!
+//! fn is_slow(error: &ExchangeError) -> bool {
+//!     matches!(error, ExchangeError::TimedOut(Phase::Head | Phase::Body, _))
+//! }
+//! ```
+//!
+//! Every error is one line with `{:#}`, and names what failed without a value that may be secret. The errors of single
+//! values, such as a field or a URL, are in [`message`](crate::message).
 
 pub use crate::error_text::TimeLimit;
 pub use crate::exchange::{ExchangeError, Phase};

@@ -1,3 +1,24 @@
-//! Spans of exchanges, and traces through several programs (W3C Trace Context).
+//! Spans of the crate `tracing` for exchanges, with the names of OpenTelemetry, and traces through several programs (W3C
+//! Trace Context).
+//!
+//! [`Tracing`] is middleware for servers and a setting of clients. It makes a span for each exchange, reads `traceparent`
+//! and `tracestate` of requests, and sets those of the requests that a handler sends:
+//!
+//! ```no_run
+//! use corehttp::middleware::wrap;
+//! use corehttp::tracing::Tracing;
+//! use corehttp::{Client, Context, Server};
+//!
+//! fn main() -> corehttp::Result {
+//!     let tracing = Tracing::new();
+//!     let client = Client::builder().tracing(&tracing).build();
+//!     let gateway = async move |ctx: &mut Context| -> corehttp::Result {
+//!         ctx.forward(client.open(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
+//!     };
+//!     Server::bind("[::]:8080").run(wrap(tracing, gateway))
+//! }
+//! ```
+//!
+//! A [`TracePropagator`] reads and writes other fields, such as those of B3.
 
 pub use crate::trace::{TraceContext, TracePropagator, Tracing};

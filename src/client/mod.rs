@@ -1,8 +1,39 @@
-//! Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
-//! one exchange on it.
+//! The client: pools of connections, redirects, proxies, many hosts and many requests at once.
 //!
-//! In reading order: the client; how it sends a request; connections, and the way to an origin; one exchange; what
-//! callers get; several hosts, and many requests at once; counts, errors and settings.
+//! A [`Client`] is made once and shared. Its clones share its connections.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use corehttp::Client;
+//!
+//! #[tokio::main]
+//! async fn main() -> corehttp::Result {
+//!     let client = Client::builder().timeout(Duration::from_secs(10)).build();
+//!     let response = client.get("http://example.com/items").field("accept", "text/plain").await?.error_for_status()?;
+//!     println!("{}", response.text()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | for | see |
+//! |---|---|
+//! | a request in one expression | [the builder of requests](crate::RequestBuilder) |
+//! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientTimeouts`] |
+//! | redirects | [`Redirects`] |
+//! | bodies that are read or written piece by piece | [`Client::open_response`], [`Call`] |
+//! | many requests to one host | [`Client::host`], [`Pipeline`] |
+//! | one of several hosts | [`Balancer`] |
+//! | proxies | [`Proxies`] |
+//! | other resolvers and other ways to a host | [`net`](crate::net) |
+//! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
+//! | counts and times of each host | [`Client::stats`] |
+
+// Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
+// one exchange on it.
+//
+// In reading order: the client; how it sends a request; connections, and the way to an origin; one exchange; what
+// callers get; several hosts, and many requests at once; counts, errors and settings.
 
 pub(crate) mod client;
 #[cfg(feature = "metrics")]

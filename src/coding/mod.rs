@@ -1,6 +1,22 @@
-//! Floor 2: content codings, and which one a peer prefers (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in, bytes out.
+//! Content codings, such as gzip: their names, and which of them a peer prefers (RFC 9110 §8.4.1, §12.5.3).
 //!
-//! The names of codings exist in every build; whether a coding can be decoded and encoded depends on the features.
+//! ```
+//! use corehttp::Request;
+//! use corehttp::coding::Coding;
+//!
+//! let mut request = Request::get("http://example.com/")?;
+//! request.headers.set("accept-encoding", "gzip, br;q=0.5")?;
+//! # #[cfg(any(feature = "compress", feature = "fs"))]
+//! assert_eq!(request.preferred_coding([Coding::Br, Coding::Gzip]), Some(Coding::Gzip));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Servers compress with `middleware::Compress`, and clients decode with
+//! [`ClientBuilder::decode`](crate::ClientBuilder::decode). Both need the feature `compress`.
+
+// Floor 2: content codings, and which one a peer prefers (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in, bytes out.
+//
+// The names of codings exist in every build; whether a coding can be decoded and encoded depends on the features.
 
 mod content_decoder;
 #[cfg(feature = "compress")]

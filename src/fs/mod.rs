@@ -1,9 +1,25 @@
-//! Floor 5: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
+//! Files: a handler for those of a directory or of the program itself, with preconditions, ranges and codings.
 //!
-//! Calls that may block run in [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here depends on connections:
-//! a handler fills in the response, and the server sends it.
+//! ```no_run
+//! use corehttp::fs::Files;
+//! use corehttp::{Context, Server, routes};
 //!
-//! In reading order: paths and roots; resources; the cache; the response; and the handler.
+//! fn main() -> corehttp::Result {
+//!     Server::bind("[::]:8080").run(routes! {
+//!         GET "/" => |ctx: &mut Context| ctx.response.set_text("Hello"),
+//!         GET "/static/{*path}" => Files::new("public")?,
+//!     })
+//! }
+//! ```
+//!
+//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file).
+
+// Floor 5: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
+//
+// Calls that may block run in `spawn_blocking`. Nothing here depends on connections:
+// a handler fills in the response, and the server sends it.
+//
+// In reading order: paths and roots; resources; the cache; the response; and the handler.
 
 mod disk;
 mod path;

@@ -1,4 +1,15 @@
-//! Floor 2: messages and their parts as types of the crates `http` and `http-body`, and back.
+//! Messages and their parts as types of the crates `http` and `http-body`, and back.
+//!
+//! ```
+//! let request = corehttp::Request::get("http://example.com/")?;
+//! let request: http::Request<corehttp::http_types::HttpBody> = request.try_into()?;
+//! assert_eq!(request.uri().host(), Some("example.com"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Body::set_http_body`](crate::Body::set_http_body) sends a body of `http-body`.
+
+// Floor 2: messages and their parts as types of the crates `http` and `http-body`, and back.
 
 mod message;
 

@@ -1,7 +1,29 @@
-//! Floor 1: what a message means (RFC 9110). Values only: nothing here reads a socket or a clock.
+//! Parts of messages: methods, fields, forms, credentials, and the errors of values that are not valid (RFC 9110).
 //!
-//! In reading order: messages; their start-lines; fields; other parts; what is read from messages and made of them; and
-//! how texts are spelled.
+//! [`Request`] and [`Response`] are the messages themselves. On both, a bare noun reads and
+//! `set_` writes:
+//!
+//! ```
+//! use corehttp::message::escape_html;
+//! use corehttp::{Request, Response};
+//!
+//! let request = Request::get("http://example.com/search?q=%3Cb%3E")?;
+//! let query = request.query();
+//! let term = query.get("q").unwrap_or_default();
+//!
+//! let mut response = Response::new();
+//! response.set_html(format!("<p>{}</p>", escape_html(term)));
+//! assert_eq!(response.text()?, "<p>&lt;b&gt;</p>");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A type of your own becomes a parameter of a path, a form or a cookie by [`FromText`], and the value of a field by
+//! [`FieldValue`].
+
+// Floor 1: what a message means (RFC 9110). Values only: nothing here reads a socket or a clock.
+//
+// In reading order: messages; their start-lines; fields; other parts; what is read from messages and made of them; and
+// how texts are spelled.
 
 mod invalid_request;
 pub(crate) mod request;

@@ -1,4 +1,21 @@
-//! Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
+//! Metrics: histograms of times and sizes by route and status, as text for Prometheus and as a page for people.
+//!
+//! ```no_run
+//! use corehttp::metrics::{self, Metrics};
+//! use corehttp::{Context, Server, routes};
+//!
+//! fn main() -> corehttp::Result {
+//!     let metrics = Metrics::new();
+//!     let app = routes! { GET "/" => |ctx: &mut Context| ctx.response.set_text("Hello") };
+//!     Server::bind("[::]:8080").observe(metrics.clone()).start(app)?;
+//!     // A server of its own, reachable from this machine alone, shows them.
+//!     Server::bind("127.0.0.1:9090").cores(1).run(metrics::Text::new(&metrics))
+//! }
+//! ```
+//!
+//! [`Metrics::add_collector`] adds the application's own, [`Metrics::add_client`] those of a client.
+
+// Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
 
 mod metrics;
 

@@ -1,7 +1,28 @@
-//! Floor 1: sockets. Where to listen, who connects, and how bytes move; nothing in this folder depends on HTTP.
+//! Sockets: their options, resolvers and dialers of your own, connections in memory.
 //!
-//! In reading order: addresses; streams and sockets; listening; transports; deadlines; a connection; dialing; and
-//! files.
+//! A test needs no port. A listener in memory stands in for the network, on both sides:
+//!
+//! ```
+//! use corehttp::net::MemoryListener;
+//! use corehttp::{Client, Context, Server};
+//!
+//! let listener = MemoryListener::new();
+//! let connector = listener.connector();
+//! let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+//! let client = Client::builder().memory(connector).build();
+//! let response = corehttp::block_on(client.get("http://example.com/"))??;
+//! assert_eq!(response.text()?, "Hello");
+//! # drop(server);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Resolver`] finds the addresses of a host, and a [`Dialer`] opens the connection itself. [`SocketOptions`] are those
+//! of the kernel.
+
+// Floor 1: sockets. Where to listen, who connects, and how bytes move; nothing in this folder depends on HTTP.
+//
+// In reading order: addresses; streams and sockets; listening; transports; deadlines; a connection; dialing; and
+// files.
 
 mod memory_listener;
 

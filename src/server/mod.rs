@@ -1,7 +1,32 @@
-//! Floor 4: the server. A connection is one short loop, and a handler gets a [`Context`] and nothing else.
+//! The parts of a server: reports of what it does, counters, error pages, transforms of bodies.
 //!
-//! In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
-//! it; handlers; and errors.
+//! A [`Server`](crate::Server) has one thread, one runtime and one listener for each core. An [`Observer`] watches it:
+//!
+//! ```no_run
+//! use corehttp::{Context, Server};
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("[::]:8080")
+//!         .on_exchange(|report| println!("{} {:?}", report.status.as_u16(), report.duration))
+//!         .on_error(|report| eprintln!("{report}"))
+//!         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+//! }
+//! ```
+//!
+//! | for | see |
+//! |---|---|
+//! | each exchange, each connection, each failure | [`Observer`], [`ExchangeReport`], [`ConnectionReport`], [`ErrorReport`] |
+//! | counters of each core | [`ServerHandle::stats`](crate::ServerHandle::stats), [`ServerStats`] |
+//! | the content of error responses | [`Server::error_response`](crate::Server::error_response), [`problem_details`], [`error_page`] |
+//! | bodies that middleware changes on their way out | [`Transform`] |
+//! | connections that change their protocol | [`Context::upgrade`](crate::Context::upgrade), [`Upgraded`] |
+//! | the client and the URL that a proxy saw | [`TrustedProxies`], [`Forwarded`] |
+//! | state of each core | [`Server::run_per_core`](crate::Server::run_per_core), [`ServerCore`] |
+
+// Floor 4: the server. A connection is one short loop, and a handler gets a `Context` and nothing else.
+//
+// In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
+// it; handlers; and errors.
 
 pub(crate) mod server;
 #[cfg(feature = "tls")]

@@ -1,7 +1,29 @@
-//! Floor 5: WebSocket (RFC 6455), at servers and at clients, with permessage-deflate (RFC 7692).
+//! WebSocket (RFC 6455), for servers and clients, with compression (RFC 7692) and broadcasts.
 //!
-//! In reading order: frames and what they consist of, which are pure functions on bytes; messages, read and written;
-//! settings; the connection; what handlers and clients use; and how a WebSocket is opened.
+//! ```no_run
+//! use corehttp::websocket;
+//! use corehttp::{Context, Server, routes};
+//!
+//! async fn echo(ctx: &mut Context) -> corehttp::Result {
+//!     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+//!     while let Some(message) = socket.receive().await? {
+//!         socket.send(message).await?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("[::]:8080").run(routes! { GET "/echo" => echo })
+//! }
+//! ```
+//!
+//! A client opens one with [`Client::websocket`](crate::Client::websocket). A [`Broadcast`] sends a message to many, on all
+//! cores.
+
+// Floor 5: WebSocket (RFC 6455), at servers and at clients, with permessage-deflate (RFC 7692).
+//
+// In reading order: frames and what they consist of, which are pure functions on bytes; messages, read and written;
+// settings; the connection; what handlers and clients use; and how a WebSocket is opened.
 
 mod close_code;
 mod error;

@@ -1,0 +1,21 @@
+//! Chapters that are longer than a page: the open internet, databases, defaults, and the idioms of other crates.
+
+#[doc = include_str!("docs/databases.md")]
+pub mod databases {}
+
+#[doc = include_str!("docs/defaults.md")]
+pub mod defaults {}
+
+#[doc = include_str!("docs/open_internet.md")]
+pub mod open_internet {}
+
+#[doc = include_str!("docs/coming_from.md")]
+#[cfg(all(
+    feature = "form",
+    feature = "fs",
+    feature = "json",
+    feature = "session",
+    feature = "tower",
+    feature = "websocket"
+))]
+pub mod coming_from {}
