@@ -12,7 +12,7 @@
 //! let term = query.get("q").unwrap_or_default();
 //!
 //! let mut response = Response::new();
-//! response.set_html(format!("<p>{}</p>", escape_html(term)));
+//! response.set_html(format!("<p>{}</p>", escape_html(&term)));
 //! assert_eq!(response.text()?, "<p>&lt;b&gt;</p>");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -7,7 +7,7 @@
 //!
 //! fn main() -> corehttp::Result {
 //!     Server::bind("[::]:8080")
-//!         .on_exchange(|report| println!("{} {:?}", report.status.as_u16(), report.duration))
+//!         .on_exchange(|report| println!("{} {:?}", report.request.path(), report.duration))
 //!         .on_error(|report| eprintln!("{report}"))
 //!         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 //! }

@@ -1,13 +1,14 @@
 //! WebSocket (RFC 6455), for servers and clients, with compression (RFC 7692) and broadcasts.
 //!
 //! ```no_run
-//! use corehttp::websocket;
+//! use corehttp::websocket::{self, WebSocket};
 //! use corehttp::{Context, Server, routes};
 //!
 //! async fn echo(ctx: &mut Context) -> corehttp::Result {
 //!     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
-//!     while let Some(message) = socket.receive().await? {
-//!         socket.send(message).await?;
+//!     let WebSocket { reader, writer, .. } = &mut socket;
+//!     while let Some(message) = reader.receive().await? {
+//!         writer.send(message).await?;
 //!     }
 //!     Ok(())
 //! }
