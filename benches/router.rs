@@ -99,7 +99,12 @@ fn exchange(criterion: &mut Criterion, report: &mut Report) {
     bench_exchange(criterion, report, "Router", added());
 }
 
-fn bench_exchange(criterion: &mut Criterion, report: &mut Report, name: &str, handler: impl Handler) {
+fn bench_exchange(
+    criterion: &mut Criterion,
+    report: &mut Report,
+    name: &str,
+    handler: impl Handler + 'static,
+) {
     let workload = Workload { request: REQUEST.as_bytes(), cut: Cut::Never, per_connection: 10_000 };
     let service = Server::new().service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");

@@ -43,7 +43,7 @@ pub(super) fn poll_confined(
 #[cold]
 fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
     match catch_unwind(AssertUnwindSafe(|| handling.set(None))) {
-        Ok(()) => time_over(limit).into(),
+        Ok(()) => time_over(limit),
         Err(panic) => HandlerPanicked::error(panic),
     }
 }
@@ -73,28 +73,30 @@ enum HandlerPart {
 }
 
 impl HandlerTime {
+    /// Notes that the handler was polled. Returns the limit if its time was over and nothing around it has ended it.
+    #[inline]
+    pub(super) fn note_polled(&mut self) -> Option<Duration> {
+        if self.part == HandlerPart::End { self.begin_last_part() } else { None }
+    }
+
+    #[cold]
+    fn begin_last_part(&mut self) -> Option<Duration> {
+        self.part = HandlerPart::Middleware;
+        TIME_OVER.take()
+    }
+
     /// Waits until the time is over. The handler is to be polled once more then, and at once.
     ///
     /// # Errors
     ///
-    /// Fails if nothing is around the handler that has ended it, or if the middleware was late as well.
-    pub(super) fn poll_over(
-        &mut self,
-        cx: &mut task::Context<'_>,
-        conn: &SharedConn,
-    ) -> Poll<Result<(), Box<ExchangeError>>> {
-        if self.part == HandlerPart::End {
-            self.part = HandlerPart::Middleware;
-            if let Some(limit) = TIME_OVER.take() {
-                return Poll::Ready(Err(Box::new(time_over(limit))));
-            }
-        }
+    /// Fails if the middleware around the handler was late as well.
+    pub(super) fn poll_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
         ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
         self.timer = None;
         if self.part == HandlerPart::Middleware {
-            return Poll::Ready(Err(Box::new(time_over(limit))));
+            return Poll::Ready(Err(time_over(limit)));
         }
         self.part = HandlerPart::End;
         TIME_OVER.set(Some(limit));
@@ -102,17 +104,9 @@ impl HandlerTime {
     }
 }
 
-impl Drop for HandlerTime {
-    fn drop(&mut self) {
-        if self.part == HandlerPart::End {
-            TIME_OVER.set(None);
-        }
-    }
-}
-
 /// The error of a handler that took longer than `limit`.
-fn time_over(limit: Duration) -> ExchangeError {
-    ExchangeError::TimedOut(Phase::Handler, limit.into())
+pub(super) fn time_over(limit: Duration) -> Error {
+    ExchangeError::TimedOut(Phase::Handler, limit.into()).into()
 }
 
 /// The cause of the error with which a panic passes through middleware.
@@ -141,7 +135,8 @@ impl StdError for HandlerPanicked {}
 
 /// Whether this error is that of a handler which took too long.
 pub(super) fn is_time_over(error: &Error) -> bool {
-    matches!(error.downcast_cause(), Some(ExchangeError::TimedOut(Phase::Handler, _)))
+    let cause = error.cause().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(ExchangeError::TimedOut(Phase::Handler, _)))
 }
 
 /// Whether a panic has become this error.

@@ -13,9 +13,9 @@ impl Server {
     /// first that is of one of the types decides. A status that the handler has given itself, as with [`Error::new`](crate::Error::new),
     /// stays. The error remains the cause: [`Server::on_error`] gets it, and [`Server::error_response`] may explain it.
     ///
-    /// Middleware sees the chosen status in the error of a function or closure. In the error of a type that implements
-    /// [`Handler`](crate::Handler) it is chosen later, when the response is made. A panic of the function counts as one
-    /// of the handler.
+    /// Middleware sees the chosen status in the error of a function or closure that is a handler. In the error of a type
+    /// that implements [`Handler`](crate::Handler), or of other middleware, it is chosen later, when the response is made.
+    /// A panic of the function counts as one of the handler.
     ///
     /// # Examples
     ///

@@ -28,8 +28,8 @@ pub(super) enum HandlerOutcome {
     /// The response was over with its head, and the handler waited to write content that is not sent.
     Over,
     Panicked,
-    /// The body could not be received, or the handler took longer than its time limit.
-    Failed(Box<ExchangeError>),
+    /// The body could not be received, or the handler took longer than its time limit: an [`ExchangeError`].
+    Failed(Error),
 }
 
 impl HandlerOutcome {
@@ -39,10 +39,11 @@ impl HandlerOutcome {
             (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Plan) if error.cause().is_none() => {
                 HandlerOutcome::Refused(error.status())
             }
-            (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Body) => match error.into_cause() {
-                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
-                Err(error) => HandlerOutcome::Returned(Err(error)),
-            },
+            (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Body)
+                if error.cause().is_some_and(|cause| cause.is::<ExchangeError>()) =>
+            {
+                HandlerOutcome::Failed(error)
+            }
             (outcome, _) => outcome,
         }
     }
@@ -51,10 +52,7 @@ impl HandlerOutcome {
     fn unconfined(self) -> HandlerOutcome {
         match self {
             HandlerOutcome::Returned(Err(error)) if is_panic(&error) => HandlerOutcome::Panicked,
-            HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => match error.into_cause() {
-                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
-                Err(error) => HandlerOutcome::Returned(Err(error)),
-            },
+            HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => HandlerOutcome::Failed(error),
             outcome => outcome,
         }
     }
@@ -66,7 +64,10 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
-        HandlerOutcome::Failed(error) => (*error).into(),
+        HandlerOutcome::Failed(error) => match error.into_cause::<ExchangeError>() {
+            Ok(failed) => failed.into(),
+            Err(error) => ErrorCause::Handler(error),
+        },
     };
     ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report_error(&ctx.request, None, cause);
@@ -107,7 +108,12 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         (HandlerOutcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
         }
-        (HandlerOutcome::Failed(error), _) => return Err((*error).into()),
+        (HandlerOutcome::Failed(error), _) => {
+            let failed = error.into_cause::<ExchangeError>();
+            return Err(
+                failed.map_or_else(|error| Refused::unanswered(ErrorCause::Handler(error)), From::from)
+            );
+        }
     }
     Ok(true)
 }

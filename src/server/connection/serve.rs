@@ -13,7 +13,7 @@ use super::open::open;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
-use crate::server::confine::HandlerTime;
+use crate::server::confine::{HandlerTime, time_over};
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
@@ -230,16 +230,21 @@ pub(super) fn run_handler(
     // One place polls the handler, so the compiler can make its future a part of this one.
     poll_fn(move |cx| {
         loop {
-            match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+            let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
+            let late = time.note_polled();
+            match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
                 Ok(Poll::Pending) if conn.is_over() => return Poll::Ready(HandlerOutcome::Over),
                 Ok(Poll::Pending) => {}
             }
+            if let Some(limit) = late {
+                return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
+            }
             conn.send_earlier_responses(cx);
             conn.note_waiting();
             if let Err(late) = ready!(time.poll_over(cx, conn)) {
-                return Poll::Ready(HandlerOutcome::Failed(late));
+                return Poll::Ready(HandlerOutcome::Returned(Err(late)));
             }
         }
     })

@@ -51,6 +51,7 @@ where
     message = "`{Self}` is not middleware",
     note = "middleware is a type with `impl Middleware`, a `BodyPlan`, or an `async` function or closure of \
             `ctx: &mut Context` and `next: Next<'_>` that returns `corehttp::Result`; write out the types of its parameters",
+    note = "a function that only checks requests, with the parameter `ctx` alone, becomes middleware by `guard(..)`",
     note = "a list of middleware is a tuple of up to 12, and `layer(..)` makes middleware of a layer of tower"
 )]
 pub trait Wrap<H, Kind> {
