@@ -469,6 +469,11 @@ impl Conn {
         self.timer.is_stopping()
     }
 
+    /// Whether this idle connection is to close for another one. See [`TableTimer::take_eviction`].
+    pub(crate) fn take_eviction(&self) -> bool {
+        self.timer.take_eviction()
+    }
+
     /// Whether there is a wait in this slot.
     #[inline]
     pub(crate) fn is_waiting(&self, slot: TimerSlot) -> bool {

@@ -25,6 +25,7 @@ use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
+    is_out_of_descriptors,
 };
 use crate::runtime;
 
@@ -97,6 +98,7 @@ impl AcceptLoop {
                 AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
+                    make_room(&per_core.core, &error, pause);
                     let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error));
                     per_core.core.report_error(report);
                     self.back_off(per_core, pause).await;
@@ -221,9 +223,23 @@ impl AcceptLoop {
     }
 }
 
+/// Closes idle connections, if an attempt to accept failed for lack of descriptors, and the next one follows after
+/// `pause`.
+fn make_room(core: &CoreState, error: &io::Error, pause: Duration) {
+    if is_out_of_descriptors(error) {
+        // Some of these may be busy, so each attempt in a row asks for more.
+        let growth = pause.as_millis() / BACK_OFF_MIN.as_millis();
+        core.deadlines.evict_idle(EVICTED_MIN * growth as usize);
+    }
+}
+
 /// How long to wait for descriptors: at first, and at most.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+
+/// How many idle connections are closed at first, if there are no descriptors. A new connection needs more than one when
+/// its handler opens files or connections.
+const EVICTED_MIN: usize = 32;
 
 /// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
 const WAITING_MAX: usize = 4096;

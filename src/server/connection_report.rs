@@ -109,7 +109,8 @@ pub enum ConnectionEnd {
     /// The peer has closed it between two requests, or before the first, or it has failed there.
     Peer,
     /// No request came in time ([`Timeouts::idle`](crate::Timeouts::idle), and
-    /// [`Timeouts::head`](crate::Timeouts::head) for the first).
+    /// [`Timeouts::head`](crate::Timeouts::head) for the first), or before the server needed the descriptor for another
+    /// connection and had none left.
     Idle,
     /// It has reached its age ([`Timeouts::connection_age`](crate::Timeouts::connection_age)).
     Age,

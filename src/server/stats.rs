@@ -161,7 +161,8 @@ pub struct ErrorCounts {
     /// Connections refused because there were too many.
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
-    /// server makes one at least once a second.
+    /// server makes one at least once a second. For lack of descriptors the core that accepts closes those of its
+    /// connections that have been idle for longest, if they have a time limit for that.
     pub accept: u64,
     /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,

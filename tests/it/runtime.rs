@@ -22,9 +22,9 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-#[cfg(target_os = "linux")]
-use crate::support::use_up_descriptors;
 use crate::support::{ErrorReports, Served, alone, eventually, get, paused, status};
+#[cfg(target_os = "linux")]
+use crate::support::{Peer, use_up_descriptors};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -620,6 +620,48 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         files.clear();
         assert_eq!(status(&late.receive_all()), 200);
         check(served.connect().stream, "127.0.0.1");
+    });
+}
+
+/// Idle connections close for those that wait to be accepted: the longest silent first, and none that is busy.
+#[cfg(target_os = "linux")]
+#[test]
+fn idle_connections_make_room_when_there_is_no_descriptor() {
+    alone("runtime::idle_connections_make_room_when_there_is_no_descriptor", || {
+        let served = start(Server::bind("127.0.0.1:0").cores(1));
+        let ask = |peer: &mut Peer| {
+            peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            assert_eq!(status(&peer.receive()), 200);
+        };
+        let idle = || {
+            let mut peer = served.connect();
+            ask(&mut peer);
+            peer
+        };
+        let mut busy = served.connect();
+        busy.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nconnection: close\r\n\r\n1");
+        let old = Vec::from_iter((0..32).map(|_| idle()));
+        // The clock of a server goes on four times a second.
+        thread::sleep(Duration::from_millis(300));
+        let mut recent = Vec::from_iter((0..8).map(|_| idle()));
+        thread::sleep(Duration::from_millis(600));
+        rlimit::setrlimit(rlimit::Resource::NOFILE, 256, 256).unwrap();
+        let mut files = use_up_descriptors();
+        files.pop();
+        let (mut late, start) = (served.connect(), Instant::now());
+        late.send(GET);
+        assert_eq!(status(&late.receive_all()), 200);
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert_eq!(served.running.stats().total.errors.accept, 1);
+        let closed = old.iter().filter(|peer| {
+            peer.stream.set_nonblocking(true).unwrap();
+            peer.stream.peek(&mut [0]).is_ok_and(|received| received == 0)
+        });
+        assert!((31..=32).contains(&closed.count()));
+        recent.iter_mut().for_each(ask);
+        busy.send("2");
+        assert_eq!(status(&busy.receive_all()), 200);
+        drop(files);
     });
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct DeadlineTable {
     /// Rare states of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
     /// has no room for what few connections have.
     rare_states: RefCell<Vec<Option<Rc<dyn Any>>>>,
+    /// The idle connections that are to close.
+    eviction: Cell<Eviction>,
     /// Notified when a connection comes.
     on_occupied: Notify,
     /// Notified when the last connection goes.
@@ -69,6 +71,13 @@ struct TableEntry {
     sleep: LazySleep,
 }
 
+/// Idle connections that are to close for others: `count` of those whose reads time out by `until`.
+#[derive(Clone, Copy, Default)]
+struct Eviction {
+    until: Deadline,
+    count: usize,
+}
+
 /// How expired deadlines are found.
 #[derive(Clone, Copy)]
 enum Mode {
@@ -96,6 +105,7 @@ impl DeadlineTable {
             draining: Cell::new(false),
             stopping: Cell::new(false),
             rare_states: RefCell::default(),
+            eviction: Cell::default(),
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
             on_stopping: Notify::new(),
@@ -170,6 +180,22 @@ impl DeadlineTable {
         while !self.is_stopping() {
             self.on_stopping.notified().await;
         }
+    }
+
+    /// Wakes the `count` connections whose reads time out next, which have been silent for longest. They then find by
+    /// [`TableTimer::take_eviction`] that they are to close, and those that are busy do not look.
+    pub(crate) fn evict_idle(&self, count: usize) {
+        let mut entries = self.entries.borrow_mut();
+        let reads = (0..).zip(entries.iter()).map(|(at, entry)| (entry.deadlines.get(TimerSlot::Read), at));
+        let mut reads = Vec::from_iter(reads.filter(|(deadline, _)| *deadline != Deadline::default()));
+        let count = count.min(reads.len());
+        let Some(last) = count.checked_sub(1) else { return };
+        let (_, (until, _), _) = reads.select_nth_unstable(last);
+        self.eviction.set(Eviction { until: *until, count });
+        let wakers = reads[..count].iter().filter_map(|(_, at)| entries.at(*at).waker.clone());
+        let wakers = Vec::from_iter(wakers);
+        drop(entries);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn sweep(&self) {
@@ -349,12 +375,22 @@ impl TableTimer {
         self.armed[slot as usize]
     }
 
-    /// How long the wait in this slot, which may take `limit`, has lasted at least. It has lasted up to a tick longer if
-    /// the table was swept when the wait began.
+    /// How long the wait in this slot, which may take `limit`, has lasted at least. It has lasted up to two ticks longer
+    /// if the table was swept when the wait began.
     pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
-        let began_now = self.table.deadline(Deadline(self.table.now()), limit);
         let deadline = self.table.entries.borrow_mut().at(self.entry).deadlines.get(slot);
-        Duration::from_millis(began_now.0.saturating_sub(deadline.0))
+        let began_now = self.table.now().saturating_add(millis(limit));
+        Duration::from_millis(began_now.saturating_sub(deadline.0))
+    }
+
+    /// Whether the connection, which is idle, is to close for another one, as [`DeadlineTable::evict_idle`] has it.
+    pub(crate) fn take_eviction(&self) -> bool {
+        let Eviction { until, count } = self.table.eviction.get();
+        let is_old =
+            || self.table.entries.borrow_mut().at(self.entry).deadlines.get(TimerSlot::Read) <= until;
+        let is_evicted = count > 0 && is_old();
+        self.table.eviction.set(Eviction { until, count: count - usize::from(is_evicted) });
+        is_evicted
     }
 
     pub(crate) fn set_peer_addr(&self, addr: PeerAddr) {

@@ -97,11 +97,23 @@ pub(super) fn poll_stop(
     if !conn.is_stopping() || conn.transport.has_kernel_input() {
         return Poll::Pending;
     }
-    let grace = if exchange_count == 0 { FIRST_REQUEST_GRACE } else { NEXT_REQUEST_GRACE };
-    let silence = conn.waited(TimerSlot::Read, limit);
-    ready!(conn.poll_expired(cx, TimerSlot::Total, grace.saturating_sub(silence)));
+    let left = grace(exchange_count).saturating_sub(conn.waited(TimerSlot::Read, limit));
+    ready!(conn.poll_expired(cx, TimerSlot::Total, left));
     // A request may still be on its way, so the sending half is closed without delay.
     conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
+}
+
+/// Whether an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should close
+/// because there is no descriptor for another one. One that may have a request on its way stays, as in a stop.
+pub(super) fn makes_room(conn: &Conn, exchange_count: u64, limit: Duration) -> bool {
+    conn.waited(TimerSlot::Read, limit) >= grace(exchange_count)
+        && conn.take_eviction()
+        && !conn.transport.has_kernel_input()
+}
+
+/// How long a connection that has carried so many exchanges may be silent.
+fn grace(exchange_count: u64) -> Duration {
+    if exchange_count == 0 { FIRST_REQUEST_GRACE } else { NEXT_REQUEST_GRACE }
 }
 
 /// Ready when a connection that is still being opened should close because the server stops.

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
-use super::close::{age_limit, idle_end, poll_stop};
+use super::close::{age_limit, idle_end, makes_room, poll_stop};
 use super::serve;
 use crate::net::{Conn, TimerSlot};
 use crate::server::connection_report::{ConnectionEnd, ConnectionReport};
@@ -198,6 +198,7 @@ impl<H: Handler + 'static> Connection<H> {
                 Poll::Ready(idle_end(&per_core.core, conn))
             }
             Poll::Ready(_) => Poll::Ready(ConnectionEnd::Peer),
+            Poll::Pending if makes_room(conn, *exchange_count, limit) => Poll::Ready(ConnectionEnd::Idle),
             Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| ConnectionEnd::Stop),
         });
         Poll::Ready(None)
