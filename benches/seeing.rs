@@ -37,7 +37,7 @@ use std::time::Duration;
 use corehttp::access_log::{self, AccessLog};
 use corehttp::metrics::{self, Metrics};
 use corehttp::server::ExchangeReport;
-use corehttp::{Server, TrustedProxies, routes};
+use corehttp::{Server, routes};
 use criterion::{Criterion, SamplingMode};
 
 use fake::{Cut, FakeConn};
@@ -52,8 +52,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder for the log");
     let log = AccessLog::open(folder.path().join("access.log"), access_log::Format::Combined).expect("a log");
     let (log, metrics) = (Arc::new(log), Metrics::new());
-    let (logs, also_logs) =
-        (log.recorder(TrustedProxies::default()), log.recorder(TrustedProxies::default()));
+    let (logs, also_logs) = (log.recorder(), log.recorder());
     let shown = Metrics::new();
     let _page = metrics::Page::new(&shown);
     let sees = |exchange: &ExchangeReport| {

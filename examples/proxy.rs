@@ -16,8 +16,6 @@ use corehttp::{BodyPlan, Client, Context, Handler, Server, TrustedProxies, shutd
 struct Proxy {
     backend: String,
     client: Client,
-    /// The proxies in front of this one, whose fields about the client are passed on.
-    in_front: TrustedProxies,
 }
 
 impl Handler for Proxy {
@@ -29,7 +27,7 @@ impl Handler for Proxy {
         let mut onward = ctx.request.forwarded_to(&self.backend)?;
         // A gateway names itself (RFC 9110 §7.6.3), and its peer.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
-        ctx.set_forwarded(&mut onward, &self.in_front);
+        ctx.set_forwarded(&mut onward);
         ctx.forward(self.client.open(&onward)).await
     }
 }
@@ -44,8 +42,9 @@ fn main() -> corehttp::Result {
         ForwardedField::XForwardedProto,
         ForwardedField::XForwardedHost,
     ]);
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(Proxy { backend, client: Client::new(), in_front })?;
+    let server =
+        Server::bind(address).trusted_proxies(in_front).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
     running.wait()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::format::Format;
 use super::writer::{LineQueue, LogTarget};
-use crate::server::{ExchangeReport, TrustedProxies};
+use crate::server::ExchangeReport;
 
 /// An access log: a line for each exchange, once it is over.
 ///
@@ -23,14 +23,14 @@ use crate::server::{ExchangeReport, TrustedProxies};
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Server, TrustedProxies};
+/// use corehttp::{Context, Server};
 /// use corehttp::access_log::{self, AccessLog};
 ///
 /// fn main() -> corehttp::Result {
 ///     let log = AccessLog::open("/var/log/app/access.log", access_log::Format::Combined)?;
 ///     // After the file was renamed by logrotate, call `log.reopen()`.
 ///     Server::bind("127.0.0.1:8080")
-///         .on_exchange(log.recorder(TrustedProxies::default()))
+///         .on_exchange(log.recorder())
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
@@ -67,11 +67,11 @@ impl AccessLog {
         Ok(AccessLog { queue, format, thread: Some(thread) })
     }
 
-    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). The address of a client behind
-    /// `proxies` is taken from their fields: see [`Context::client_ip`](crate::Context::client_ip).
-    pub fn recorder(&self, proxies: TrustedProxies) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
+    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). A client is named as by
+    /// [`ExchangeReport::client_ip`].
+    pub fn recorder(&self) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
         let (queue, format) = (self.queue.clone(), self.format.clone());
-        move |report| queue.push(|line| format.write(report, report.client_ip(&proxies), line))
+        move |report| queue.push(|line| format.write(report, report.client_ip(), line))
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is

@@ -34,9 +34,8 @@ pub enum Format {
 type FormatFn = dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync;
 
 impl Format {
-    /// Makes a format of a function, which writes a line without its end. It finds the client by
-    /// [`ExchangeReport::client_ip`] itself; the proxies of [`AccessLog::recorder`](super::AccessLog::recorder) have
-    /// no effect on it.
+    /// Makes a format of a function, which writes a line without its end. The client is
+    /// [`ExchangeReport::client_ip`].
     ///
     /// Ends of lines become spaces, but no more: text of peers, such as the target and fields, must pass through
     /// [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log), or it can forge what stands behind it.
@@ -46,7 +45,7 @@ impl Format {
     /// ```
     /// use std::io::Write;
     ///
-    /// use corehttp::{Request, Server, TrustedProxies};
+    /// use corehttp::{Request, Server};
     /// use corehttp::access_log::{self, AccessLog};
     /// use corehttp::message::escape_json;
     /// use corehttp::server::ExchangeReport;
@@ -59,7 +58,7 @@ impl Format {
     ///
     /// let (log_file, writer) = std::io::pipe()?;
     /// let log = AccessLog::from_writer(writer, access_log::Format::from_fn(write))?;
-    /// let server = Server::new().on_exchange(log.recorder(TrustedProxies::default()));
+    /// let server = Server::new().on_exchange(log.recorder());
     /// # let service = server.service(|_: &mut corehttp::Context| {});
     /// # let mut request = Request::get("http://example.com/")?;
     /// # request.headers.set("user-agent", r#"a","status":"forged"#)?;

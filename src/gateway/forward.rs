@@ -34,7 +34,8 @@ impl Context {
     /// 426 names in `upgrade` are passed on (RFC 9110 §15.5.22).
     ///
     /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set
-    /// [`Context::set_forwarded`] and trust this gateway there (`Origins::OwnBehind`), or few browsers get in.
+    /// [`Context::set_forwarded`] and trust this gateway there
+    /// ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.
     ///
     /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
     /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half

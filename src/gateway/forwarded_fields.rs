@@ -5,16 +5,17 @@ use std::net::IpAddr;
 
 use crate::message::{Authority, FieldName, Headers, Request, Scheme};
 use crate::server::{
-    Context, FORWARDED, ForwardedField, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
+    Context, FORWARDED, ForwardedField, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
 };
 
 impl Context {
     /// Sets the fields of a request to forward in which the server behind finds the client, and the scheme and host that
-    /// the client has used: those that [`TrustedProxies::fields`] names.
+    /// the client has used: those that [`TrustedProxies::fields`](crate::TrustedProxies::fields) names.
     ///
-    /// If the peer is one of the `proxies` in front of this server, what they have written is passed on: `forwarded` and
-    /// `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and `x-forwarded-host` keep the member that
-    /// [`Context::forwarded`] finds, or are left out if that is malformed. Any other peer is the client, and is not believed.
+    /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, what they have written
+    /// is passed on: `forwarded` and `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and
+    /// `x-forwarded-host` keep the member that [`Context::forwarded`] finds, or are left out if that is malformed. Any other
+    /// peer is the client, and is not believed.
     ///
     /// Of such fields, all that are not passed on are removed, because the server behind may read one that this gateway does
     /// not write: `forwarded`, those that begin with `x-forwarded`, `x-real-ip`, `x-client-ip`, `cf-connecting-ip`,
@@ -26,28 +27,30 @@ impl Context {
     /// A gateway that clients reach through a balancer in 10.0.0.0/8:
     ///
     /// ```
-    /// use corehttp::{Context, TrustedProxies};
+    /// use corehttp::{Context, Server, TrustedProxies};
     /// use corehttp::client::Host;
     /// use corehttp::server::ForwardedField;
     ///
-    /// async fn pass(proxies: &TrustedProxies, api: &Host, ctx: &mut Context) -> corehttp::Result {
+    /// async fn pass(api: &Host, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("/")?;
-    ///     ctx.set_forwarded(&mut onward, proxies);
+    ///     ctx.set_forwarded(&mut onward);
     ///     ctx.forward(api.open(&onward)).await
     /// }
     ///
     /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.fields([ForwardedField::Forwarded]);
-    /// # let _ = |api: Host| corehttp::Server::new().service(async move |ctx: &mut Context| pass(&proxies, &api, ctx).await);
+    /// let server = Server::new().trusted_proxies(proxies);
+    /// # let _ = |api: Host| server.service(async move |ctx: &mut Context| pass(&api, ctx).await);
     /// # Ok::<(), corehttp::server::InvalidNetwork>(())
     /// ```
     #[doc(alias("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "set_xforwarded"))]
-    pub fn set_forwarded(&self, onward: &mut Request, proxies: &TrustedProxies) {
+    pub fn set_forwarded(&self, onward: &mut Request) {
+        let proxies = self.trusted_proxies();
         let is_believed = proxies.trusts(self.peer_addr());
         let is_kept = |name: &[u8]| {
             is_believed && FIELDS.iter().any(|(field, kept)| kept.is(name) && proxies.names(*field))
         };
         onward.headers.retain(|name| is_kept(name) || !describes_client(name));
-        let seen = self.forwarded(proxies);
+        let seen = self.forwarded();
         for (field, name) in FIELDS.into_iter().filter(|(field, _)| proxies.names(*field)) {
             let headers = &mut onward.headers;
             match field {

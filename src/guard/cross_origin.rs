@@ -1,7 +1,7 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
 use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status, is_origin_of};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
 /// request forgery, CSRF).
@@ -15,7 +15,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 ///    [trusted](CrossOriginProtection::trust).
 /// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or
 ///    from no browser at all. It passes if it has no `origin`, if its origin has the host and port that the request is
-///    for ([`Request::authority`]; behind [proxies](CrossOriginProtection::trust_proxies), that the client has used), or
+///    for ([`Request::authority`]; behind [proxies](crate::Server::trusted_proxies), that the client has used), or
 ///    if its origin is trusted. The default port may be left out or not.
 ///
 /// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules
@@ -57,7 +57,6 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 pub struct CrossOriginProtection {
     /// Normalized, as browsers write them.
     trusted: Vec<Box<str>>,
-    proxies: TrustedProxies,
 }
 
 impl CrossOriginProtection {
@@ -81,17 +80,9 @@ impl CrossOriginProtection {
         Ok(self)
     }
 
-    /// Sets the proxies in front of the server, so that the host that the client has used is the one that counts, as
-    /// [`Context::forwarded`] finds it: behind a proxy that replaces `host`, no page has the origin of the request.
-    /// Default: none.
-    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> CrossOriginProtection {
-        self.proxies = proxies;
-        self
-    }
-
     /// Decides whether a page of the request's origin may send it.
     fn check(&self, ctx: &Context) -> Result<(), Forgery> {
-        self.check_request(&ctx.request, || ctx.forwarded(&self.proxies).authority)
+        self.check_request(&ctx.request, || ctx.forwarded().authority)
     }
 
     /// Decides as [`CrossOriginProtection::check`] does. `authority` is the host that the client has used.

@@ -1,13 +1,14 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
 use crate::message::{Request, Scheme, Status, split_port};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
 /// received.
 ///
 /// A request that names no host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the
 /// request. They have sent it in the clear by then, so a form is better kept from the clear by a page that is secure.
+/// Behind [proxies](crate::Server::trusted_proxies), the scheme and the host count that the client has used.
 ///
 /// # Examples
 ///
@@ -32,13 +33,12 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, Trust
 #[must_use]
 pub struct HttpsRedirect {
     port: u16,
-    proxies: TrustedProxies,
 }
 
 impl HttpsRedirect {
     /// Creates a redirect to port 443.
     pub fn new() -> HttpsRedirect {
-        HttpsRedirect { port: HTTPS_PORT, proxies: TrustedProxies::default() }
+        HttpsRedirect { port: HTTPS_PORT }
     }
 
     /// Sets the port of the URLs. Default: 443, which URLs leave out.
@@ -47,16 +47,9 @@ impl HttpsRedirect {
         self
     }
 
-    /// Sets the proxies in front of the server, so that the scheme and the host that the client has used are the ones
-    /// that count, as [`Context::forwarded`] finds them. Default: none.
-    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> HttpsRedirect {
-        self.proxies = proxies;
-        self
-    }
-
     /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
     fn location(&self, ctx: &Context) -> Option<Request> {
-        let authority = ctx.forwarded(&self.proxies).authority?;
+        let authority = ctx.forwarded().authority?;
         let host = split_port(authority).0;
         let base = match self.port {
             HTTPS_PORT => format!("https://{host}"),
@@ -81,7 +74,7 @@ impl HttpsRedirect {
 
     /// Whether the client has sent the request over TLS.
     fn is_secure(&self, ctx: &Context) -> bool {
-        ctx.forwarded(&self.proxies).scheme == Some(Scheme::Https.as_str())
+        ctx.forwarded().scheme == Some(Scheme::Https.as_str())
     }
 }
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use super::client_table::{ClientTable, Rate};
 use crate::message::{FieldName, Status};
-use crate::server::{
-    BodyPlan, Context, Error, Handler, Middleware, Result, TrustedProxies, plan_guarded, subscriber,
-};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded, subscriber};
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
@@ -26,8 +24,8 @@ use crate::server::{
 /// A client is an IPv4 address or, because providers give each customer at least that many addresses, an IPv6 network of
 /// 64 bits. An IPv6 address that stands for an IPv4 address counts as that: one that is mapped, one from a translator
 /// (NAT64, `64:ff9b::/96`), and those of 6to4 and Teredo. Behind a proxy, all requests come from the address of the proxy,
-/// unless [`RateLimit::trust_proxies`] is set. Clients without a known address, such as those of a Unix socket, share one
-/// bound.
+/// unless [`Server::trusted_proxies`](crate::Server::trusted_proxies) names it. Clients without a known address, such as
+/// those of a Unix socket, share one bound.
 ///
 /// # Memory
 ///
@@ -64,7 +62,6 @@ use crate::server::{
 #[must_use]
 pub struct RateLimit {
     rate: Rate,
-    proxies: TrustedProxies,
     clients: Arc<ClientTable>,
 }
 
@@ -78,7 +75,7 @@ impl RateLimit {
     pub fn with_clients_max(requests: u32, interval: Duration, clients_max: usize) -> RateLimit {
         let rate = Rate::new(requests, interval);
         let clients = Arc::new(ClientTable::new(clients_max));
-        RateLimit { rate, proxies: TrustedProxies::default(), clients }
+        RateLimit { rate, clients }
     }
 
     /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
@@ -88,16 +85,9 @@ impl RateLimit {
         self
     }
 
-    /// Sets the proxies in front of the server, so that the client behind them is the one that counts, as
-    /// [`Context::client_ip`] finds it. Default: none.
-    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> RateLimit {
-        self.proxies = proxies;
-        self
-    }
-
     /// How long the client of a request has to wait until it may send one.
     fn wait(&self, ctx: &Context) -> Duration {
-        self.clients.wait(client(ctx.client_ip(&self.proxies)), ctx.arrived_at(), self.rate)
+        self.clients.wait(client(ctx.client_ip()), ctx.arrived_at(), self.rate)
     }
 
     #[cold]
@@ -117,7 +107,7 @@ impl Middleware for RateLimit {
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let client = client(ctx.client_ip(&self.proxies));
+        let client = client(ctx.client_ip());
         if !self.clients.count(client, ctx.arrived_at(), self.rate) {
             return Err(self.refuse(ctx));
         }

@@ -15,6 +15,7 @@ use super::observer::{CoreEvents, Observer};
 use super::proxy_protocol::ProxyProtocol;
 use super::report_limiter::ReportLimiter;
 use super::stats::CoreStats;
+use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
@@ -32,6 +33,7 @@ pub(super) struct CoreState {
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
+    pub(super) trusted_proxies: TrustedProxies,
     /// Ages of connections count from here.
     started: runtime::Instant,
     pub(super) clock: Clock,
@@ -56,6 +58,7 @@ impl CoreState {
             error_statuses,
             acceptor: _,
             proxy_protocol,
+            trusted_proxies,
         } = settings.clone();
         let events = CoreEvents::new(index, stats.clone(), &observers);
         let clock = Clock::new(name.as_deref());
@@ -67,6 +70,7 @@ impl CoreState {
             error_response,
             error_statuses,
             proxy_protocol,
+            trusted_proxies,
             started: runtime::now(),
             clock,
             deadlines,
@@ -106,7 +110,8 @@ impl CoreState {
         request: &Request,
     ) {
         let now = self.clock.refresh();
-        let mut report = observation.report(now, conn, (peer, traffic, exchange_number), request);
+        let facts = (peer, traffic, exchange_number);
+        let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
         observation.add_socket(&mut report);
         self.events.report_exchange(&report);
         observation.call_watchers(&report);
@@ -196,4 +201,6 @@ pub(super) struct ServerSettings {
     /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
+    /// The proxies whose word about the client is believed.
+    pub(super) trusted_proxies: TrustedProxies,
 }

@@ -92,6 +92,7 @@ pub struct ExchangeReport<'a> {
     /// The connection, unless it was upgraded.
     conn: Option<&'a Conn>,
     observation: &'a Observation,
+    proxies: &'a TrustedProxies,
 }
 
 /// The cause for which an exchange was cut.
@@ -149,9 +150,11 @@ impl ExchangeReport<'_> {
 
     /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. If the head was
     /// refused before its end, that is the address of the peer: a proxy may have named its client after the fault.
-    pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
+    pub fn client_ip(&self) -> Option<IpAddr> {
         match self.head {
-            HeadState::Accepted | HeadState::Refused => client_ip(self.peer, &self.request.headers, proxies),
+            HeadState::Accepted | HeadState::Refused => {
+                client_ip(self.peer, &self.request.headers, self.proxies)
+            }
             HeadState::Partial => self.peer.ip(),
         }
     }
@@ -363,6 +366,7 @@ impl Observation {
         conn: Option<&'r Conn>,
         (peer, traffic, exchange_number): (&Peer, Traffic, u64),
         request: &'r Request,
+        proxies: &'r TrustedProxies,
     ) -> ExchangeReport<'r> {
         debug_assert!(self.is_open(), "an exchange that has not begun is not reported");
         let arrived = self.arrived.unwrap_or(now);
@@ -400,6 +404,7 @@ impl Observation {
             head: self.head,
             conn,
             observation: self,
+            proxies,
         }
     }
 

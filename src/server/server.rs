@@ -16,6 +16,7 @@ use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
 use super::server_handle::ServerHandle;
 use super::service::Service;
 use super::stop::IntoIoResult;
+use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{HalfClose, Timeouts};
 use crate::message::{Headers, Response};
 #[cfg(unix)]
@@ -235,6 +236,42 @@ impl Server {
     /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the handler's.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
+        self
+    }
+
+    /// Sets the proxies in front of the server, whose word about their clients is believed. Default:
+    /// [none](TrustedProxies::default), so that the peer is the client. One setting is for all that names a client, the
+    /// scheme or the host that it has used:
+    ///
+    /// - [`Context::client_ip`](crate::Context::client_ip) and [`Context::forwarded`](crate::Context::forwarded), and
+    ///   [`Context::set_forwarded`](crate::Context::set_forwarded) of gateways
+    /// - [`ExchangeReport::client_ip`](crate::server::ExchangeReport::client_ip), and so the access log
+    /// - [`RateLimit`](crate::middleware::RateLimit), [`HttpsRedirect`](crate::middleware::HttpsRedirect) and
+    ///   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection)
+    /// - `Origins` of WebSockets
+    ///
+    /// A PROXY header is another matter: [`Context::peer_addr`](crate::Context::peer_addr) is the address that it names,
+    /// and only if that one is a proxy's are its fields believed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server, TrustedProxies};
+    ///
+    /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?;
+    /// let service = Server::new().trusted_proxies(proxies).service(|ctx: &mut Context| {
+    ///     ctx.response.set_text(format!("Hello, {:?}!", ctx.client_ip()));
+    /// });
+    /// let mut request = Request::get("/")?;
+    /// request.headers.set("x-forwarded-for", "192.0.2.1")?;
+    /// let balancer = std::net::SocketAddr::from(([10, 0, 0, 1], 50_000)).into();
+    /// let response = corehttp::block_on(service.respond_from(balancer, request))?;
+    /// assert_eq!(response.text()?, "Hello, Some(192.0.2.1)!");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("realip", "set_real_ip_from", "trust proxy", "ProxyFix", "ForwardedHeaders"))]
+    pub fn trusted_proxies(mut self, proxies: TrustedProxies) -> Server {
+        self.settings.trusted_proxies = proxies;
         self
     }
 

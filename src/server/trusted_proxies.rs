@@ -10,7 +10,9 @@ use crate::net::PeerAddr;
 
 /// The proxies in front of a server: their networks, and which fields about the client they write.
 ///
-/// A peer that connects through a Unix socket counts as a proxy, since it is a process of this machine.
+/// A server learns of them by [`Server::trusted_proxies`](crate::Server::trusted_proxies), which names what goes by them.
+/// A peer that connects through a Unix socket counts as a proxy, too, since it is a process of this machine. Only the
+/// [default](TrustedProxies::default) trusts none at all.
 ///
 /// Name only fields that each of the proxies sets, appends to or removes. Many proxies pass on the others as the client
 /// has sent them: nginx, for example, passes on each field that its configuration does not set. Let the networks contain
@@ -25,10 +27,9 @@ use crate::net::PeerAddr;
 /// let proxies = TrustedProxies::new(["10.0.0.0/8", "2001:db8:1::/48"])?
 ///     .fields([ForwardedField::XForwardedFor, ForwardedField::XForwardedProto]);
 /// assert!(proxies.contains([10, 1, 2, 3].into()));
-/// let service = Server::new().service(move |ctx: &mut Context| {
-///     let forwarded = ctx.forwarded(&proxies);
-///     let (client, scheme) = (forwarded.client, forwarded.scheme);
-///     ctx.response.set_text(format!("{client:?} by {scheme:?}"));
+/// let service = Server::new().trusted_proxies(proxies).service(|ctx: &mut Context| {
+///     let forwarded = ctx.forwarded();
+///     ctx.response.set_text(format!("{:?} by {:?}", forwarded.client, forwarded.scheme));
 /// });
 /// # let _ = service;
 /// # Ok::<(), corehttp::server::InvalidNetwork>(())
@@ -37,7 +38,8 @@ use crate::net::PeerAddr;
 #[derive(Clone)]
 #[must_use]
 pub struct TrustedProxies {
-    is_proxy: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// `None` if no peer is a proxy, not even one of a Unix socket.
+    is_proxy: Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>,
     /// Which fields are believed and written, by their position in [`ForwardedField`].
     fields: [bool; 4],
 }
@@ -75,8 +77,12 @@ impl TrustedProxies {
 
     /// Creates proxies whose addresses `is_proxy` accepts, for networks that change while the server runs.
     pub fn from_fn(is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> TrustedProxies {
-        TrustedProxies { is_proxy: Arc::new(is_proxy), fields: [false; 4] }
-            .fields([ForwardedField::XForwardedFor])
+        TrustedProxies { is_proxy: Some(Arc::new(is_proxy)), ..TrustedProxies::default() }
+    }
+
+    /// Creates proxies that connect through Unix sockets, and no others.
+    pub fn unix_sockets() -> TrustedProxies {
+        TrustedProxies::from_fn(|_| false)
     }
 
     /// Sets which fields are believed, and written by [`Context::set_forwarded`](crate::Context::set_forwarded).
@@ -89,13 +95,13 @@ impl TrustedProxies {
 
     /// Returns whether this is the address of a proxy.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        (self.is_proxy)(ip.to_canonical())
+        self.is_proxy.as_ref().is_some_and(|is_proxy| is_proxy(ip.to_canonical()))
     }
 
     /// Whether the fields that this peer sends are believed.
     #[inline]
     pub(crate) fn trusts(&self, peer: PeerAddr) -> bool {
-        peer.ip().map_or(peer == PeerAddr::Unix, |ip| self.contains(ip))
+        self.is_proxy.is_some() && peer.ip().map_or(peer == PeerAddr::Unix, |ip| self.contains(ip))
     }
 
     /// Whether this field is believed, and written.
@@ -105,9 +111,10 @@ impl TrustedProxies {
 }
 
 impl Default for TrustedProxies {
-    /// No proxies but peers that connect through a Unix socket.
+    /// No proxies: each peer is the client, and nothing that it writes about another one is believed. A gateway at the
+    /// edge writes the [fields](TrustedProxies::fields) of these.
     fn default() -> TrustedProxies {
-        TrustedProxies::from_fn(|_| false)
+        TrustedProxies { is_proxy: None, fields: [false; 4] }.fields([ForwardedField::XForwardedFor])
     }
 }
 
@@ -209,6 +216,18 @@ mod tests {
             assert_eq!(outside.iter().find(contains), None, "{network}");
         }
         assert!(!TrustedProxies::new([""; 0]).unwrap().contains([10, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn a_peer_of_a_unix_socket_is_a_proxy_unless_none_is() {
+        for (proxies, expected) in [
+            (TrustedProxies::default(), false),
+            (TrustedProxies::unix_sockets(), true),
+            (TrustedProxies::new(["10.0.0.0/8"]).unwrap(), true),
+        ] {
+            assert_eq!(proxies.trusts(PeerAddr::Unix), expected, "{proxies:?}");
+            assert!(!proxies.trusts(PeerAddr::Memory) && !proxies.contains([192, 0, 2, 1].into()));
+        }
     }
 
     #[test]

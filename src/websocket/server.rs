@@ -68,10 +68,7 @@ impl Context {
 
     async fn open_websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
         self.check_upgrade_to(PROTOCOL_NAME)?;
-        let checked = check_request(&self.request, &settings.origins, |proxies| {
-            // The host that the client has used.
-            self.forwarded(proxies).authority
-        });
+        let checked = check_request(&self.request, &settings.origins, self.forwarded().authority);
         let Context { request, response, .. } = self;
         let accept = checked.inspect_err(|error| match error {
             HandshakeError::Method => {

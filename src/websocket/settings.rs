@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::server::TrustedProxies;
-
 /// The bounds of a WebSocket, and what is negotiated when it is opened. The time limits of a server are checked four
 /// times a second.
 ///
@@ -118,18 +116,16 @@ pub(super) struct LinkBounds {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Origins {
-    /// Pages from the host and port that the request is for ([`Request::authority`](crate::Request::authority)), and
+    /// Pages from the host and port that the client has used ([`Context::forwarded`](crate::Context::forwarded)), and
     /// those of the same origin by the browser's own word (`sec-fetch-site: same-origin`), which no page can forge.
     ///
-    /// Not all browsers say it of a WebSocket. So behind a proxy that replaces the host, as
-    /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, use [`Origins::OwnBehind`].
+    /// Not all browsers say it of a WebSocket. So a proxy that replaces the host, as
+    /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report it in a field that
+    /// [`Server::trusted_proxies`](crate::Server::trusted_proxies) has it believed in, such as
+    /// [`XForwardedHost`](crate::server::ForwardedField::XForwardedHost). A gateway reports it by
+    /// [`Context::set_forwarded`](crate::Context::set_forwarded).
     #[default]
     Own,
-    /// As [`Origins::Own`], and pages from the host and port that the client has used, if the peer is one of these proxies
-    /// and reports it ([`Context::forwarded`](crate::Context::forwarded)) in a field that
-    /// [`TrustedProxies::fields`] names, such as [`XForwardedHost`](crate::server::ForwardedField::XForwardedHost). A gateway
-    /// reports it by [`Context::set_forwarded`](crate::Context::set_forwarded).
-    OwnBehind(TrustedProxies),
     /// As [`Origins::Own`], and these, each such as `https://app.example.com`, in lower case and without the default port.
     OwnAnd(Vec<Cow<'static, str>>),
     /// All of them. Do not take cookies for a proof of the user's will then.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corehttp::middleware::wrap;
 use corehttp::server::{CutBy, ExchangeReport};
 use corehttp::sse::Event;
-use corehttp::{BodyPlan, Context, Limits, Request, Server, Status, Timeouts, TrustedProxies, routes};
+use corehttp::{BodyPlan, Context, Limits, Request, Server, Status, Timeouts, routes};
 
 use super::support::{Served, eventually, get};
 
@@ -193,7 +193,7 @@ fn bytes_and_addresses_are_those_of_the_exchange() {
     let served = Served::with(
         |server| {
             server.on_exchange(move |report: &ExchangeReport| {
-                assert_eq!(report.peer.ip(), report.client_ip(&TrustedProxies::default()));
+                assert_eq!(report.peer.ip(), report.client_ip());
                 noted.lock().unwrap().push((report.received, report.sent, report.connection_id));
             })
         },

@@ -1,6 +1,6 @@
 //! Guards: which requests they refuse, and that nothing is received for these.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -63,7 +63,8 @@ fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
     };
     let saved = |ctx: &mut Context| ctx.response.set_text("saved");
     let direct = Served::new(wrap(CrossOriginProtection::new(), saved));
-    let behind = Served::new(wrap(CrossOriginProtection::new().trust_proxies(proxies()), saved));
+    let behind =
+        Served::with(|server| server.trusted_proxies(proxies()), wrap(CrossOriginProtection::new(), saved));
     for (host, origin, forwarded, expected) in [
         ("a", "https://a", "", [200, 200]),
         ("a:443", "https://a", "", [200, 200]),
@@ -262,14 +263,15 @@ fn a_request_beyond_a_bound_is_refused_before_its_body_is_received() {
     let none = || wrap(ConcurrencyLimit::new(0), untouched);
     let rate = || {
         let limit = RateLimit::new(1, HOUR);
-        paused(respond(&Server::new().service(wrap(limit.clone(), |_: &mut Context| {}))));
-        // Peers without an address, as those of tests are, share a bound with a Unix socket, and not with 127.0.0.1.
-        wrap(limit.trust_proxies(TrustedProxies::from_fn(|_| true)), untouched)
+        let own = SocketAddr::from(([127, 0, 0, 1], 4711)).into();
+        let service = Server::new().service(wrap(limit.clone(), |_: &mut Context| {}));
+        assert_eq!(paused(service.respond_from(own, Request::get("/").unwrap())).status, Status::OK);
+        wrap(limit, untouched)
     };
     for expect in ["", "expect: 100-continue\r\n"] {
         let (received, reports) = protected(none(), expect);
         assert!(status(&received) == 503 && received.contains("retry-after: 1\r\n"), "{received}");
-        let (limited, _) = protected(rate(), &format!("x-forwarded-for: unknown\r\n{expect}"));
+        let (limited, _) = protected(rate(), expect);
         assert!(status(&limited) == 429 && limited.contains("retry-after: 3600\r\n"), "{limited}");
         assert_eq!(reports, [], "a refusal is a response like any other");
     }
@@ -319,22 +321,16 @@ fn a_service_refuses_none_for_their_waits() {
     });
 }
 
-/// The statuses of requests that a proxy passes on for these clients.
+/// The statuses of requests that a proxy passes on for these clients, with a bound of two an hour.
 #[track_caller]
-fn check_rate<H: Handler + Send + Sync + 'static>(guarded: H, expected: &[(&str, u16)]) {
-    let served = Served::new(guarded);
+fn check_rate(is_proxy: fn(IpAddr) -> bool, expected: &[(&str, u16)]) {
+    let limited = wrap(RateLimit::new(2, HOUR), |ctx: &mut Context| ctx.response.set_text("served"));
+    let served = Served::with(|server| server.trusted_proxies(TrustedProxies::from_fn(is_proxy)), limited);
     for (client, expected) in expected {
         let received = served.ask(format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {client}\r\n\r\n"));
         assert_eq!(status(&received), *expected, "{client}");
         assert_eq!(received.contains("retry-after: 1800\r\n"), *expected == 429, "{received}");
     }
-}
-
-/// Two requests an hour.
-fn limited(is_proxy: fn(IpAddr) -> bool) -> impl Handler + Send + Sync {
-    wrap(RateLimit::new(2, HOUR).trust_proxies(TrustedProxies::from_fn(is_proxy)), |ctx: &mut Context| {
-        ctx.response.set_text("served")
-    })
 }
 
 #[test]
@@ -355,9 +351,9 @@ fn each_client_has_a_bound_of_its_own() {
         ("_hidden", 200),
         ("junk", 429),
     ];
-    check_rate(limited(|ip| ip.is_loopback()), &expected);
+    check_rate(|ip| ip.is_loopback(), &expected);
     // A peer that is no proxy cannot claim to be another client.
-    check_rate(limited(|_| false), &[("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)]);
+    check_rate(|_| false, &[("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)]);
 }
 
 #[test]

@@ -635,10 +635,13 @@ mod facts {
     fn both_addresses_are_those_of_the_socket_and_a_proxy_names_its_client() {
         let (sender, facts) = channel();
         let proxies = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
-        let served = Served::new(move |ctx: &mut Context| {
-            let client = ctx.client_ip(&proxies);
-            sender.send((ctx.peer_addr(), ctx.local_addr(), client)).unwrap();
-        });
+        let served = Served::with(
+            |server| server.trusted_proxies(proxies),
+            move |ctx: &mut Context| {
+                let client = ctx.client_ip();
+                sender.send((ctx.peer_addr(), ctx.local_addr(), client)).unwrap();
+            },
+        );
         let mut peer = served.connect();
         peer.send(
             "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 192.0.2.1\r\nforwarded: for=192.0.2.1\r\n\r\n",

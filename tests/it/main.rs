@@ -82,6 +82,8 @@ mod tls_config;
 #[cfg(feature = "tower")]
 mod tower;
 mod traffic;
+#[cfg(all(feature = "access-log", feature = "websocket"))]
+mod trusted_proxies;
 mod turns;
 #[cfg(feature = "form")]
 mod typed_forms;

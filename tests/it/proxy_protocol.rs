@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use corehttp::proxy_protocol::{ProxyHeader, ProxyProtocol, ProxyVersion};
 use corehttp::server::ExchangeReport;
-use corehttp::{Client, Context, Limits, PeerAddr, Request, Response, Server, Timeouts, block_on};
+use corehttp::{
+    Client, Context, Limits, PeerAddr, Request, Response, Server, Timeouts, TrustedProxies, block_on,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::sleep;
 
@@ -64,6 +66,25 @@ fn the_address_in_the_header_takes_the_place_of_the_sockets() {
         peer.send([&header.to_bytes_v2()[..], b"GET nonsense\r\n\r\n"].concat());
         assert_eq!(status(&peer.receive_all()), 400);
         assert_eq!(reports.take().len(), 1);
+    }
+}
+
+/// The source of the header is the peer, whoever has sent the header: its fields are believed if it is a proxy's.
+#[test]
+fn the_address_in_the_header_is_looked_for_among_the_trusted_proxies() {
+    for (networks, source, client) in [
+        ("10.0.0.0/8", [10, 0, 0, 9], "192.0.2.7"),
+        ("10.0.0.0/8", [192, 0, 2, 66], "192.0.2.66"),
+        ("127.0.0.0/8", [192, 0, 2, 66], "192.0.2.66"),
+    ] {
+        let proxies = TrustedProxies::new([networks]).unwrap();
+        let served = Served::with(
+            |server| server.trusted_proxies(proxies).proxy_protocol(required()),
+            |ctx: &mut Context| ctx.response.set_text(format!("<{}>", ctx.client_ip().unwrap())),
+        );
+        let request = GET.replace("\r\n\r\n", "\r\nx-forwarded-for: 192.0.2.7\r\n\r\n");
+        let received = served.ask([&header(source).to_bytes_v2()[..], request.as_bytes()].concat());
+        assert!(received.ends_with(&format!("<{client}>")), "{networks} {source:?}: {received}");
     }
 }
 

@@ -49,11 +49,11 @@ impl Watched {
 
     /// Makes all hooks of `server` read all that they are given.
     fn by(&self, server: Server) -> Server {
-        let (reports, recorders) =
-            (self.reports.clone(), self.logs.iter().map(|log| log.recorder(proxies())));
+        let (reports, recorders) = (self.reports.clone(), self.logs.iter().map(|log| log.recorder()));
         let recorders: Vec<_> = recorders.collect();
         let failed = reports.clone();
         server
+            .trusted_proxies(proxies())
             .on_exchange(move |report| {
                 let read = AssertUnwindSafe(|| {
                     recorders.iter().for_each(|record| record(report));
@@ -100,7 +100,7 @@ fn proxies() -> TrustedProxies {
 
 fn of_exchange(report: &ExchangeReport) -> String {
     let secure = report.tls().is_some();
-    let whole = format!("{report} {report:?} {:?} {secure}", report.client_ip(&proxies()));
+    let whole = format!("{report} {report:?} {:?} {secure}", report.client_ip());
     let parts = format!("{:?} {} {:?}", report.method, report.target, report.matched_pattern());
     [whole, parts, everything::of_request(report.request)].concat()
 }
@@ -233,8 +233,8 @@ fn the_client_of_a_partial_head_is_its_peer_rfc7239_8_1() {
     let timeouts = Timeouts { head: Duration::from_secs(60), ..Timeouts::default() };
     let served = Served::with(
         |server| {
-            server.timeouts(timeouts).on_exchange(move |report| {
-                noted.lock().unwrap().push(report.client_ip(&proxies()).map(|ip| ip.to_string()));
+            server.trusted_proxies(proxies()).timeouts(timeouts).on_exchange(move |report| {
+                noted.lock().unwrap().push(report.client_ip().map(|ip| ip.to_string()));
             })
         },
         hello,

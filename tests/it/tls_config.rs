@@ -803,14 +803,15 @@ fn behind_a_proxy_the_scheme_of_the_client_counts() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
     let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
     let fields = [ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
-    let trusting = HttpsRedirect::new().trust_proxies(loopback.fields(fields));
-    for (redirect, proto, expected) in [
-        (trusting.clone(), "https", "securely"),
-        (trusting.clone(), "http", "location: https://example.com/"),
-        (trusting, "junk", "location: https://example.com/"),
-        (HttpsRedirect::new(), "https", "location: https://inner/"),
+    let trusted = loopback.fields(fields);
+    for (proxies, proto, expected) in [
+        (trusted.clone(), "https", "securely"),
+        (trusted.clone(), "http", "location: https://example.com/"),
+        (trusted, "junk", "location: https://example.com/"),
+        (TrustedProxies::default(), "https", "location: https://inner/"),
     ] {
-        let served = Served::new(wrap(redirect, app));
+        let set = |server: Server| server.trusted_proxies(proxies);
+        let served = Served::with(set, wrap(HttpsRedirect::new(), app));
         let received = served.ask(format!(
             "GET / HTTP/1.1\r\nhost: inner\r\nx-forwarded-proto: {proto}\r\nx-forwarded-host: example.com:80\r\n\r\n"
         ));

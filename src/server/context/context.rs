@@ -515,31 +515,29 @@ impl Context {
 
     /// Returns the IP address of the client, even behind your own proxies.
     ///
-    /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
-    /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
-    /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
-    /// one is the client's; without the field, the peer is the client. So let your proxies append to that field, as nginx
-    /// does with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::fields`]), of which the same holds.
-    ///
-    /// `None` if it is not known: the peer has no address, or a proxy has written none.
+    /// A peer that is [no proxy](crate::Server::trusted_proxies) is the client. Behind a proxy, the client is the last
+    /// address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address that
+    /// connected to it, and anything before that may be made up. If all of the addresses are proxies', the first one is the
+    /// client's; without the field, the peer is the client. So let your proxies append to that field, as nginx does with
+    /// `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::fields`]), of which the same holds. `None` if
+    /// the client is not known: the peer has no address, or a proxy has written none.
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Status, TrustedProxies};
+    /// use corehttp::{Context, Status};
     ///
-    /// fn greet(proxies: &TrustedProxies, ctx: &mut Context) -> corehttp::Result {
-    ///     let client = ctx.client_ip(proxies).ok_or(Status::FORBIDDEN)?;
+    /// fn greet(ctx: &mut Context) -> corehttp::Result {
+    ///     let client = ctx.client_ip().ok_or(Status::FORBIDDEN)?;
     ///     Ok(ctx.response.set_text(format!("Hello, {client}!")))
     /// }
     /// ```
     #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
-    pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
-        client_ip(self.peer_addr(), &self.request.headers, proxies)
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        client_ip(self.peer_addr(), &self.request.headers, self.trusted_proxies())
     }
 
-    /// Returns the request as its client has sent it, even behind your own proxies: who the client is, and which scheme
-    /// and host it has used.
+    /// Returns the request as its client has sent it, even behind your own proxies: its address, scheme and host.
     ///
     /// Of `forwarded` (RFC 7239), the member counts that the first of the proxies has written, and of `x-forwarded-proto`
     /// and `x-forwarded-host` the last one, since those before may be the client's. So a proxy behind another one passes
@@ -549,22 +547,24 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Status, TrustedProxies};
+    /// use corehttp::Context;
     ///
-    /// fn base(proxies: &TrustedProxies, ctx: &Context) -> Result<String, Status> {
-    ///     let forwarded = ctx.forwarded(proxies);
-    ///     let scheme = forwarded.scheme.ok_or(Status::BAD_REQUEST)?;
-    ///     let authority = forwarded.authority.ok_or(Status::BAD_REQUEST)?;
-    ///     Ok(format!("{scheme}://{authority}/"))
+    /// fn base(ctx: &Context) -> Option<String> {
+    ///     let forwarded = ctx.forwarded();
+    ///     Some(format!("{}://{}/", forwarded.scheme?, forwarded.authority?))
     /// }
     /// ```
     #[doc(alias("x-forwarded-proto", "x-forwarded-host", "scheme"))]
-    pub fn forwarded(&self, proxies: &TrustedProxies) -> Forwarded<'_> {
-        Forwarded::from_request(&self.request, self.peer_addr(), self.is_secure_in_front(), proxies)
+    pub fn forwarded(&self) -> Forwarded<'_> {
+        let is_secure = self.is_secure_in_front();
+        Forwarded::from_request(&self.request, self.peer_addr(), is_secure, self.trusted_proxies())
     }
 
-    /// Whether the client that [`Context::peer_addr`] names has a secure connection: to this server, or to the proxy whose
-    /// PROXY header describes it.
+    pub(crate) fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.exchange.conn.core().trusted_proxies
+    }
+
+    /// Whether the peer has a secure connection: to this server, or to the proxy whose PROXY header describes it.
     pub(crate) fn is_secure_in_front(&self) -> bool {
         let header = || self.exchange.rare_state()?.proxy_header.clone();
         self.is_secure() || header().is_some_and(|header| header.has_tls())

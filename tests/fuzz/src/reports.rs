@@ -69,8 +69,9 @@ fn watched(server: Server, are_errors_pages: bool) -> Server {
     let own = access_log::Format::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
     let formats = [access_log::Format::Common, access_log::Format::Combined, access_log::Format::Json, own];
     let logs = formats.map(|format| AccessLog::from_writer(io::sink(), format).unwrap());
-    let recorders: Vec<_> = logs.iter().map(|log| log.recorder(proxies())).collect();
+    let recorders: Vec<_> = logs.iter().map(|log| log.recorder()).collect();
     server
+        .trusted_proxies(proxies())
         .on_exchange(move |report| {
             // The logs stay as long as their recorders.
             debug_assert_eq!(logs.len(), recorders.len());
@@ -105,7 +106,7 @@ fn proxies() -> TrustedProxies {
 }
 
 fn of_exchange(report: &ExchangeReport) -> String {
-    let whole = format!("{report} {report:?} {:?}", report.client_ip(&proxies()));
+    let whole = format!("{report} {report:?} {:?}", report.client_ip());
     let parts = format!("{:?} {} {:?}", report.method, report.target, report.matched_pattern());
     [whole, parts, everything::of_request(report.request)].concat()
 }

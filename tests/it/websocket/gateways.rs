@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
 use corehttp::server::ForwardedField;
-use corehttp::websocket::{self, CloseCode, Message, Origins};
+use corehttp::websocket::{self, CloseCode, Message};
 use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
 
@@ -21,10 +21,10 @@ fn gateway(backend: String) -> Served {
 fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: String) -> Served {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to(&backend)?;
-        ctx.set_forwarded(&mut onward, &this_machine());
+        ctx.set_forwarded(&mut onward);
         ctx.forward(client.open(&onward)).await
     };
-    Served::with(set, wrap(BodyPlan::Stream, pass))
+    Served::with(|server| set(server.trusted_proxies(this_machine())), wrap(BodyPlan::Stream, pass))
 }
 
 /// A gateway whose handler waits for something else, too.
@@ -98,16 +98,22 @@ fn a_server_that_takes_nothing_is_given_up() {
 /// The gateway replaces the host.
 #[test]
 fn an_own_page_gets_in_through_a_gateway() {
-    for (origins, fields, expected) in [
-        (Origins::Own, "Origin: https://front.example\r\n", "403"),
-        (Origins::Own, "Origin: https://front.example\r\nSec-Fetch-Site: same-origin\r\n", "101"),
-        (Origins::OwnBehind(this_machine()), "Origin: https://front.example\r\n", "101"),
-        (Origins::OwnBehind(this_machine()), "Origin: https://evil.example\r\n", "403"),
-        // The gateway believes no such field of others, since it says who the peer is itself.
-        (Origins::OwnBehind(TrustedProxies::from_fn(|_| false)), "Origin: https://front.example\r\n", "403"),
+    for (proxies, fields, expected) in [
+        (TrustedProxies::default(), "Origin: https://front.example\r\n", "403"),
+        (TrustedProxies::unix_sockets(), "Origin: https://front.example\r\n", "403"),
+        (
+            TrustedProxies::default(),
+            "Origin: https://front.example\r\nSec-Fetch-Site: same-origin\r\n",
+            "101",
+        ),
+        (this_machine(), "Origin: https://front.example\r\n", "101"),
+        (this_machine(), "Origin: https://evil.example\r\n", "403"),
     ] {
-        let settings = websocket::Settings { origins, ..websocket::Settings::default() };
-        let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+        let settings = websocket::Settings::default();
+        let behind = Served::with(
+            |server| server.trusted_proxies(proxies),
+            async move |ctx: &mut Context| echo(ctx, &settings).await,
+        );
         let front = gateway(format!("http://{}", behind.addr()));
         let head = HEAD.replace("Host: a", "Host: front.example");
         let received = front.ask([format!("{head}{fields}\r\n").as_bytes(), &close(1000, "")].concat());

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io;
 use std::path::PathBuf;
 
-use corehttp::{Context, Handler, routes, Server, TrustedProxies};
+use corehttp::{Context, Handler, routes, Server};
 use corehttp::access_log::{self, AccessLog};
 use corehttp::metrics::{self, Metrics};
 use corehttp::server::ExchangeReport;
@@ -16,7 +16,7 @@ pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
     let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
     let Some(path) = log else { return run(server, routes! { GET "/users/{id}" => respond }) };
     let (log, metrics) = (AccessLog::open(path, access_log::Format::Combined)?, Metrics::new());
-    let write = log.recorder(TrustedProxies::default());
+    let write = log.recorder();
     let sees = move |exchange: &ExchangeReport<'_>| {
         black_box(exchange.duration);
         write(exchange);

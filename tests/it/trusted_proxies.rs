@@ -1,0 +1,170 @@
+//! Trusted proxies: one setting of a server, by which all that names a client names the same one.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::access_log::{self, AccessLog};
+use corehttp::middleware::wrap;
+use corehttp::middleware::{CrossOriginProtection, HttpsRedirect, RateLimit};
+use corehttp::server::ForwardedField;
+use corehttp::{Context, PeerAddr, Request, Server, TrustedProxies, routes, websocket};
+
+use crate::support::paused;
+
+/// The client of a request, and what it has used.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    /// `-` if it is not known.
+    ip: &'static str,
+    scheme: &'static str,
+    host: &'static str,
+}
+
+/// Has each part of a server name the client of a request with these fields, which `peer` has sent.
+#[track_caller]
+fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expected: Client) {
+    let Client { ip, scheme, host } = expected;
+    let (lines, reported) = (Lines::default(), Lines::default());
+    let log = AccessLog::from_writer(lines.clone(), access_log::Format::Common).unwrap();
+    let noted = reported.clone();
+    let server = Server::new()
+        .trusted_proxies(proxies)
+        .on_exchange(log.recorder())
+        .on_exchange(move |report| writeln!(&noted, "{}", name(report.client_ip())).unwrap());
+    let service = server.service(routes! {
+        GET "/" => tell,
+        GET "/rate" => wrap(RateLimit::new(1, Duration::from_secs(3600)), tell),
+        GET "/redirect" => wrap(HttpsRedirect::new(), tell),
+        POST "/post" => wrap(CrossOriginProtection::new(), tell),
+        GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
+            Ok(drop(ctx.websocket(&websocket::Settings::default()).await?))
+        },
+    });
+    let ask = async |peer, method, path, own: &[(&str, &str)]| {
+        let mut request = Request::new(method, path).unwrap();
+        request.headers.set("host", "inner").unwrap();
+        own.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
+        service.respond_from(peer, request).await
+    };
+    let with = |own: &[(&'static str, &'static str)]| [fields, own].concat();
+    let [own, other] = ["https://", "https://other."].map(|front| &*format!("{front}{host}").leak());
+    let count = paused(async {
+        let told = ask(peer, "GET", "/", fields).await;
+        assert_eq!(told.text().unwrap(), format!("{ip} {scheme} {host}"), "{expected:?}");
+
+        let mut statuses = vec![ask(peer, "GET", "/rate", fields).await.status.as_u16()];
+        if let Ok(ip) = ip.parse() {
+            // The client comes by itself, and has used up its share.
+            let direct = PeerAddr::from(SocketAddr::new(ip, 4711));
+            statuses.push(ask(direct, "GET", "/rate", &[]).await.status.as_u16());
+            assert_eq!(statuses, [200, 429], "{expected:?}");
+        }
+
+        let redirect = ask(peer, "GET", "/redirect", fields).await;
+        let location = (scheme == "http").then(|| format!("https://{host}/redirect"));
+        assert_eq!(redirect.headers.text("location"), location.as_deref(), "{expected:?}");
+
+        for (origin, status) in [(own, 200), (other, 403)] {
+            let posted = ask(peer, "POST", "/post", &with(&[("origin", origin)])).await;
+            assert_eq!(posted.status.as_u16(), status, "{origin} {expected:?}");
+        }
+        for (origin, is_admitted) in [(own, true), (other, false)] {
+            let upgrade = [&SOCKET[..], &with(&[("origin", origin)])].concat();
+            let opened = ask(peer, "GET", "/socket", &upgrade).await;
+            assert_eq!(opened.status.as_u16() != 403, is_admitted, "{origin} {expected:?}");
+        }
+        statuses.len() + 6
+    });
+    drop((service, log));
+    assert_eq!(reported.take(), format!("{ip}\n").repeat(count), "the reports");
+    let logged = lines.take();
+    assert_eq!(logged.lines().count(), count, "{logged}");
+    assert!(logged.lines().all(|line| line.starts_with(&format!("{ip} - - "))), "{ip}: {logged}");
+}
+
+/// Names the client, by each of the ways that a context has.
+fn tell(ctx: &mut Context) {
+    let mut onward = Request::get("http://onward/").unwrap();
+    ctx.set_forwarded(&mut onward);
+    let forwarded = ctx.forwarded();
+    assert_eq!(ctx.client_ip(), forwarded.client);
+    let (scheme, host) = (forwarded.scheme.unwrap(), forwarded.authority.unwrap());
+    for (field, own) in [("x-forwarded-proto", scheme), ("x-forwarded-host", host)] {
+        assert!(onward.headers.text(field).is_none_or(|passed| passed == own), "{field}");
+    }
+    let told = format!("{} {scheme} {host}", name(forwarded.client));
+    ctx.response.set_text(told);
+}
+
+fn name(client: Option<std::net::IpAddr>) -> String {
+    client.map_or("-".to_owned(), |client| client.to_string())
+}
+
+/// Lines that are kept.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+    }
+}
+
+impl Write for &Lines {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(lines)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        (&*self).write(lines)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const SOCKET: [(&str, &str); 4] = [
+    ("connection", "upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
+const LISTS: [(&str, &str); 3] =
+    [("x-forwarded-for", "192.0.2.7"), ("x-forwarded-proto", "https"), ("x-forwarded-host", "front.example")];
+
+fn tcp(ip: [u8; 4]) -> PeerAddr {
+    SocketAddr::from((ip, 4711)).into()
+}
+
+#[test]
+fn all_that_names_a_client_names_the_same_one_rfc7239_8_1() {
+    use ForwardedField::{Forwarded, XForwardedFor, XForwardedHost, XForwardedProto};
+    let lists = [XForwardedFor, XForwardedProto, XForwardedHost];
+    let network = || TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(lists);
+    let proxy = tcp([10, 0, 0, 1]);
+    let passed_on = Client { ip: "192.0.2.7", scheme: "https", host: "front.example" };
+    let as_it_came = |ip| Client { ip, scheme: "http", host: "inner" };
+    check(network(), proxy, &LISTS, passed_on);
+    check(network(), tcp([192, 0, 2, 66]), &LISTS, as_it_came("192.0.2.66"));
+    check(network(), proxy, &[], as_it_came("10.0.0.1"));
+    let hops =
+        [("forwarded", "for=192.0.2.7;proto=https;host=front.example"), ("x-forwarded-for", "192.0.2.66")];
+    check(network().fields([Forwarded, XForwardedFor]), proxy, &hops, passed_on);
+    check(network(), PeerAddr::Unix, &LISTS, passed_on);
+    check(TrustedProxies::unix_sockets().fields(lists), PeerAddr::Unix, &LISTS, passed_on);
+    check(TrustedProxies::unix_sockets().fields(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
+    // The default believes no one, whatever the fields.
+    check(TrustedProxies::default().fields(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
+    check(TrustedProxies::default().fields(lists), PeerAddr::Unix, &LISTS, as_it_came("-"));
+    check(TrustedProxies::from_fn(|_| true).fields(lists), PeerAddr::Memory, &LISTS, as_it_came("-"));
+}
