@@ -196,7 +196,7 @@ fn look(exchange: &ExchangeReport) {
 /// Has each exchange logged. The thread of the log wakes up fifty times a second, which adds up to 80 instructions to a round of a busy machine.
 fn log(rounds: u64) {
     let log = AccessLog::from_writer(io::sink(), access_log::Format::Combined).expect("a log");
-    see(Server::new().on_exchange(log.recorder()), rounds);
+    see(Server::new().observe(log.clone()), rounds);
 }
 
 /// Has a picture of 4 KiB asked for so many times. It is in the cache by the second time.

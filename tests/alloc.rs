@@ -376,7 +376,7 @@ fn reporting_exchanges_allocates_nothing() {
 fn an_access_log_allocates_nothing_on_a_core() {
     for format in [corehttp::access_log::Format::Combined, corehttp::access_log::Format::Json] {
         let log = corehttp::access_log::AccessLog::from_writer(std::io::sink(), format).unwrap();
-        let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder());
+        let server = Server::bind("127.0.0.1:0").observe(log.clone());
         check_served(server, 0, hello, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     }
 }
@@ -390,7 +390,7 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
             .unwrap();
     let settings = corehttp::metrics::Settings { times_polls: true, ..Default::default() };
     let metrics = corehttp::metrics::Metrics::with_settings(settings);
-    let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder()).observe(metrics.clone());
+    let server = Server::bind("127.0.0.1:0").observe(log.clone()).observe(metrics.clone());
     let router = routes! { GET "/a/{name}" => hello };
     check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     let routes = metrics.routes();
@@ -408,7 +408,7 @@ fn distinct_requests_allocate_nothing_on_a_core() {
     let metrics = corehttp::metrics::Metrics::new();
     let running = Server::bind("127.0.0.1:0")
         .cores(1)
-        .on_exchange(log.recorder())
+        .observe(log.clone())
         .observe(metrics.clone())
         .start(Told(routes! { any "/a/{name}" => hello }.into_handler()))
         .unwrap();

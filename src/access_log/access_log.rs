@@ -10,31 +10,38 @@ use std::time::Duration;
 
 use super::format::Format;
 use super::writer::{LineQueue, LogTarget};
-use crate::server::ExchangeReport;
+use crate::server::{CoreEvents, Observer};
 
-/// An access log: a line for each exchange, once it is over.
+/// An access log: a line for each exchange, once it is over. An [observer](crate::Server::observe) of any number of servers.
+/// A clone refers to the same log.
 ///
 /// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for
 /// it or for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are
 /// not in the order of their exchanges. If 4 MiB of lines wait, because a disk is slow or full, further ones are dropped,
-/// which is counted, and noted on standard error. Dropping the log writes the lines that wait, and waits for that at
-/// most 5 s; later ones are lost, so keep it until the server has stopped.
+/// which is counted, and noted on standard error. When the last clone is dropped, those of servers included, the lines
+/// that wait are written, and the drop waits for that at most 5 s. So let the process wait for its servers.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Server};
+/// use corehttp::{Context, Server, TrustedProxies};
 /// use corehttp::access_log::{self, AccessLog};
 ///
 /// fn main() -> corehttp::Result {
 ///     let log = AccessLog::open("/var/log/app/access.log", access_log::Format::Combined)?;
 ///     // After the file was renamed by logrotate, call `log.reopen()`.
 ///     Server::bind("127.0.0.1:8080")
-///         .on_exchange(log.recorder())
+///         .trusted_proxies(TrustedProxies::new(["10.0.0.0/8"])?) // or each line names the proxy in front
+///         .observe(log.clone())
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
+#[derive(Clone)]
 pub struct AccessLog {
+    inner: Arc<LogInner>,
+}
+
+struct LogInner {
     queue: Arc<LineQueue>,
     format: Format,
     thread: Option<JoinHandle<()>>,
@@ -64,14 +71,7 @@ impl AccessLog {
         let lines = queue.clone();
         let thread =
             thread::Builder::new().name("access-log".into()).spawn(move || lines.write_to(target))?;
-        Ok(AccessLog { queue, format, thread: Some(thread) })
-    }
-
-    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). A client is named as by
-    /// [`ExchangeReport::client_ip`].
-    pub fn recorder(&self) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
-        let (queue, format) = (self.queue.clone(), self.format.clone());
-        move |report| queue.push(|line| format.write(report, report.client_ip(), line))
+        Ok(AccessLog { inner: Arc::new(LogInner { queue, format, thread: Some(thread) }) })
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
@@ -85,10 +85,8 @@ impl AccessLog {
     /// # #[cfg(unix)]
     /// # fn serve(log: corehttp::access_log::AccessLog) {
     /// use std::io;
-    /// use std::sync::Arc;
     /// use tokio::signal::unix::{SignalKind, signal};
     ///
-    /// let log = Arc::new(log);
     /// let reopened = log.clone();
     /// std::thread::spawn(move || {
     ///     corehttp::block_on(async {
@@ -103,16 +101,23 @@ impl AccessLog {
     /// ```
     #[doc(alias("logrotate", "SIGHUP"))]
     pub fn reopen(&self) {
-        self.queue.reopen_requested.store(true, Ordering::Release);
+        self.inner.queue.reopen_requested.store(true, Ordering::Release);
     }
 
     /// Returns how many lines were dropped, because too many waited, or because they could not be written.
     pub fn dropped(&self) -> u64 {
-        self.queue.dropped()
+        self.inner.queue.dropped()
     }
 }
 
-impl Drop for AccessLog {
+impl Observer for AccessLog {
+    fn attach(&self, core: &mut CoreEvents) {
+        let log = self.inner.clone();
+        core.on_exchange(move |report| log.queue.push(|line| log.format.write(report, line)));
+    }
+}
+
+impl Drop for LogInner {
     fn drop(&mut self) {
         self.queue.end_requested.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -139,7 +144,7 @@ const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccessLog").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("AccessLog").field("format", &self.inner.format).finish_non_exhaustive()
     }
 }
 

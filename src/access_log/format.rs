@@ -58,7 +58,7 @@ impl Format {
     ///
     /// let (log_file, writer) = std::io::pipe()?;
     /// let log = AccessLog::from_writer(writer, access_log::Format::from_fn(write))?;
-    /// let server = Server::new().on_exchange(log.recorder());
+    /// let server = Server::new().observe(log.clone());
     /// # let service = server.service(|_: &mut corehttp::Context| {});
     /// # let mut request = Request::get("http://example.com/")?;
     /// # request.headers.set("user-agent", r#"a","status":"forged"#)?;
@@ -74,17 +74,17 @@ impl Format {
     }
 
     /// Writes the line of an exchange. A line cannot be forged: characters that end one are escaped.
-    pub(super) fn write(&self, report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
+    pub(super) fn write(&self, report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
         match self {
             Format::Common => {
-                write_common(report, client, line);
+                write_common(report, line);
                 line.push(b'\n');
             }
             Format::Combined => {
-                write_common(report, client, line);
+                write_common(report, line);
                 write_combined_end(report, line);
             }
-            Format::Json => write_json(report, client, line),
+            Format::Json => write_json(report, line),
             Format::Custom(write) => {
                 let mut own = OWN_LINE.take();
                 own.clear();
@@ -112,8 +112,8 @@ impl fmt::Debug for Format {
     }
 }
 
-fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
-    write_client(line, client);
+fn write_common(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
+    write_client(line, report.client_ip());
     with_time(report.ended_at, |time| line.extend_from_slice(time));
     // 499 is how nginx logs a peer that has closed before it was answered.
     let status = report.status.map_or(499, Status::as_u16);
@@ -153,10 +153,11 @@ fn write_value(line: &mut Vec<u8>, value: Option<&[u8]>) {
     write_log_text(line, &value[..value.len().min(VALUE_LEN_MAX)]);
 }
 
-fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
+fn write_json(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{\"time\":\"");
     with_time(report.ended_at, |time| line.extend_from_slice(&time[TIME]));
     line.push(b'"');
+    let client = report.client_ip();
     if client.is_some() {
         line.extend_from_slice(b",\"client\":\"");
         write_client(line, client);

@@ -20,8 +20,8 @@ fn lines(format: access_log::Format, wire: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let log = AccessLog::open(&path, format).unwrap();
-    let (recorder, proxies) = (log.recorder(), TrustedProxies::from_fn(|ip| ip.is_loopback()));
-    let set = |server: Server| server.trusted_proxies(proxies).on_exchange(recorder);
+    let proxies = TrustedProxies::from_fn(|ip| ip.is_loopback());
+    let set = |server: Server| server.trusted_proxies(proxies).observe(log.clone());
     let served = Served::with(set, routes! { any "/{name}" => hello });
     served.ask(wire);
     drop(served);
@@ -119,8 +119,7 @@ fn a_line_of_the_applications_names_version_and_suite() {
     assert_eq!(lines(format.clone(), &get("/Ada")), ["in the clear"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     let log = AccessLog::open(file.path(), format).unwrap();
-    let recorder = log.recorder();
-    let served = Served::with(|server| server.tls(secured.tls.clone()).on_exchange(recorder), hello);
+    let served = Served::with(|server| server.tls(secured.tls.clone()).observe(log.clone()), hello);
     assert_eq!(crate::tls::greet(&served, secured.peer(), "a.example").unwrap(), "hello");
     drop((served, log));
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "TLSv1.3 TLS13_AES_256_GCM_SHA384\n");
@@ -132,8 +131,7 @@ fn a_rotated_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
     let log = AccessLog::open(&path, access_log::Format::Common).unwrap();
-    let recorder = log.recorder();
-    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    let served = Served::with(|server| server.observe(log.clone()), hello);
     let written = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
     served.ask(get("/"));
     eventually("the line is written", || written(&path) == 1);
@@ -164,8 +162,7 @@ fn a_writer_that_stalls_loses_lines_and_no_requests() {
     let (release, stalled): (Sender<()>, _) = channel();
     let written = Arc::new(Mutex::new(0));
     let log = AccessLog::from_writer(Stalled(stalled, written.clone()), access_log::Format::Common).unwrap();
-    let recorder = log.recorder();
-    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    let served = Served::with(|server| server.observe(log.clone()), hello);
     let request = get(&format!("/{}", "a".repeat(500)));
     for _ in 0..96 {
         let received = served.ask(request.repeat(250));
@@ -192,8 +189,7 @@ fn lines_that_cannot_be_written_are_counted() {
         }
     }
     let log = AccessLog::from_writer(Full, access_log::Format::Common).unwrap();
-    let recorder = log.recorder();
-    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    let served = Served::with(|server| server.observe(log.clone()), hello);
     assert_eq!(served.ask(get("/").repeat(5)).matches("HTTP/1.1 200 OK").count(), 5);
     eventually("all lines are counted", || log.dropped() == 5);
 }
@@ -224,8 +220,7 @@ fn a_line_that_was_cut_spoils_no_other() {
     for room in [0, 1, 3, 4, 5, 6, 9, 10, 12] {
         let disk = Arc::new(Mutex::new((room, Vec::new())));
         let log = AccessLog::from_writer(Tight(disk.clone()), format()).unwrap();
-        let recorder = log.recorder();
-        let served = Served::with(|server| server.on_exchange(recorder), routes! { any "/{name}" => hello });
+        let served = Served::with(|server| server.observe(log.clone()), routes! { any "/{name}" => hello });
         served.ask(get("/old").repeat(3));
         let lost = 3 - room as u64 / 5;
         eventually("the disk is full", || log.dropped() == lost);

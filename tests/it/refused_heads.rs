@@ -49,16 +49,13 @@ impl Watched {
 
     /// Makes all hooks of `server` read all that they are given.
     fn by(&self, server: Server) -> Server {
-        let (reports, recorders) = (self.reports.clone(), self.logs.iter().map(|log| log.recorder()));
-        let recorders: Vec<_> = recorders.collect();
+        let reports = self.reports.clone();
         let failed = reports.clone();
-        server
+        let logged = self.logs.iter().fold(server, |server, log| server.observe(log.clone()));
+        logged
             .trusted_proxies(proxies())
             .on_exchange(move |report| {
-                let read = AssertUnwindSafe(|| {
-                    recorders.iter().for_each(|record| record(report));
-                    of_exchange(report)
-                });
+                let read = AssertUnwindSafe(|| of_exchange(report));
                 let line = catch_unwind(read).map_or("panicked".to_owned(), |_| line(report));
                 reports.lock().unwrap().push(line);
             })

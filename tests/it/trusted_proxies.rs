@@ -31,7 +31,7 @@ fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expec
     let noted = reported.clone();
     let server = Server::new()
         .trusted_proxies(proxies)
-        .on_exchange(log.recorder())
+        .observe(log.clone())
         .on_exchange(move |report| writeln!(&noted, "{}", name(report.client_ip())).unwrap());
     let service = server.service(routes! {
         GET "/" => tell,

@@ -69,17 +69,11 @@ fn watched(server: Server, are_errors_pages: bool) -> Server {
     let own = access_log::Format::from_fn(|report, line| line.extend(of_exchange(report).bytes()));
     let formats = [access_log::Format::Common, access_log::Format::Combined, access_log::Format::Json, own];
     let logs = formats.map(|format| AccessLog::from_writer(io::sink(), format).unwrap());
-    let recorders: Vec<_> = logs.iter().map(|log| log.recorder()).collect();
-    server
+    logs.into_iter()
+        .fold(server, Server::observe)
         .trusted_proxies(proxies())
         .on_exchange(move |report| {
-            // The logs stay as long as their recorders.
-            debug_assert_eq!(logs.len(), recorders.len());
-            let read = || {
-                recorders.iter().for_each(|record| record(report));
-                of_exchange(report)
-            };
-            let has_panicked = catch_unwind(AssertUnwindSafe(read)).is_err();
+            let has_panicked = catch_unwind(AssertUnwindSafe(|| of_exchange(report))).is_err();
             let fields = report.request.headers.iter();
             let fields =
                 fields.flat_map(|(name, value)| [name.as_bytes().to_vec(), value.to_vec()]).collect();

@@ -16,13 +16,11 @@ pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
     let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
     let Some(path) = log else { return run(server, routes! { GET "/users/{id}" => respond }) };
     let (log, metrics) = (AccessLog::open(path, access_log::Format::Combined)?, Metrics::new());
-    let write = log.recorder();
-    let sees = move |exchange: &ExchangeReport<'_>| {
+    let sees = |exchange: &ExchangeReport<'_>| {
         black_box(exchange.duration);
-        write(exchange);
     };
     let router = routes! { GET "/users/{id}" => respond, GET "/metrics" => metrics::Text::new(&metrics) };
-    run(server.observe(metrics.clone()).on_exchange(sees), router)
+    run(server.observe(metrics.clone()).on_exchange(sees).observe(log), router)
 }
 
 fn run(server: Server, handler: impl Handler + Send + Sync + 'static) -> io::Result<()> {
