@@ -47,18 +47,6 @@ pub(super) struct PoolBounds {
     pub(super) age: Option<Duration>,
 }
 
-impl PoolBounds {
-    /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
-    pub(super) fn idle_max(&self, server_limit: Option<Duration>) -> Duration {
-        server_limit.map_or(self.idle, |limit| limit.min(self.idle))
-    }
-
-    /// Whether a connection that was opened at `opened_at` may still be used.
-    pub(super) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
-        self.age.is_none_or(|age| later(opened_at, age) > now)
-    }
-}
-
 impl Settings {
     /// Completes the settings of a new client: what one of them says to another.
     pub(super) fn completed(mut self) -> Settings {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::ClientPhase;
+use corehttp::client::{ClientPhase, Proxies, Proxy};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::DuplexStream;
@@ -63,12 +63,16 @@ impl Dialer for Slowly {
     }
 }
 
-/// A call, with when it ended and the connection that it was answered on.
+/// A call of `http://a/`, with when it ended and the connection that it was answered on.
 fn call(client: &Client) -> JoinHandle<Result<(Duration, String), ClientError>> {
-    let (client, start) = (client.clone(), Instant::now());
+    call_url(client, "http://a/")
+}
+
+fn call_url(client: &Client, url: &str) -> JoinHandle<Result<(Duration, String), ClientError>> {
+    let (client, request, start) = (client.clone(), Request::get(url).unwrap(), Instant::now());
     tokio::spawn(async move {
         let mut response = Response::new();
-        client.send(&get(), &mut response).await?;
+        client.send(&request, &mut response).await?;
         Ok((start.elapsed(), response.body.text().unwrap().to_owned()))
     })
 }
@@ -139,6 +143,34 @@ async fn requests_that_dial_take_what_comes_back_in_turn() {
     assert_eq!((dialer.begun(), client.idle(), client.busy()), (5, 1, 1), "one dial goes on");
     sleep(9 * SECOND).await;
     assert_eq!((client.idle(), client.busy()), (2, 0));
+}
+
+/// The connection leads to the proxy, whichever host its last request was for.
+#[tokio::test(start_paused = true)]
+async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
+    let dialer = Slowly::new(&[&[(Duration::ZERO, true)][..], &[(9 * SECOND, true); 4]].concat());
+    let proxies = Proxies::all(Proxy::new("p").unwrap());
+    let client = Client::builder().dialer(dialer.clone()).proxies(proxies).idle_connections_max(1).build();
+    let mut calls = Vec::new();
+    for host in 0..5 {
+        calls.push(call_url(&client, &format!("http://a{host}/")));
+        settle().await;
+    }
+    for (turn, call) in (1_u64..).zip(calls) {
+        let (took, on) = call.await.unwrap().unwrap();
+        assert_eq!((took.as_millis(), &*on), (500 * u128::from(turn), "0"));
+        settle().await;
+        // One is in use by the next, which dials no longer; only the dial of the second goes on.
+        let stats = client.stats();
+        let hosts = stats.hosts.values().filter(|counts| counts.busy > 0).count() as u64;
+        assert_eq!((stats.total.busy, hosts), (6 - turn, (6 - turn).min(4)), "{turn}");
+    }
+    assert_eq!((dialer.begun(), client.idle(), client.busy()), (5, 1, 1));
+    sleep(9 * SECOND).await;
+    // Of two that lead to the proxy one may be idle.
+    assert_eq!((client.idle(), client.busy()), (1, 0));
+    let idle = Vec::from_iter(client.stats().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
+    assert_eq!((idle.len(), &*idle[0].0), (1, "http://a1"), "{idle:?}");
 }
 
 /// Each caller began a connection of its own, which ended with the caller, so none of twenty was ever answered.

@@ -8,7 +8,7 @@ use corehttp::metrics::{self, Metrics};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Scripted, Stage, ask, get, paused};
+use crate::support::{Scripted, Stage, ask, eventually, get, paused};
 use crate::{stats, storm};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -122,7 +122,8 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
         });
     }
     callers.join_all().await;
-    let total = stats::check_ends(&client);
+    eventually("the end of a dial that goes on without its caller", || client.busy() == 0).await;
+    let total = stats::check_counts(&client);
     assert_eq!((total.busy, total.waiting), (0, 0));
     let text = metrics.to_text(metrics::Format::Prometheus);
     let count = |name: &str| sum(&text, &format!("corehttp_client_{name}")) as u64;

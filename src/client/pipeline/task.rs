@@ -418,7 +418,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 fn is_within_age(pooled: &PooledConn) -> bool {
     let pool = &pooled.permit.pool;
     let connection = pooled.exchange.connection.as_ref().filter(|_| pool.settings.pool.age.is_some());
-    connection.is_none_or(|connection| pool.settings.pool.is_within_age(connection.opened_at, runtime::now()))
+    connection.is_none_or(|connection| pool.is_within_age(connection.opened_at, runtime::now()))
 }
 
 /// Whether a request is retried that was in flight when its connection broke.

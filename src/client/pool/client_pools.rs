@@ -160,12 +160,13 @@ impl RuntimePools {
             by_origin.prune();
         }
         let (settings, registry, group) = (self.settings.clone(), self.registry.clone(), self.group.clone());
-        let new_conns = || SharedConns::new(settings.pool.connections_max);
+        let new_conns = || Arc::new(SharedConns::new(settings.pool.connections_max, group.clone()));
         let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
             true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
             false => new_conns(),
         };
-        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), conns, settings, registry, group));
+        let pool = Pool::new(self.handle.id(), (origin, proxy), conns, settings, registry, group);
+        let pool = Arc::new(pool);
         let by_key = match way {
             Way::Usual => &mut by_origin.by_key,
             Way::Tunnel => &mut by_origin.tunnels,
@@ -229,7 +230,7 @@ struct PoolMap {
     /// The pools of tunnels to origins that are otherwise reached through a proxy that reads the requests.
     tunnels: HashMap<Box<str>, Arc<Pool>>,
     /// The connections to the proxy that reads requests. A client has at most one, which is that for `http` URLs.
-    forwarded: Option<SharedConns>,
+    forwarded: Option<Arc<SharedConns>>,
     /// The pool that was found last, since most clients send many requests to one host.
     last: Option<Arc<Pool>>,
 }

@@ -133,11 +133,11 @@ async fn before<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> 
     }
 }
 
-/// A connection that is being opened, within the limits of the phases, and at first for one request.
+/// A connection that is being opened, within the limits that a request has for the phases, and at first for that request.
 ///
 /// If the request has another connection, or is given up, the dial goes on by itself, and its connection is for the next
-/// request: or a host that takes longer than its callers have time could never be reached. One dial of a pool may do so
-/// at a time, for a while, if no request waits for its permit.
+/// request: or a host that takes longer than its callers have time could never be reached. One dial of a pool, or of all
+/// pools that share their connections, may do so at a time, for a while, if no request waits for its permit.
 struct Dial {
     pool: Arc<Pool>,
     /// `None` once it has ended.
@@ -192,7 +192,7 @@ impl Drop for Dial {
     fn drop(&mut self) {
         let Some(opening) = self.opening.take() else { return };
         let Some(here) = Handle::current().filter(|_| self.pool.is_of_current_runtime()) else { return };
-        if let Some(lone) = self.pool.clone().begin_lone_dial() {
+        if let Some(lone) = self.pool.begin_lone_dial() {
             here.spawn(async move {
                 let opened = timeout(LONE_DIAL_MAX, opening).await;
                 drop(lone);
@@ -232,7 +232,8 @@ impl NewConn {
     }
 }
 
-/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one.
+/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one, within the limits of the
+/// phases.
 ///
 /// # Errors
 ///
@@ -282,14 +283,14 @@ async fn connect(
     let timeouts = limits.timeouts(settings);
     let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
     let times = DialTimes { resolve: timeouts.resolve, connect: timeouts.connect };
-    let (mut transport, times) = match proxy {
+    let (mut transport, taken) = match proxy {
         None => {
             let opened = dial.connect(origin.host(), origin.port, times).await;
             opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))?
         }
         Some(proxy) => proxy.open(dial, &settings.tls, origin, times, limits.bounds(settings)).await?,
     };
-    let mut timings = Timings { resolve: times.resolve, connect: times.connect, ..Timings::default() };
+    let mut timings = Timings { resolve: taken.resolve, connect: taken.connect, ..Timings::default() };
     if let Some(handshake) = handshake {
         dial.note_step(DialStep::Secure);
         (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls).await?;

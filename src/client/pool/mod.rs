@@ -2,12 +2,11 @@
 
 mod client_pools;
 mod dial;
-mod idle_conn;
+mod idle_conns;
 mod pool;
 mod pool_group;
 mod pooled_conn;
 mod send;
-mod server_version;
 
 pub(super) use client_pools::ClientPools;
 pub(super) use dial::{open_conn, open_new, wait_for_conn};

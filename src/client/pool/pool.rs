@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::idle_conn::IdleConn;
+use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
-use super::server_version::ServerVersion;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
@@ -22,9 +22,9 @@ use crate::client::route::Proxy;
 use crate::client::settings::{RequestLimits, Settings};
 use crate::client::stats::{HostRegistry, PoolCounters};
 use crate::memory::{FreeList, lock};
-use crate::message::{BodyLength, FieldName, Headers, Method, Request};
+use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
-use crate::runtime::{self, Handle, Id, Instant, timeout_at};
+use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
 
@@ -40,20 +40,19 @@ pub(in crate::client) struct Pool {
     fields: Headers,
     /// The default fields without credentials, for requests that were redirected here, and for TRACE.
     public_fields: Headers,
-    /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
-    /// turn.
-    permits: Arc<Semaphore>,
+    /// The connections, and the requests that wait for them.
+    shared: Arc<SharedConns>,
+    /// The number of this pool among those that share them.
+    number: u64,
     /// How many requests to this origin wait for a permit.
     waiting: AtomicUsize,
     /// How many permits requests to this origin have.
     in_use: AtomicUsize,
-    /// Whether a dial goes on without the request that began it.
-    has_lone_dial: AtomicBool,
-    state: Arc<Mutex<PoolState>>,
-    /// The number of this pool among those that share `state`.
-    number: u64,
     pub(in crate::client) settings: Arc<Settings>,
-    pub(super) server_version: ServerVersion,
+    created_at: Instant,
+    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
+    /// was in HTTP/1.1.
+    answered_in_1_0: AtomicU64,
     pub(in crate::client) counters: Arc<PoolCounters>,
     /// Keeps the counts when the pool ends.
     registry: Arc<HostRegistry>,
@@ -62,35 +61,40 @@ pub(in crate::client) struct Pool {
 }
 
 /// The connections of one pool, or of all that lead to one proxy.
-#[derive(Clone)]
 pub(super) struct SharedConns {
-    permits: Arc<Semaphore>,
-    state: Arc<Mutex<PoolState>>,
+    /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
+    /// turn.
+    permits: Semaphore,
+    /// How many requests wait for a permit.
+    waiting: AtomicUsize,
+    /// Whether a dial goes on without the request that began it.
+    has_lone_dial: AtomicBool,
+    state: Mutex<PoolState>,
 }
 
-impl SharedConns {
-    pub(super) fn new(connections_max: usize) -> SharedConns {
-        SharedConns { permits: Arc::new(Semaphore::new(connections_max)), state: Arc::default() }
-    }
-}
-
-#[derive(Default)]
 struct PoolState {
     /// How many pools have shared this state so far.
     pools: u64,
-    /// When the connections were swept last.
-    swept_at: Option<Instant>,
-    /// The most recently used connection is at the end, and is taken first, so that surplus ones expire.
-    conns: Vec<IdleConn>,
-    /// How often all idle connections were closed.
-    closings: u64,
+    idle: IdleConns,
     exchanges: FreeList<ClientExchange>,
     /// Requests whose connections are being opened, and that take one which comes back before, in turn.
     dialing: VecDeque<oneshot::Sender<ReturnedConn>>,
 }
 
+impl SharedConns {
+    pub(super) fn new(connections_max: usize, group: Arc<PoolGroup>) -> SharedConns {
+        let (idle, exchanges) = (IdleConns::new(group), FreeList::default());
+        SharedConns {
+            permits: Semaphore::new(connections_max),
+            waiting: AtomicUsize::new(0),
+            has_lone_dial: AtomicBool::new(false),
+            state: Mutex::new(PoolState { pools: 0, idle, exchanges, dialing: VecDeque::new() }),
+        }
+    }
+}
+
 /// A connection that comes back, with the permit to use it.
-pub(in crate::client) struct ReturnedConn {
+pub(super) struct ReturnedConn {
     idle_conn: IdleConn,
     permit: PoolPermit,
 }
@@ -112,7 +116,7 @@ impl Pool {
     pub(super) fn new(
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
-        SharedConns { permits, state }: SharedConns,
+        shared: Arc<SharedConns>,
         settings: Arc<Settings>,
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
@@ -127,7 +131,7 @@ impl Pool {
         }
         let counters = registry.enroll(origin.key());
         let number = {
-            let mut state = lock(&state);
+            let mut state = lock(&shared.state);
             state.pools += 1;
             state.pools
         };
@@ -137,14 +141,13 @@ impl Pool {
             proxy,
             fields,
             public_fields,
-            permits,
+            shared,
+            number,
             waiting: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
-            has_lone_dial: AtomicBool::new(false),
-            state,
-            number,
             settings,
-            server_version: ServerVersion::new(),
+            created_at: runtime::now(),
+            answered_in_1_0: AtomicU64::new(0),
             counters,
             registry,
             group,
@@ -166,13 +169,37 @@ impl Pool {
         let has_trailers = !request.trailers.is_empty();
         // Most requests need no chunks, and the version of the server does not matter.
         let needs_chunks = has_trailers || content == BodyLength::Unknown;
-        if !needs_chunks || !self.server_version.is_1_0() {
+        if !needs_chunks || !self.speaks_1_0() {
             return Ok(OutgoingFraming::from_request(request.method(), content, has_trailers));
         }
         match content {
             BodyLength::Unknown => Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired)),
             _ => Ok(OutgoingFraming::from_request(request.method(), content, false)),
         }
+    }
+
+    /// Stores the version in which the server has answered.
+    pub(in crate::client) fn note_version(&self, version: Version) {
+        let answered = match version {
+            Version::Http10 => 1 + self.age(),
+            Version::Http11 => 0,
+        };
+        if answered != self.answered_in_1_0.load(Ordering::Relaxed) {
+            self.answered_in_1_0.store(answered, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server has answered in HTTP/1.0 within the last minute.
+    fn speaks_1_0(&self) -> bool {
+        match self.answered_in_1_0.load(Ordering::Relaxed) {
+            0 => false,
+            answered => self.age() < answered + VERSION_KEPT_SECS,
+        }
+    }
+
+    /// The age of the pool in seconds.
+    fn age(&self) -> u64 {
+        runtime::now().saturating_duration_since(self.created_at).as_secs()
     }
 
     /// Whether this is the pool of the current runtime.
@@ -233,7 +260,7 @@ impl Pool {
 
     /// Returns a permit, if one is free and no request waits for it; else the pool.
     pub(in crate::client) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
-        match self.permits.try_acquire().map(SemaphorePermit::forget) {
+        match self.shared.permits.try_acquire().map(SemaphorePermit::forget) {
             Ok(()) => Ok(PoolPermit::new(self)),
             Err(_) => Err(self),
         }
@@ -250,8 +277,8 @@ impl Pool {
         limits: &RequestLimits,
     ) -> Result<PoolPermit, ClientError> {
         let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
-        let waits = WaitGuard::new(&self.waiting);
-        match timeout_at(limits.queue_until(since, &self.settings), self.permits.acquire()).await {
+        let waits = WaitGuard::new(&self);
+        match timeout_at(limits.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
@@ -274,8 +301,8 @@ impl Pool {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
-            let has_expired = idle_conn.has_expired(now)
-                || !self.settings.pool.is_within_age(idle_conn.connection.opened_at, now);
+            let has_expired =
+                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection.opened_at, now);
             if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
@@ -285,15 +312,13 @@ impl Pool {
     }
 
     fn pop(&self) -> Option<(IdleConn, Box<ClientExchange>)> {
-        let mut state = lock(&self.state);
-        let idle_conn = state.conns.pop()?;
-        self.group.count_taken(1);
-        Some((idle_conn, self.take_from(&state)))
+        let mut state = lock(&self.shared.state);
+        Some((state.idle.pop()?, self.take_from(&state)))
     }
 
     /// Takes memory for an exchange.
     pub(in crate::client) fn take_exchange(&self) -> Box<ClientExchange> {
-        self.take_from(&lock(&self.state))
+        self.take_from(&lock(&self.shared.state))
     }
 
     #[inline]
@@ -304,9 +329,9 @@ impl Pool {
     }
 
     /// Joins the requests that take a connection as soon as one comes back.
-    pub(in crate::client) fn await_return(pool: &Arc<Pool>) -> ReturnWait {
+    pub(super) fn await_return(pool: &Arc<Pool>) -> ReturnWait {
         let (sender, receiver) = oneshot::channel();
-        let mut state = lock(&pool.state);
+        let mut state = lock(&pool.shared.state);
         // Requests that have a connection by now are no longer in line.
         state.dialing.retain(|dialing| !dialing.is_closed());
         state.dialing.push_back(sender);
@@ -315,11 +340,12 @@ impl Pool {
 
     /// Allows a dial to go on without its request, until the guard is dropped. `None` if another one does already, or if
     /// requests wait for its place.
-    pub(in crate::client) fn begin_lone_dial(self: Arc<Pool>) -> Option<LoneDial> {
-        if self.waiting() > 0 || self.has_lone_dial.swap(true, Ordering::Relaxed) {
+    pub(super) fn begin_lone_dial(&self) -> Option<LoneDial> {
+        let SharedConns { waiting, has_lone_dial, .. } = &*self.shared;
+        if waiting.load(Ordering::Relaxed) > 0 || has_lone_dial.swap(true, Ordering::Relaxed) {
             return None;
         }
-        Some(LoneDial(self))
+        Some(LoneDial(self.shared.clone()))
     }
 
     /// Takes a connection back, which is idle from `now` on. Returns it if a request waits for it.
@@ -332,59 +358,46 @@ impl Pool {
         debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
-        let idle = self.settings.pool.idle_max(exchange.persistence.idle);
+        let idle = self.idle_max(exchange.persistence.idle);
         let connection = exchange.connection.take().expect("an exchange has a connection");
-        let is_good = !idle.is_zero() && self.settings.pool.is_within_age(connection.opened_at, now);
-        let idle_conn = IdleConn::new(conn, connection, self.number, now, idle);
+        let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
+        let expires_at = later(now, idle);
+        let idle_conn =
+            IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         self.counters.count_returned(&exchange.progress.timings, traffic);
         state.exchanges.give(exchange);
-        let is_awaited = !state.dialing.is_empty();
-        if is_good && !is_awaited {
-            state.conns.push(idle_conn);
-            self.group.count_idle();
-            drop(state);
-            self.group.settle();
-            return None;
-        }
+        let left = match is_good && state.dialing.is_empty() {
+            true => {
+                state.idle.push(idle_conn);
+                None
+            }
+            false => Some(idle_conn),
+        };
         drop(state);
         self.group.settle();
         if is_good {
-            return Some(idle_conn);
+            return left;
         }
         // To close a connection is a system call, which other callers need not wait for.
-        idle_conn.close();
+        left.into_iter().for_each(IdleConn::close);
         None
     }
 
     /// Drops connections that were idle for too long or were closed by the server, and memory that is not needed.
     /// Returns whether anything is left.
     pub(in crate::client) fn sweep(&self, now: Instant) -> bool {
-        let (mut conns, closings) = {
-            let mut state = lock(&self.state);
-            if state.swept_at.replace(now) == Some(now) {
-                // Another pool that shares the connections has swept them.
-                return !state.conns.is_empty() || !state.exchanges.is_empty();
-            }
-            (std::mem::take(&mut state.conns), state.closings)
+        let (swept, is_needed) = {
+            let mut state = lock(&self.shared.state);
+            (state.idle.begin_sweep(now), state.idle.len() > 0 || !state.exchanges.is_empty())
         };
-        let before = conns.len();
-        let dead = conns.extract_if(.., |idle_conn| idle_conn.has_expired(now) || !idle_conn.is_quiet());
-        dead.for_each(IdleConn::close);
-        let mut state = lock(&self.state);
-        // While the lock was free, all connections may have been closed, or others opened instead of these.
-        let room = match state.closings == closings {
-            true => self.permits.available_permits().saturating_sub(state.conns.len()),
-            false => 0,
-        };
-        let surplus = Vec::from_iter(conns.drain(..conns.len().saturating_sub(room)));
-        self.group.count_taken(before - conns.len());
-        // Connections that came back meanwhile were used more recently.
-        conns.append(&mut state.conns);
-        state.conns = conns;
+        let Some(mut sweep) = swept else { return is_needed };
+        sweep.close_dead(now);
+        let mut state = lock(&self.shared.state);
+        let surplus = state.idle.end_sweep(sweep, self.shared.permits.available_permits());
         let has_exchanges = state.exchanges.trim();
-        let is_needed = has_exchanges || !state.conns.is_empty();
+        let is_needed = has_exchanges || state.idle.len() > 0;
         drop(state);
         surplus.into_iter().for_each(IdleConn::close);
         is_needed
@@ -392,46 +405,31 @@ impl Pool {
 
     /// Closes all idle connections.
     pub(in crate::client) fn close_idle(&self) {
-        // Connections are not dropped under the lock: the stream types of an application may use the client.
-        let closed = {
-            let mut state = lock(&self.state);
-            state.closings += 1;
-            self.group.count_taken(state.conns.len());
-            std::mem::take(&mut state.conns)
-        };
+        let closed = lock(&self.shared.state).idle.take_all();
         closed.into_iter().for_each(IdleConn::close);
     }
 
     /// Closes the connection that has been idle for longest. Returns whether there was one.
     pub(super) fn close_oldest(&self) -> bool {
-        let oldest = {
-            let mut state = lock(&self.state);
-            if state.conns.is_empty() {
-                return false;
-            }
-            self.group.count_taken(1);
-            state.conns.remove(0)
-        };
-        oldest.close();
-        true
+        let oldest = lock(&self.shared.state).idle.take_oldest();
+        oldest.map(IdleConn::close).is_some()
     }
 
     /// Closes an idle connection, if there would be more than there may be with the one that is about to be opened.
     pub(super) fn make_room(&self) {
-        let is_full = lock(&self.state).conns.len() > self.permits.available_permits();
-        if is_full {
+        if lock(&self.shared.state).idle.len() > self.shared.permits.available_permits() {
             self.close_oldest();
         }
     }
 
     /// Since when its longest idle connection has been idle.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        lock(&self.state).conns.first().map(|oldest| oldest.idle_since)
+        lock(&self.shared.state).idle.oldest_since()
     }
 
     /// How many connections are idle that a request to this origin was the last to use.
     pub(in crate::client) fn idle(&self) -> usize {
-        lock(&self.state).conns.iter().filter(|idle_conn| idle_conn.pool == self.number).count()
+        lock(&self.shared.state).idle.count_of(self.number)
     }
 
     /// How many connections are in use, or about to be.
@@ -443,7 +441,21 @@ impl Pool {
     pub(in crate::client) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
+
+    /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
+    fn idle_max(&self, server_limit: Option<Duration>) -> Duration {
+        let idle = self.settings.pool.idle;
+        server_limit.map_or(idle, |limit| limit.min(idle))
+    }
+
+    /// Whether a connection that was opened at `opened_at` may still be used.
+    pub(in crate::client) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
+        self.settings.pool.age.is_none_or(|age| later(opened_at, age) > now)
+    }
 }
+
+/// For how many seconds a server counts as one of HTTP/1.0. A server of HTTP/1.1 may have taken its place since.
+const VERSION_KEPT_SECS: u64 = 60;
 
 impl PoolPermit {
     /// The right that was acquired from the semaphore of `pool`.
@@ -452,33 +464,28 @@ impl PoolPermit {
         PoolPermit { pool }
     }
 
-    /// Hands the right over to a pool that shares the connections.
-    fn pass_to(&mut self, pool: &Arc<Pool>) {
-        debug_assert!(Arc::ptr_eq(&self.pool.permits, &pool.permits), "the permits are the same");
+    /// The same right for a request of `pool`, which shares the connections.
+    fn moved_to(mut self, pool: &Arc<Pool>) -> PoolPermit {
+        debug_assert!(Arc::ptr_eq(&self.pool.shared, &pool.shared), "a permit is for the same connections");
         pool.in_use.fetch_add(1, Ordering::Relaxed);
         self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
         self.pool = pool.clone();
+        self
     }
 
     /// Gives a connection back, which is idle from `now` on, and then the permit.
     #[inline]
-    pub(in crate::client) fn give(
-        self,
-        conn: Box<Conn<Sendable>>,
-        exchange: Box<ClientExchange>,
-        now: Instant,
-    ) {
+    pub(super) fn give(self, conn: Box<Conn<Sendable>>, exchange: Box<ClientExchange>, now: Instant) {
         if let Some(idle_conn) = self.pool.give(conn, exchange, now) {
             self.pass_on(idle_conn);
         }
     }
 
     /// Leaves a connection that has just been opened to the next request.
-    pub(in crate::client) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
+    pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
         let (connection, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
-        let idle_conn =
-            IdleConn::new(conn, connection, self.pool.number, now, self.pool.settings.pool.idle_max(None));
-        self.pass_on(IdleConn { is_used: false, ..idle_conn });
+        let (expires_at, pool) = (later(now, self.pool.idle_max(None)), self.pool.number);
+        self.pass_on(IdleConn { conn, connection, is_used: false, idle_since: now, expires_at, pool });
     }
 
     /// Gives a connection and the permit to the first request that waits for one; if there is none, back to the pool.
@@ -487,11 +494,10 @@ impl PoolPermit {
         let pool = self.pool.clone();
         let mut returned = ReturnedConn { idle_conn, permit: self };
         loop {
-            let mut state = lock(&pool.state);
+            let mut state = lock(&pool.shared.state);
             let Some(next) = state.dialing.pop_front() else {
-                if !returned.idle_conn.has_expired(runtime::now()) {
-                    state.conns.push(returned.idle_conn);
-                    pool.group.count_idle();
+                if returned.idle_conn.expires_at > runtime::now() {
+                    state.idle.push(returned.idle_conn);
                     drop(state);
                     pool.group.settle();
                 }
@@ -510,29 +516,25 @@ impl PoolPermit {
 impl ReturnedConn {
     /// Its parts for a request of `pool`, if the connection is still good. If it is not, the permit is for the next
     /// request in line.
-    pub(in crate::client) fn into_parts(
-        mut self,
-        pool: &Arc<Pool>,
-        now: Instant,
-    ) -> Option<(IdleConn, PoolPermit)> {
-        self.permit.pass_to(pool);
-        if self.idle_conn.is_still_quiet(now) {
-            return Some((self.idle_conn, self.permit));
+    pub(super) fn into_parts(self, pool: &Arc<Pool>, now: Instant) -> Option<(IdleConn, PoolPermit)> {
+        let ReturnedConn { mut idle_conn, permit } = self;
+        if idle_conn.is_still_quiet(now) {
+            return Some((idle_conn, permit.moved_to(pool)));
         }
-        self.permit.pool.counters.count(|counts| counts.stale += 1);
-        self.idle_conn.close();
+        pool.counters.count(|counts| counts.stale += 1);
+        idle_conn.close();
         None
     }
 }
 
 /// The wait of a request for a connection that comes back.
-pub(in crate::client) struct ReturnWait {
+pub(super) struct ReturnWait {
     /// `None` once one has come.
     receiver: Option<oneshot::Receiver<ReturnedConn>>,
 }
 
 impl ReturnWait {
-    pub(in crate::client) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReturnedConn> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReturnedConn> {
         let Some(receiver) = &mut self.receiver else { return Poll::Pending };
         let end = ready!(Pin::new(receiver).poll(cx));
         self.receiver = None;
@@ -552,7 +554,7 @@ impl Drop for ReturnWait {
 }
 
 /// A dial that goes on without the request that began it.
-pub(in crate::client) struct LoneDial(Arc<Pool>);
+pub(super) struct LoneDial(Arc<SharedConns>);
 
 impl Drop for LoneDial {
     fn drop(&mut self) {
@@ -566,40 +568,34 @@ impl Drop for Pool {
     }
 }
 
-impl Drop for PoolState {
-    fn drop(&mut self) {
-        self.conns.drain(..).for_each(IdleConn::close);
-    }
-}
-
 impl Drop for PoolPermit {
     fn drop(&mut self) {
         debug_assert!(self.pool.busy() > 0, "a permit returns once");
         self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
-        self.pool.permits.add_permits(1);
+        self.pool.shared.permits.add_permits(1);
     }
 }
 
 /// Counts a request as waiting for as long as it waits. A caller that goes away drops it, too.
-struct WaitGuard<'a>(&'a AtomicUsize);
+struct WaitGuard<'a>(&'a Pool);
 
 impl WaitGuard<'_> {
-    fn new(waiting: &AtomicUsize) -> WaitGuard<'_> {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        WaitGuard(waiting)
+    fn new(pool: &Pool) -> WaitGuard<'_> {
+        pool.waiting.fetch_add(1, Ordering::Relaxed);
+        pool.shared.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitGuard(pool)
     }
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.shared.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -637,10 +633,10 @@ mod tests {
             request.await.unwrap();
         }
         let pool = client.sender.pool(host.origin()).unwrap();
-        assert!(!lock(&pool.state).exchanges.is_empty());
+        assert!(!lock(&pool.shared.state).exchanges.is_empty());
         assert_eq!(pool.idle(), idle_conn);
         sleep(Duration::from_secs(20)).await;
-        assert!(lock(&pool.state).exchanges.is_empty());
+        assert!(lock(&pool.shared.state).exchanges.is_empty());
         assert_eq!((pool.idle(), pool.busy()), (idle_conn, 0));
     }
 }

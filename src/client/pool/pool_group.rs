@@ -35,10 +35,10 @@ impl PoolGroup {
         PoolGroup { owner, is_reaping: AtomicBool::new(false), idle: AtomicUsize::new(0), idle_max }
     }
 
-    /// Counts a connection that has become idle, under the lock of its pool.
+    /// Counts connections that have become idle, under the lock of their pool.
     #[inline]
-    pub(super) fn count_idle(&self) {
-        self.idle.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_idle(&self, count: usize) {
+        self.idle.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts connections that are idle no longer, under the lock of their pool.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use super::idle_conn::IdleConn;
+use super::idle_conns::IdleConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
@@ -72,7 +72,7 @@ impl PooledConn {
 
     /// Returns a connection that came back while a request of `pool` waited for `queue`, unless its server has closed
     /// it.
-    pub(in crate::client) fn from_returned(
+    pub(super) fn from_returned(
         returned: ReturnedConn,
         pool: &Arc<Pool>,
         queue: Duration,

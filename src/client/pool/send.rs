@@ -69,7 +69,7 @@ impl PooledConn {
         let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
         exchange.progress.version = version;
-        self.permit.pool.server_version.note(version);
+        self.permit.pool.note_version(version);
         Poll::Ready(Ok(()))
     }
 

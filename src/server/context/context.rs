@@ -301,8 +301,7 @@ impl Context {
         self.exchange.conn.bounds(|bounds| bounds.limits)
     }
 
-    /// Changes the limits of this exchange alone: the limits of bodies, chunks and trailers, from here on. See
-    /// [`middleware::limits`](crate::middleware::limits).
+    /// Changes the limits of bodies, chunks and trailers of this exchange alone. See [`limits`](crate::middleware::limits).
     pub fn set_limits(&mut self, limits: Limits) {
         self.exchange.change_bounds(|bounds| bounds.limits = limits.capped());
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::ClientTimeouts;
+use corehttp::client::{ClientTimeouts, Proxies, Proxy};
 use corehttp::net::Dialer;
 use corehttp::{Client, Request};
 use tokio::io::DuplexStream;
@@ -19,7 +19,11 @@ use crate::support::{Peer, Rigged, ask, paused, settle};
 
 #[test]
 fn no_request_of_a_random_history_waits_beside_an_idle_connection() {
-    check_histories("client histories::dialing", (60, 16), Step::draw, |steps| paused(play(steps)));
+    check_histories("client histories::dialing", (60, 16), Step::draw, |steps| {
+        paused(play(steps, Proxies::none(), 1));
+        // Hosts that a proxy forwards to share what they wait for.
+        paused(play(steps, Proxies::all(Proxy::new("p").unwrap()), 3));
+    });
 }
 
 /// One call. The bound of connections is that of the first.
@@ -94,6 +98,12 @@ impl Drop for Counted {
     }
 }
 
+impl World {
+    fn has_waiting(&self) -> bool {
+        !self.seen.lock().unwrap().waiting.is_empty()
+    }
+}
+
 impl Dialer for World {
     type Stream = Rigged;
 
@@ -113,7 +123,8 @@ impl Dialer for World {
 
 async fn serve(mut peer: Peer<DuplexStream>, plan: Step, seen: Arc<Mutex<Seen>>) -> io::Result<()> {
     while let Some(request) = peer.request().await? {
-        seen.lock().unwrap().waiting.remove(&tag(&request));
+        // A proxy is sent the whole URL.
+        seen.lock().unwrap().waiting.remove(&tag(&request.replacen("http://", "", 1)));
         sleep(plan.answer).await;
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await?;
         if plan.is_last {
@@ -123,18 +134,18 @@ async fn serve(mut peer: Peer<DuplexStream>, plan: Step, seen: Arc<Mutex<Seen>>)
     Ok(())
 }
 
-async fn play(steps: &[Step]) {
+async fn play(steps: &[Step], proxies: Proxies, hosts: usize) {
     let Some(Step { connections_max, .. }) = steps.first() else { return };
     let plans = steps.iter().chain(steps).chain(steps).cloned().collect();
     let world = World { plans: Arc::new(Mutex::new(plans)), seen: Arc::default() };
     let timeouts = ClientTimeouts { queue: Duration::from_secs(600), ..ClientTimeouts::default() };
-    let builder = Client::builder().dialer(world.clone()).timeouts(timeouts);
+    let builder = Client::builder().dialer(world.clone()).proxies(proxies).timeouts(timeouts);
     let client = builder.connections_per_host_max(*connections_max).build();
     let mut callers = JoinSet::new();
     for (at, step) in steps.iter().cloned().enumerate() {
         check_for(step.pause, &client, &world).await;
         let (client, seen) = (client.clone(), Arc::clone(&world.seen));
-        callers.spawn(async move { call(&client, &seen, at, step.patience).await });
+        callers.spawn(async move { call(&client, &seen, (at % hosts, at), step.patience).await });
     }
     let start = Instant::now();
     while !callers.is_empty() && start.elapsed() < Duration::from_secs(600) {
@@ -150,10 +161,10 @@ async fn play(steps: &[Step]) {
     assert!(total.opened <= total.dials && total.waiting == 0, "{total:?}");
 }
 
-/// Calls once. An error has the reason that a connection was refused.
-async fn call(client: &Client, seen: &Arc<Mutex<Seen>>, at: usize, patience: Duration) {
+/// Calls a host once. An error has the reason that a connection was refused.
+async fn call(client: &Client, seen: &Arc<Mutex<Seen>>, (host, at): (usize, usize), patience: Duration) {
     seen.lock().unwrap().waiting.insert(at);
-    let request = Request::get(&format!("http://a/{at}")).unwrap();
+    let request = Request::get(&format!("http://a{host}/{at}")).unwrap();
     let ended = timeout(patience, ask(client, &request)).await;
     let mut seen = seen.lock().unwrap();
     seen.waiting.remove(&at);
@@ -169,11 +180,8 @@ async fn check_for(wait: Duration, client: &Client, world: &World) {
     let start = Instant::now();
     loop {
         settle().await;
-        {
-            let idle = client.idle();
-            let seen = world.seen.lock().unwrap();
-            assert!(idle == 0 || seen.waiting.is_empty(), "{idle} are idle: {seen:?}");
-        }
+        let idle = client.idle();
+        assert!(idle == 0 || !world.has_waiting(), "{idle} are idle: {:?}", world.seen);
         if start.elapsed() >= wait {
             return;
         }
