@@ -16,12 +16,12 @@ use crate::sqlite::Sqlite;
 use crate::{App, server};
 
 /// A user agent, with its cookie.
-struct Agent<'s, H: Handler> {
+struct Agent<'s, H: Handler + 'static> {
     service: &'s Service<H>,
     cookie: String,
 }
 
-impl<H: Handler> Agent<'_, H> {
+impl<H: Handler + 'static> Agent<'_, H> {
     /// Sends a request, with a body unless it is null, and returns the response.
     async fn ask(&mut self, method: &str, url: &str, body: Value) -> Response {
         let mut request = Request::new(method, url).unwrap();
@@ -77,7 +77,7 @@ async fn check(database: impl Database) {
     drafts_are_checked(&mut bob).await;
 }
 
-async fn users_sign_in_and_out(ada: &mut Agent<'_, impl Handler>) {
+async fn users_sign_in_and_out(ada: &mut Agent<'_, impl Handler + 'static>) {
     let user = json!({"name": "Ada", "password": "correct horse"});
     let other = json!({"name": "Ada", "password": "battery staple"});
     for (method, url, body, status) in [
@@ -101,7 +101,10 @@ async fn users_sign_in_and_out(ada: &mut Agent<'_, impl Handler>) {
     }
 }
 
-async fn notes_are_their_owners(ada: &mut Agent<'_, impl Handler>, bob: &mut Agent<'_, impl Handler>) {
+async fn notes_are_their_owners(
+    ada: &mut Agent<'_, impl Handler + 'static>,
+    bob: &mut Agent<'_, impl Handler + 'static>,
+) {
     let response = ada.ask("POST", "/notes", json!({"text": "milk", "tags": ["shop"]})).await;
     assert_eq!(response.status, Status::CREATED);
     let url = response.headers.text("location").unwrap().to_owned();
@@ -119,7 +122,7 @@ async fn notes_are_their_owners(ada: &mut Agent<'_, impl Handler>, bob: &mut Age
     assert_eq!(ada.status("GET", "/notes/x", Value::Null).await, 404);
 }
 
-async fn notes_are_listed_in_pages(bob: &mut Agent<'_, impl Handler>) {
+async fn notes_are_listed_in_pages(bob: &mut Agent<'_, impl Handler + 'static>) {
     for n in 1..=5 {
         let tags = if n % 2 == 0 { json!(["even"]) } else { json!([]) };
         assert_eq!(bob.status("POST", "/notes", json!({"text": n.to_string(), "tags": tags})).await, 201);
@@ -144,7 +147,7 @@ async fn notes_are_listed_in_pages(bob: &mut Agent<'_, impl Handler>) {
     assert_eq!(bob.status("GET", "/notes?limit=x", Value::Null).await, 400);
 }
 
-async fn drafts_are_checked(bob: &mut Agent<'_, impl Handler>) {
+async fn drafts_are_checked(bob: &mut Agent<'_, impl Handler + 'static>) {
     let response = bob.ask("POST", "/notes", json!({"text": " ", "tags": ["a", ""]})).await;
     assert_eq!(response.status, Status::UNPROCESSABLE_CONTENT);
     assert_eq!(response.headers.content_type(), Some("application/problem+json"));

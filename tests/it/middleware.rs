@@ -76,7 +76,10 @@ fn a_group_of_routes_is_wrapped_and_the_others_are_not() {
                 GET "/a" => waits,
                 wrap Noted("b") => { GET "/b" => hello },
                 wrap BodyPlan::Stream => {},
-                GET "/c/{name}" => |ctx: &mut Context| ctx.response.set_text(ctx.params().get("name").unwrap().into_owned()),
+                GET "/c/{name}" => |ctx: &mut Context| {
+                    let name = ctx.params().get("name").unwrap().into_owned();
+                    ctx.response.set_text(name);
+                },
                 GET "/d" => hello, GET "/e" => hello, GET "/f" => hello, GET "/g" => hello, mount "/h" => routes! {
                     wrap Noted("h") => { GET "/" => hello }
                 },
@@ -348,7 +351,8 @@ mod refusals {
             Err(error) => {
                 assert!(ctx.request.body.is_empty(), "no part of a body is taken for the whole");
                 ctx.response.status = error.status();
-                Ok(ctx.response.set_text("explained"))
+                ctx.response.set_text("explained");
+                Ok(())
             }
             Ok(()) => Ok(()),
         };
