@@ -103,9 +103,10 @@
 //! | `tower`, `http_types` | apps of axum, layers; types of the crate `http` | `tower`, `http` |
 //! | [`guide`] | the open internet, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
-//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. Those without a
-//! module are `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other
-//! cryptography), `platform-verifier`, `handover` and `systemd` (sockets of other processes).
+//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
+//! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
+//! `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of
+//! other processes).
 //!
 //! # Where to look
 //!
@@ -116,9 +117,10 @@
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
 //! | bodies read or written piece by piece | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
-//! | the status of an error, and the content of error responses | [`Error`], [`Server::error_status`], [`Server::error_response`], [`Problem`] |
+//! | the status of an error, and its response | [`Error`], [`Server::error_status`], [`Server::error_response`], [`Problem`] |
 //! | forms, queries and cookies | [`Request::form`], [`Request::query`], [`Request::cookies`], [`SetCookie`] |
-//! | preconditions, ranges, redirects, downloads | [`Response::check_preconditions`], [`Response::check_range`], [`Response::set_redirect`], [`Response::set_attachment`] |
+//! | preconditions, ranges | [`Response::check_preconditions`], [`Response::check_range`] |
+//! | redirects, downloads | [`Response::set_redirect`], [`Response::set_attachment`] |
 //! | gateways | [`Context::forward`], [`Request::forwarded_to`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`], [`Context::take_over`] |
 //! | connections that you accept yourself | [`Service::serve_connection`] |
@@ -240,7 +242,7 @@ pub mod routing {
 /// Compiles the programs in the README.
 #[cfg(all(doctest, feature = "json"))]
 #[doc = include_str!("../README.md")]
-struct Readme;
+mod readme {}
 
 /// Checks at compile time that messages and running servers can be sent and shared between threads.
 const _: () = {
