@@ -115,7 +115,7 @@ async fn run(asker: &Asker, tasks: u64) -> Duration {
 const RESPONSE: &[u8] = b"/foo/bar?baz=123";
 
 fn service() -> Service<impl Handler> {
-    Server::new().name("corehttp").service(|ctx: &mut Context| {
+    Server::new().name("corehttp").expect("a valid name").service(|ctx: &mut Context| {
         let Context { request, response, .. } = ctx;
         response.set_text(request.target().as_str());
     })

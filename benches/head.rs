@@ -84,7 +84,7 @@ fn head_by_cut(criterion: &mut Criterion, report: &mut Report) {
 
 fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, head: &'static str, cut: Cut) {
     let workload = Workload { request: head.as_bytes(), cut, per_connection: 1_000 };
-    let corehttp = Server::new().name(SERVER_NAME).service(respond);
+    let corehttp = Server::new().name(SERVER_NAME).expect("a valid name").service(respond);
     let corehttp =
         async |io: FakeConn| corehttp.serve_connection(io).await.expect("corehttp serves to the end");
     let hyper = hyper_builder();

@@ -141,7 +141,7 @@ fn serve_by<Kind>(
     rounds: u64,
     handler: impl IntoHandler<Kind>,
 ) {
-    let service = server.name(SERVER_NAME).service(handler);
+    let service = server.name(SERVER_NAME).expect("a valid name").service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
     let workload = Workload { request: request.as_bytes(), cut, per_connection: rounds };
     let response = workload.response(&serve);

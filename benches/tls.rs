@@ -370,7 +370,7 @@ fn serve_corehttp(root: &Path) {
             _ => files.handle(ctx).await,
         }
     };
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).tls(ServerTls::new(identity));
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name").tls(ServerTls::new(identity));
     let running = server.start(app).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("corehttp serves for ever");

@@ -65,7 +65,7 @@ fn bench<Kind>(
     request: &'static str,
     handler: impl IntoHandler<Kind>,
 ) {
-    let service = Server::new().name(SERVER_NAME).service(handler);
+    let service = Server::new().name(SERVER_NAME).expect("a valid name").service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it serves to the end");
     let workload = Workload { request: request.as_bytes(), cut: Cut::Never, per_connection: 10_000 };
     assert!(workload.response(&serve).starts_with(b"HTTP/1.1 200 OK\r\n"));

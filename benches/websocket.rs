@@ -102,7 +102,7 @@ async fn echo_all(mut socket: WebSocket) -> std::io::Result<()> {
 }
 
 async fn echo_tungstenite(ctx: &mut Context) -> corehttp::Result {
-    let key = ctx.request.headers.get("sec-websocket-key").unwrap_or_default();
+    let key = ctx.request.headers.get_bytes("sec-websocket-key").unwrap_or_default();
     ctx.response.headers.set("sec-websocket-accept", derive_accept_key(key))?;
     let upgraded = ctx.upgrade("websocket").await?;
     let config = WebSocketConfig::default().read_buffer_size(4 << 10);

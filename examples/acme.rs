@@ -57,7 +57,7 @@ fn main() -> corehttp::Result {
                 eprintln!("{report}");
             }
         })
-        .on_stop(shutdown_signal(), Duration::from_secs(10))
+        .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(|ctx: &mut Context| ctx.response.set_text("hello, by a certificate of today\n"))?;
     println!("listening on {running}");
     let client = Client::builder().tls(ClientTls::new().roots(roots)).build();

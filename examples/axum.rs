@@ -40,7 +40,7 @@ fn main() -> corehttp::Result {
         .route("/hello/{name}", get(greet))
         .route("/sum", post(sum))
         .layer(CorsLayer::permissive());
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
     let running = server.start(Tower::new(app))?;
     println!("listening on {running}");
     running.wait()

@@ -22,7 +22,7 @@ use corehttp::{Context, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
     let running = server.start(wrap(Compress::new(), answer))?;
     println!("listening on {running}");
     running.wait()

@@ -17,7 +17,7 @@ use corehttp::{BodyPlan, Context, Method, Server, Status, shutdown_signal};
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let mut server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let mut server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }
@@ -43,7 +43,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
 /// Sends the body back while it arrives.
 async fn echo(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
-    if let Some(content_type) = request.headers.get("content-type") {
+    if let Some(content_type) = request.headers.get_bytes("content-type") {
         response.headers.set("content-type", content_type)?;
     }
     if let Some(length) = request.headers.content_length() {

@@ -24,7 +24,7 @@ fn main() -> corehttp::Result {
         files.handle(ctx).await
     };
     let server =
-        Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).on_error(|report| {
+        Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10)).on_error(|report| {
             if report.is_fault() {
                 eprintln!("{report}");
             }

@@ -31,7 +31,7 @@ fn main() -> Result {
     };
     // No page of another site can send these forms, and sessions that strangers begin are bounded.
     let app = wrap((CrossOriginProtection::new(), Sessions::new(MemoryStore::new())), router);
-    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(app)?;
+    let running = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10)).start(app)?;
     println!("listening on {running}");
     running.wait()
 }

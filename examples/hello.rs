@@ -10,7 +10,7 @@ fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let mut server =
-        Server::bind(address).name("corehttp").on_stop(shutdown_signal(), Duration::from_secs(10));
+        Server::bind(address).name("corehttp")?.stop_on(shutdown_signal(), Duration::from_secs(10));
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }

@@ -44,7 +44,7 @@ fn main() -> Result {
         GET "/notes/{id}" => with_state(&notes, Notes::show),
         DELETE "/notes/{id}" => with_state(&notes, Notes::remove),
     };
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
     let server = server.error_response(explain).on_error(|report| {
         if report.is_fault() {
             eprintln!("{report}");

@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> Result {
-    Server::bind("127.0.0.1:8080").on_stop(shutdown_signal(), Duration::from_secs(10)).run(app())
+    Server::bind("127.0.0.1:8080").stop_on(shutdown_signal(), Duration::from_secs(10)).run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {

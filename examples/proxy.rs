@@ -43,7 +43,7 @@ fn main() -> corehttp::Result {
         ForwardedField::XForwardedHost,
     ]);
     let server =
-        Server::bind(address).trusted_proxies(in_front).on_stop(shutdown_signal(), Duration::from_secs(10));
+        Server::bind(address).trusted_proxies(in_front).stop_on(shutdown_signal(), Duration::from_secs(10));
     let running = server.start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
     running.wait()

@@ -28,7 +28,7 @@ fn main() -> corehttp::Result {
                 eprintln!("{report}");
             }
         })
-        .on_stop(shutdown_signal(), Duration::from_secs(10))
+        .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");
     if let Some(roots) = own {

@@ -29,7 +29,7 @@ fn main() -> corehttp::Result {
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("corehttp"));
     tracing_subscriber::registry().with(tracing_subscriber::fmt::layer()).with(layer).init();
     let served = Server::bind("127.0.0.1:8080")
-        .on_stop(shutdown_signal(), Duration::from_secs(10))
+        .stop_on(shutdown_signal(), Duration::from_secs(10))
         .run(app("http://127.0.0.1:8080"));
     // Sends the spans that wait.
     provider.shutdown().map_err(corehttp::Error::other)?;
@@ -85,7 +85,7 @@ struct Fields<'a>(&'a Headers);
 
 impl Extractor for Fields<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        self.0.text(key)
+        self.0.get(key)
     }
 
     fn keys(&self) -> Vec<&str> {
@@ -159,7 +159,7 @@ mod tests {
         let server = Server::bind(port).cores(1).start(app(url)).unwrap();
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let response = corehttp::block_on(async {
-            Client::new().get(&format!("{url}/greet/Ada")).field("traceparent", parent).await
+            Client::new().get(&format!("{url}/greet/Ada")).header("traceparent", parent).await
         });
         assert_eq!(response.unwrap().unwrap().text(), Ok("Hello, Ada!"));
         server.stop(Duration::from_secs(1));

@@ -25,7 +25,7 @@ fn main() -> corehttp::Result {
         GET "/" => |ctx: &mut Context| ctx.response.set_html(PAGE),
         POST "/" => wrap(BodyPlan::Stream, with_state(&dir, receive)),
     };
-    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(router)?;
+    let running = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10)).start(router)?;
     println!("listening on {running}");
     running.wait()
 }

@@ -29,7 +29,7 @@ fn main() -> corehttp::Result {
         GET "/echo" => with_state(&state, echo),
         GET "/chat" => with_state(&state, chat),
     };
-    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(3)).start(handler)?;
+    let running = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(3)).start(handler)?;
     println!("listening on {running}");
     running.wait()
 }

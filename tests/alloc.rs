@@ -501,7 +501,7 @@ struct Coded<H>(H, &'static str);
 impl<H: Handler> Handler for Coded<H> {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         self.0.handle(ctx).await?;
-        assert_eq!(ctx.response.headers.text("content-encoding"), Some(self.1));
+        assert_eq!(ctx.response.headers.get("content-encoding"), Some(self.1));
         Ok(())
     }
 }
@@ -565,7 +565,7 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
     set(&mut request);
     // A deadline is no reason to allocate.
     let client = Client::builder()
-        .default_field("user-agent", "test")
+        .default_header("user-agent", "test")
         .unwrap()
         .timeout(Duration::from_secs(9))
         .build();

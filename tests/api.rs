@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(5);
 fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, request: &str, expected: &str) {
     let listener = MemoryListener::new();
     let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
-    let server = Server::bind(listener).cores(2).on_stop(async { drop(stopped.await) }, SOON);
+    let server = Server::bind(listener).cores(2).stop_on(async { drop(stopped.await) }, SOON);
     let serving = std::thread::spawn(move || run(server));
     let received = block_on(async {
         let mut peer = connector.connect().await.unwrap();
@@ -281,7 +281,7 @@ mod services {
     use super::*;
 
     fn hello() -> Service<impl Handler> {
-        Server::new().name("corehttp").service(|ctx: &mut Context| ctx.response.set_text("hi"))
+        Server::new().name("corehttp").unwrap().service(|ctx: &mut Context| ctx.response.set_text("hi"))
     }
 
     async fn ask(mut near: tokio::io::DuplexStream) -> String {
@@ -338,19 +338,19 @@ mod services {
                 let Context { request, response, .. } = ctx;
                 assert_eq!(request.query().get("deep").as_deref(), Some("1"));
                 response.headers.set("x-size", request.body.len())?;
-                response.body.set_bytes(request.headers.get("x-from").unwrap_or_default());
+                response.body.set_bytes(request.headers.get_bytes("x-from").unwrap_or_default());
                 corehttp::Result::Ok(())
             },
             request,
         );
-        assert_eq!((response.headers.text("x-size"), response.body.text()), (Some("5"), Ok("here")));
+        assert_eq!((response.headers.get("x-size"), response.body.text()), (Some("5"), Ok("here")));
     }
 
     /// Programs that must not compile are in `tests/compile_fail`.
     #[test]
     fn views_of_a_request_live_as_long_as_its_handler() {
         async fn keeps_views(ctx: &mut Context) -> corehttp::Result {
-            let (cookie, path) = (ctx.request.headers.text("cookie"), ctx.request.path());
+            let (cookie, path) = (ctx.request.headers.get("cookie"), ctx.request.path());
             ctx.response.headers.set("x-path", path)?;
             tokio::task::yield_now().await;
             ctx.response.set_text(cookie.unwrap_or_default());
@@ -609,7 +609,7 @@ mod programs {
         headers.set("a", -7i64)?;
         headers.set("a", true)?;
         headers.set("a", 'c')?;
-        let _: (Option<&[u8]>, Option<&str>) = (headers.get("a"), headers.text("a"));
+        let _: (Option<&[u8]>, Option<&str>) = (headers.get_bytes("a"), headers.get("a"));
         Ok(())
     }
 }

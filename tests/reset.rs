@@ -181,7 +181,7 @@ fn service(seen: Rc<RefCell<Option<Request>>>) -> Service<impl Handler> {
         "/unread" | "/byte" | "/rest" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,
     };
-    Server::new().name("reset").service(wrap(
+    Server::new().name("reset").unwrap().service(wrap(
         middleware::plan(plan),
         async move |ctx: &mut Context| match ctx.request.path() {
             "/probe" | "/probe-by-stream" => {

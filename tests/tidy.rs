@@ -85,6 +85,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "fn get_",
         &[
+            "src/message/fields/headers.rs",
             "src/server/context/extensions.rs",
             "src/message/form.rs",
             "src/message/cookie.rs",
@@ -164,7 +165,7 @@ const SHORT: &[(&str, &str)] = &[
     ("src/runtime/shutdown_signal.rs", "a leaf, with a platform's signals"),
     ("src/server/stop.rs", "a leaf that many import"),
     ("src/websocket/close_code.rs", "a leaf that many import"),
-    ("src/websocket/endpoint.rs", "a leaf that many import"),
+    ("src/websocket/role.rs", "a leaf that many import"),
 ];
 
 /// The words that a sentence does not begin with, because they stand for a noun that the reader has to guess.

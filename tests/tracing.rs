@@ -480,7 +480,7 @@ struct Baggage(Arc<Mutex<Vec<String>>>);
 impl TracePropagator for Baggage {
     fn extract(&self, span: &Span, headers: &Headers) {
         let name = span.metadata().map_or("none", |span| span.name());
-        let baggage = headers.text("baggage").unwrap_or_default();
+        let baggage = headers.get("baggage").unwrap_or_default();
         self.0.lock().unwrap().push(format!("{name} {baggage}"));
     }
 

@@ -12,7 +12,7 @@ use crate::child::announce;
 use crate::handlers::{SERVER_NAME, hyper_builder, hyper_respond, respond};
 
 pub(crate) fn serve_corehttp() {
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name");
     let running = server.start(respond).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("corehttp serves for ever");

@@ -53,7 +53,7 @@ fn main() -> corehttp::Result {
     let shown =
         routes! { GET "/" => metrics::Page::new(&metrics), GET "/metrics" => metrics::Text::new(&metrics) };
     Server::bind("127.0.0.1:8081").cores(1).start(shown)?;
-    let server = server().observe(metrics.clone()).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let server = server().observe(metrics.clone()).stop_on(shutdown_signal(), Duration::from_secs(10));
     let server = server.and_bind(address).on_error(|report| {
         if report.is_fault() {
             eprintln!("{report}");
@@ -97,7 +97,7 @@ impl App {
         };
         let (mut protection, mut cors) = (CrossOriginProtection::new(), CorsLayer::new());
         if let Some(origin) = &self.origin {
-            protection = protection.trust(origin)?;
+            protection = protection.trust_origin(origin)?;
             cors = cors
                 .allow_origin(HeaderValue::from_str(origin)?)
                 .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])

@@ -33,7 +33,7 @@ use items::{Item, Page};
 fn main() -> Result {
     let variable = |name, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
     let address = |name, port| format!("[::]:{}", variable(name, port));
-    let mut server = Server::bind(address("PORT", "8080")).on_stop(shutdown_signal(), Duration::from_secs(5));
+    let mut server = Server::bind(address("PORT", "8080")).stop_on(shutdown_signal(), Duration::from_secs(5));
     let certs = PathBuf::from(variable("CERTS", "/certs"));
     if certs.exists() {
         let identity = tls::Identity::from_files(certs.join("server.crt"), certs.join("server.key"))?;

@@ -44,7 +44,7 @@ fn run_member(port: u16, version: String) -> Result {
         .proxy_protocol(ProxyProtocol::required(|ip| ip.is_loopback()))
         // Several times the interval of the checks.
         .stop_delay(Duration::from_secs(1))
-        .on_stop(shutdown_signal(), Duration::from_secs(10))
+        .stop_on(shutdown_signal(), Duration::from_secs(10))
         .run(router)
 }
 

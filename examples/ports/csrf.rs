@@ -140,7 +140,7 @@ mod tests {
             if let Some(set) = response.cookies().next() {
                 cookie = format!("{}={}", set.name, set.value);
             }
-            let location = response.headers.text("location").map(str::to_owned);
+            let location = response.headers.get("location").map(str::to_owned);
             (response.status.as_u16(), location.unwrap_or_else(|| response.text().unwrap().to_owned()))
         };
         let user = |password| [("username", "user1"), ("password", password)];

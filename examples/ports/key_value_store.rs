@@ -56,7 +56,7 @@ fn delete(store: &Store, ctx: &mut Context) -> Result {
 }
 
 fn is_admin(ctx: &mut Context) -> Result {
-    if ctx.request.bearer_token() == Some("secret-token") { Ok(()) } else { Err(Status::UNAUTHORIZED.into()) }
+    if ctx.request.bearer_auth() == Some("secret-token") { Ok(()) } else { Err(Status::UNAUTHORIZED.into()) }
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
         let service = Server::new().service(app());
         let ask = |method: &str, path: &str, token: &str, body: &[u8]| {
             let mut request = Request::new(method, path).unwrap();
-            request.set_bearer_token(token).unwrap();
+            request.set_bearer_auth(token).unwrap();
             request.set_bytes("text/plain", body).unwrap();
             let response = block_on(service.respond(request)).unwrap();
             (response.status.as_u16(), response.text().unwrap().to_owned())

@@ -52,7 +52,7 @@ impl Format {
     ///
     /// fn write(report: &ExchangeReport, line: &mut Vec<u8>) {
     ///     let host = report.request.authority().unwrap_or_default();
-    ///     let agent = String::from_utf8_lossy(report.request.headers.get("user-agent").unwrap_or_default());
+    ///     let agent = String::from_utf8_lossy(report.request.headers.get_bytes("user-agent").unwrap_or_default());
     ///     let _ = write!(line, r#"{{"host":"{}","agent":"{}"}}"#, escape_json(host), escape_json(&agent));
     /// }
     ///

@@ -487,13 +487,13 @@ impl ClientBuilder {
     ///
     /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
     /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
-    /// has the `user-agent`, too, and what [`Proxy::field`](crate::client::Proxy::field) adds, but no other field.
+    /// has the `user-agent`, too, and what [`Proxy::header`](crate::client::Proxy::header) adds, but no other field.
     ///
     /// # Errors
     ///
     /// Fails if the name or the value is not valid in a field.
     #[doc(alias("user_agent", "default_headers"))]
-    pub fn default_field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
+    pub fn default_header(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
         self.settings.fields.append(name, value)?;
         Ok(self)
     }
@@ -557,7 +557,7 @@ impl ClientBuilder {
     /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
     /// cookies are kept.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_field`], is sent with that
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_header`], is sent with that
     /// field instead, and a TRACE is sent without cookies.
     pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);

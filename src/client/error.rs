@@ -238,7 +238,7 @@ impl ClientError {
     }
 
     /// Returns the address of the peer, which is the server or a proxy, if the connection was open and is over TCP.
-    pub fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.0.peer
     }
 

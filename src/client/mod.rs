@@ -10,7 +10,7 @@
 //! #[tokio::main]
 //! async fn main() -> corehttp::Result {
 //!     let client = Client::builder().timeout(Duration::from_secs(10)).build();
-//!     let response = client.get("http://example.com/items").field("accept", "text/plain").await?.error_for_status()?;
+//!     let response = client.get("http://example.com/items").header("accept", "text/plain").await?.error_for_status()?;
 //!     println!("{}", response.text()?);
 //!     Ok(())
 //! }

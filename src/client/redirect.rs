@@ -15,7 +15,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's, of its URL, or from [`ClientBuilder::default_field`]. Once dropped, they do not come back. A
+///   are the request's, of its URL, or from [`ClientBuilder::default_header`]. Once dropped, they do not come back. A
 ///   user and a password in the `location` are sent where it leads.
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
@@ -24,7 +24,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// browsers read it: see [`Target::join`](crate::Target::join). A response without `location` is not a redirect. The
 /// URL that was reached is in [`Response::url`](crate::Response::url).
 ///
-/// [`ClientBuilder::default_field`]: crate::ClientBuilder::default_field
+/// [`ClientBuilder::default_header`]: crate::ClientBuilder::default_header
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Redirects {
@@ -184,7 +184,7 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
 /// (Referrer Policy §3.5, Fetch §4.4).
 fn hide_origins(headers: &mut Headers, left: &str, target_origin: &str) {
     if headers.contains("referer") {
-        match headers.text("referer").and_then(origin_of) {
+        match headers.get("referer").and_then(origin_of) {
             Some(origin) if origin == target_origin => {}
             Some(origin) => headers.put(FieldName::new("referer"), format!("{origin}/").as_bytes()),
             None => {
@@ -192,7 +192,7 @@ fn hide_origins(headers: &mut Headers, left: &str, target_origin: &str) {
             }
         }
     }
-    if headers.get("origin").is_some_and(|origin| origin != left.as_bytes()) {
+    if headers.get_bytes("origin").is_some_and(|origin| origin != left.as_bytes()) {
         headers.put(FieldName::new("origin"), b"null");
     }
 }

@@ -36,7 +36,7 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// # let connector = listener.connector();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     assert_eq!(ctx.request.basic_auth().unwrap().user_id, "Ada");
-/// #     assert_eq!(ctx.request.headers.text("x-attempt"), Some("1"));
+/// #     assert_eq!(ctx.request.headers.get("x-attempt"), Some("1"));
 /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
 /// # })?;
 /// # corehttp::block_on(async {
@@ -45,14 +45,14 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// let response = client
 ///     .post("http://example.com/notes")
 ///     .basic_auth("Ada", "secret")
-///     .field("x-attempt", 1)
+///     .header("x-attempt", 1)
 ///     .text("milk")
 ///     .timeout(Duration::from_secs(5))
 ///     .await?
 ///     .error_for_status()?;
 /// assert_eq!(response.text()?, "milk");
 ///
-/// let error = client.get("http://example.com/").field("x-note", "two\nlines").await.unwrap_err();
+/// let error = client.get("http://example.com/").header("x-note", "two\nlines").await.unwrap_err();
 /// assert_eq!(
 ///     format!("{error:#}"),
 ///     "http://example.com/: preparing the request failed: a field is invalid: \
@@ -77,8 +77,7 @@ impl RequestBuilder {
     /// Sets a field, in place of all lines with that name: see [`Headers::set`](crate::Headers::set).
     ///
     /// The `.await` fails if the name or the value is not valid in a field.
-    #[doc(alias = "header")]
-    pub fn field(self, name: &str, value: impl FieldValue) -> RequestBuilder {
+    pub fn header(self, name: &str, value: impl FieldValue) -> RequestBuilder {
         self.change(|request| Ok(request.headers.set(name, value)?))
     }
 
@@ -106,11 +105,11 @@ impl RequestBuilder {
         self.change(|request| Ok(request.set_basic_auth(user_id, password)?))
     }
 
-    /// Sends a bearer token: see [`Request::set_bearer_token`].
+    /// Sends a bearer token: see [`Request::set_bearer_auth`].
     ///
     /// The `.await` fails if the token is empty, or contains an octet that no token has.
     pub fn bearer_auth(self, token: &str) -> RequestBuilder {
-        self.change(|request| Ok(request.set_bearer_token(token)?))
+        self.change(|request| Ok(request.set_bearer_auth(token)?))
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see

@@ -59,11 +59,11 @@ impl Settings {
         for name in encode::ROUTING.names().iter().chain(&[FieldName::UPGRADE, FieldName::EXPECT]) {
             self.fields.remove(name.as_str());
         }
-        if let Some(authorization) = self.fields.text(PROXY_AUTHORIZATION) {
+        if let Some(authorization) = self.fields.get(PROXY_AUTHORIZATION) {
             self.proxies.set_default_authorization(authorization);
         }
         self.fields.remove(PROXY_AUTHORIZATION);
-        if let Some(user_agent) = self.fields.get("user-agent") {
+        if let Some(user_agent) = self.fields.get_bytes("user-agent") {
             self.proxies.set_default_user_agent(user_agent);
         }
         self

@@ -68,7 +68,7 @@ use crate::server::{Context, Handler, Middleware, Result};
 /// let mut request = Request::get("/")?;
 /// request.headers.set("accept-encoding", "br, gzip;q=0.5")?;
 /// let response = service.respond(request).await;
-/// assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+/// assert_eq!(response.headers.get("content-encoding"), Some("gzip"));
 /// assert!(response.body.len() < 200);
 /// # Ok(())
 /// # }

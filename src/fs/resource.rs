@@ -160,10 +160,10 @@ impl<'a> Description<'a> {
         let chosen = fields.content_type().map(str::to_owned);
         Description {
             is_encoded: fields.contains("content-encoding"),
-            etag: fields.get("etag").map(<[u8]>::to_vec),
+            etag: fields.get_bytes("etag").map(<[u8]>::to_vec),
             modified: fields.date("last-modified"),
             accepts_ranges: fields
-                .text("accept-ranges")
+                .get("accept-ranges")
                 .is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
             ..Description::new(chosen.unwrap_or(content_type), None)
         }

@@ -12,7 +12,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 ///    `upgrade`, as a WebSocket does. So a handler must not change anything on GET.
 /// 2. A request whose [`sec-fetch-site`](https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header) is `same-origin`,
 ///    or `none` because the user caused it, passes. One with another value passes if its `origin` is
-///    [trusted](CrossOriginProtection::trust).
+///    [trusted](CrossOriginProtection::trust_origin).
 /// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or
 ///    from no browser at all. It passes if it has no `origin`, if its origin has the host and port that the request is
 ///    for ([`Request::authority`]; behind [proxies](crate::Server::trusted_proxies), that the client has used), or
@@ -38,7 +38,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let save = |ctx: &mut Context| ctx.response.set_text("saved");
-/// let protection = CrossOriginProtection::new().trust("https://admin.example.com")?;
+/// let protection = CrossOriginProtection::new().trust_origin("https://admin.example.com")?;
 /// let service = Server::new().service(wrap(protection, save));
 ///
 /// let mut request = corehttp::Request::post("/save")?;
@@ -70,7 +70,7 @@ impl CrossOriginProtection {
     /// # Errors
     ///
     /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
-    pub fn trust(mut self, origin: &str) -> Result<CrossOriginProtection, InvalidRequest> {
+    pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, InvalidRequest> {
         let request = Request::get(origin)?;
         let url = request.target();
         if url.origin() != Some(url.as_str()) || url.authorization().is_some() {
@@ -150,7 +150,7 @@ mod tests {
     /// Whether a request passes that is for `www.example.com`, if `https://app.example` is trusted.
     #[track_caller]
     fn check(method: &str, fields: &[(&str, &str)], expected: Result<(), Forgery>) {
-        let protection = CrossOriginProtection::new().trust("https://app.example").unwrap();
+        let protection = CrossOriginProtection::new().trust_origin("https://app.example").unwrap();
         let mut request = Request::new(method, "/").unwrap();
         request.headers.set("host", "www.example.com").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
@@ -268,13 +268,13 @@ mod tests {
             ("http://localhost:3000", "http://localhost:3000"),
             ("http://[0::1]:80", "http://[::1]"),
         ] {
-            let protection = CrossOriginProtection::new().trust(written).unwrap();
+            let protection = CrossOriginProtection::new().trust_origin(written).unwrap();
             assert_eq!(protection.trusted, [normalized.into()]);
         }
         for written in
             ["", "*", "null", "/", "app.example", "https://", "https://a/", "https://a?b", "https://b:c@a"]
         {
-            CrossOriginProtection::new().trust(written).unwrap_err();
+            CrossOriginProtection::new().trust_origin(written).unwrap_err();
         }
     }
 }

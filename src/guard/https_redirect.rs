@@ -25,7 +25,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// request.headers.set("host", "example.com:8080")?;
 /// let response = corehttp::block_on(service.respond(request))?;
 /// assert_eq!(response.status.as_u16(), 308);
-/// assert_eq!(response.headers.text("location"), Some("https://example.com/a?b=c"));
+/// assert_eq!(response.headers.get("location"), Some("https://example.com/a?b=c"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("hsts", "force_ssl", "redirect"))]

@@ -52,7 +52,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// }
 /// let refused = service.respond(corehttp::Request::post("/sign-in")?).await;
 /// assert_eq!(refused.status.as_u16(), 429);
-/// assert_eq!(refused.headers.text("retry-after"), Some("2"));
+/// assert_eq!(refused.headers.get("retry-after"), Some("2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

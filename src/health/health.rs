@@ -122,7 +122,7 @@ impl Health {
     ///
     /// Probes may be answered by a second server, on a port of its own. A stop of the first server does not stop the
     /// second one, whose probes then still say `ready`. So let the future that is given to the first server's
-    /// [`Server::on_stop`](crate::Server::on_stop) call `set_ready(false)` before it completes.
+    /// [`Server::stop_on`](crate::Server::stop_on) call `set_ready(false)` before it completes.
     pub fn set_ready(&self, is_ready: bool) {
         self.is_ready.store(is_ready, Ordering::Relaxed);
     }

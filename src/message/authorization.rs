@@ -16,7 +16,7 @@ impl Request {
     ///
     /// let mut request = Request::get("https://example.com/")?;
     /// request.set_basic_auth("Aladdin", "open sesame")?;
-    /// assert_eq!(request.headers.text("authorization"), Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+    /// assert_eq!(request.headers.get("authorization"), Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "basic_auth")]
@@ -39,13 +39,13 @@ impl Request {
     /// use corehttp::Request;
     ///
     /// let mut request = Request::get("https://example.com/")?;
-    /// request.set_bearer_token("mF_9.B5f-4.1JqM")?;
-    /// assert_eq!(request.headers.text("authorization"), Some("Bearer mF_9.B5f-4.1JqM"));
-    /// assert!(request.set_bearer_token("two words").is_err());
+    /// request.set_bearer_auth("mF_9.B5f-4.1JqM")?;
+    /// assert_eq!(request.headers.get("authorization"), Some("Bearer mF_9.B5f-4.1JqM"));
+    /// assert!(request.set_bearer_auth("two words").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "bearer_auth")]
-    pub fn set_bearer_token(&mut self, token: &str) -> Result<(), InvalidCredentials> {
+    pub fn set_bearer_auth(&mut self, token: &str) -> Result<(), InvalidCredentials> {
         if !is_token68(token) {
             return Err(InvalidCredentials::Token);
         }
@@ -97,7 +97,7 @@ impl Request {
     /// use corehttp::{Request, Status};
     ///
     /// fn user(request: &Request) -> Result<&'static str, Status> {
-    ///     match request.bearer_token() {
+    ///     match request.bearer_auth() {
     ///         Some("mF_9.B5f-4.1JqM") => Ok("Ada"),
     ///         _ => Err(Status::UNAUTHORIZED),
     ///     }
@@ -105,11 +105,11 @@ impl Request {
     ///
     /// let mut request = Request::get("/")?;
     /// assert_eq!(user(&request), Err(Status::UNAUTHORIZED));
-    /// request.set_bearer_token("mF_9.B5f-4.1JqM")?;
+    /// request.set_bearer_auth("mF_9.B5f-4.1JqM")?;
     /// assert_eq!(user(&request), Ok("Ada"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn bearer_token(&self) -> Option<&str> {
+    pub fn bearer_auth(&self) -> Option<&str> {
         self.credentials("Bearer").filter(|token| is_token68(token))
     }
 

@@ -160,7 +160,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// let session = SetCookie::new_session("__Host-sid", "8f14e45f");
 /// response.set_cookie(&SetCookie { max_age: Some(Duration::from_secs(3600)), ..session })?;
 /// assert_eq!(
-///     response.headers.text("set-cookie"),
+///     response.headers.get("set-cookie"),
 ///     Some("__Host-sid=8f14e45f; Max-Age=3600; Path=/; Secure; HttpOnly; SameSite=Lax")
 /// );
 /// assert!(response.set_cookie(&SetCookie::new("sid", "a; Domain=evil")).is_err());

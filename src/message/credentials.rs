@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(request.headers.all("authorization").collect::<Vec<_>>(), [expected.as_bytes()]);
             let auth = BasicAuth { user_id: user_id.into(), password: password.into() };
             assert_eq!(request.basic_auth(), Some(auth));
-            assert_eq!(request.bearer_token(), None);
+            assert_eq!(request.bearer_auth(), None);
         }
     }
 
@@ -124,12 +124,12 @@ mod tests {
         ] {
             let mut request = with(&[b"Bearer old"]);
             assert_eq!(request.set_basic_auth(user_id, password), Err(expected), "{user_id:?} {password:?}");
-            assert_eq!(request.bearer_token(), Some("old"));
+            assert_eq!(request.bearer_auth(), Some("old"));
         }
         for token in ["", "=", "==", "a b", " a", "a=b", "a,", "\"a\"", "a\r\nx: y", "a:b", "\u{e9}"] {
             let mut request = with(&[b"Bearer old"]);
-            assert_eq!(request.set_bearer_token(token), Err(E::Token), "{token:?}");
-            assert_eq!(request.bearer_token(), Some("old"));
+            assert_eq!(request.set_bearer_auth(token), Err(E::Token), "{token:?}");
+            assert_eq!(request.bearer_auth(), Some("old"));
         }
     }
 
@@ -173,10 +173,10 @@ mod tests {
             [("Bearer mF_9.B5f-4.1JqM", "mF_9.B5f-4.1JqM"), ("bearer  a~+/", "a~+/"), ("BEARER YQ==", "YQ==")]
         {
             let request = with(&[value.as_bytes()]);
-            assert_eq!((request.bearer_token(), request.basic_auth()), (Some(expected), None));
+            assert_eq!((request.bearer_auth(), request.basic_auth()), (Some(expected), None));
             let mut sent = with(&[]);
-            sent.set_bearer_token(expected).unwrap();
-            assert_eq!(sent.bearer_token(), Some(expected));
+            sent.set_bearer_auth(expected).unwrap();
+            assert_eq!(sent.bearer_auth(), Some(expected));
         }
         for value in [
             "",
@@ -189,9 +189,9 @@ mod tests {
             "Bearer a, b",
             "Token a",
         ] {
-            assert_eq!(with(&[value.as_bytes()]).bearer_token(), None, "{value:?}");
+            assert_eq!(with(&[value.as_bytes()]).bearer_auth(), None, "{value:?}");
         }
-        assert_eq!(with(&[b"Bearer a", b"Bearer b"]).bearer_token(), None);
+        assert_eq!(with(&[b"Bearer a", b"Bearer b"]).bearer_auth(), None);
     }
 
     #[test]

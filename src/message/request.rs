@@ -423,7 +423,7 @@ impl Request {
     /// #     let mut request = corehttp::Request::get(url)?;
     /// #     request.headers.set("host", "[::1]:8080")?;
     /// #     let response = service.respond(request).await;
-    /// #     assert_eq!(response.headers.text("location"), Some("https://[::1]/a?b=c"));
+    /// #     assert_eq!(response.headers.get("location"), Some("https://[::1]/a?b=c"));
     /// # }
     /// # let nowhere = service.respond(corehttp::Request::get("/")?).await;
     /// # assert_eq!(nowhere.status, Status::BAD_REQUEST);
@@ -594,7 +594,7 @@ mod tests {
         }
         assert_ne!(request, filled());
         request.headers.set("authorization", "Bearer x").unwrap();
-        assert_eq!((request.basic_auth(), request.bearer_token()), (None, Some("x")));
+        assert_eq!((request.basic_auth(), request.bearer_auth()), (None, Some("x")));
         request.headers.remove("authorization");
         for url in ["http://a/b?c", "http://a/b?c ", "/"] {
             request.set_url("http://joe@a/").unwrap();

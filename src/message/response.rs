@@ -199,7 +199,7 @@ impl Response {
     ///
     /// let mut response = Response::new();
     /// response.set_redirect(Status::SEE_OTHER, "/café?page=2")?;
-    /// assert_eq!(response.headers.text("location"), Some("/caf%C3%A9?page=2"));
+    /// assert_eq!(response.headers.get("location"), Some("/caf%C3%A9?page=2"));
     /// for elsewhere in ["/\t/evil.example", "/\\evil.example", "/\r\nset-cookie: a=b"] {
     ///     assert!(response.set_redirect(Status::SEE_OTHER, elsewhere).is_err());
     /// }
@@ -234,7 +234,7 @@ impl Response {
     /// # let service = corehttp::Server::new().service(invoice);
     /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
     /// # assert_eq!(
-    /// #     response.headers.text("content-disposition"),
+    /// #     response.headers.get("content-disposition"),
     /// #     Some(r#"attachment; filename="invoice 7 _.pdf"; filename*=UTF-8''invoice%207%20%E2%82%AC.pdf"#),
     /// # );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -418,7 +418,7 @@ impl Response {
     /// request.headers.set("range", "bytes=2-4")?;
     /// # let response = corehttp::block_on(service.respond(request))?;
     /// assert_eq!((response.status.as_u16(), response.bytes()), (206, &b"234"[..]));
-    /// assert_eq!(response.headers.text("content-range"), Some("bytes 2-4/10"));
+    /// assert_eq!(response.headers.get("content-range"), Some("bytes 2-4/10"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("content-range", "if-range", "partial content"))]

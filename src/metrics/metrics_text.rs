@@ -71,7 +71,7 @@ mod tests {
             let mut request = Request::get("/metrics").unwrap();
             request.headers.set("accept", accept).unwrap();
             let response = crate::block_on(service.respond(request)).unwrap();
-            assert_eq!(response.headers.text("content-type"), Some(content_type), "{accept}");
+            assert_eq!(response.headers.get("content-type"), Some(content_type), "{accept}");
             assert_eq!(response.text().unwrap().ends_with("# EOF\n"), accept.contains("open"), "{accept}");
         }
     }

@@ -22,7 +22,7 @@
 //! }
 //!
 //! fn is_admin(ctx: &mut Context) -> Result {
-//!     let token = ctx.request.bearer_token().ok_or(Status::UNAUTHORIZED)?;
+//!     let token = ctx.request.bearer_auth().ok_or(Status::UNAUTHORIZED)?;
 //!     if token == "8f14e45f" { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
 //! }
 //!

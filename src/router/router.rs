@@ -47,7 +47,7 @@ use crate::server::{
 /// # assert_eq!(respond("GET", "/users/7").text(), Ok("user 7"));
 /// # assert_eq!(respond("GET", "/users/x").status, Status::NOT_FOUND);
 /// # assert_eq!(respond("POST", "/users").status, Status::CREATED);
-/// # assert_eq!(respond("PUT", "/users").headers.text("allow"), Some("POST, OPTIONS"));
+/// # assert_eq!(respond("PUT", "/users").headers.get("allow"), Some("POST, OPTIONS"));
 /// # Ok::<(), corehttp::error::InvalidRoute>(())
 /// ```
 ///
@@ -318,7 +318,7 @@ impl<B> Router<Vec<B>> {
     /// use corehttp::{Context, Router, Status, routes};
     ///
     /// fn check(ctx: &mut Context) -> corehttp::Result {
-    ///     match ctx.request.bearer_token() {
+    ///     match ctx.request.bearer_auth() {
     ///         Some("secret") => Ok(()),
     ///         _ => Err(Status::UNAUTHORIZED.into()),
     ///     }
@@ -329,7 +329,7 @@ impl<B> Router<Vec<B>> {
     /// # let service = corehttp::Server::new().service(router);
     /// # for (path, token, status) in [("/stats", "x", 401), ("/stats", "secret", 200), ("/x", "secret", 404)] {
     /// #     let mut request = corehttp::Request::get(&format!("/admin{path}")).unwrap();
-    /// #     request.set_bearer_token(token).unwrap();
+    /// #     request.set_bearer_auth(token).unwrap();
     /// #     let response = corehttp::block_on(service.respond(request)).unwrap();
     /// #     assert_eq!(response.status.as_u16(), status);
     /// # }
@@ -389,7 +389,7 @@ impl<B> Router<Vec<B>> {
     /// # let service = corehttp::Server::new().service(router);
     /// # for (path, pattern) in [("/", None), ("/hello/Ada", Some("/hello/{name}"))] {
     /// #     let response = corehttp::block_on(service.respond(corehttp::Request::get(path).unwrap())).unwrap();
-    /// #     assert_eq!(response.headers.text("x-route"), pattern);
+    /// #     assert_eq!(response.headers.get("x-route"), pattern);
     /// # }
     /// # Ok::<(), corehttp::error::InvalidRoute>(())
     /// ```

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Completes when the process receives a signal to end: on Unix SIGINT, which Ctrl-C sends, or SIGTERM, which service
-/// managers send before they kill; on other systems Ctrl-C. Meant for [`Server::on_stop`](crate::Server::on_stop).
+/// managers send before they kill; on other systems Ctrl-C. Meant for [`Server::stop_on`](crate::Server::stop_on).
 ///
 /// Once the future has been polled, these signals no longer end the process by themselves, nor does a second one after
 /// it is complete. A tokio runtime with I/O enabled is needed, such as those that a server makes.
@@ -59,7 +59,7 @@ use std::io;
 ///
 /// fn main() -> corehttp::Result {
 ///     Server::bind("[::]:8080")
-///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+///         .stop_on(shutdown_signal(), Duration::from_secs(10))
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```

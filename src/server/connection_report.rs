@@ -26,7 +26,7 @@ pub struct ConnectionReport {
     /// The reason why the connection is over.
     pub end: ConnectionEnd,
     /// The address of the peer.
-    pub peer: PeerAddr,
+    pub peer_addr: PeerAddr,
     /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
     /// How many requests it has carried, answered or not.
@@ -48,10 +48,10 @@ impl ConnectionReport {
     #[cold]
     pub(super) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
         let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
-        let Peer { addr: peer, id: connection_id } = conn.peer();
+        let Peer { addr: peer_addr, id: connection_id } = conn.peer();
         Some(Box::new(ConnectionReport {
             end: ConnectionEnd::Cut,
-            peer,
+            peer_addr,
             connection_id,
             requests: exchange_count,
             received: traffic.received,
@@ -76,11 +76,11 @@ impl ConnectionReport {
 
 impl fmt::Display for ConnectionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConnectionReport { end, peer, requests, received, sent, age, .. } = self;
+        let ConnectionReport { end, peer_addr, requests, received, sent, age, .. } = self;
         let plural = if *requests == 1 { "" } else { "s" };
         write!(
             f,
-            "{peer}: {requests} request{plural}, {received} bytes received, {sent} sent in {age:?}: {end}"
+            "{peer_addr}: {requests} request{plural}, {received} bytes received, {sent} sent in {age:?}: {end}"
         )
     }
 }

@@ -26,7 +26,7 @@ use crate::net::{Peer, PeerAddr};
 /// use corehttp::server::ErrorReport;
 ///
 /// fn log(report: &ErrorReport) {
-///     let id = report.request.and_then(|request| request.headers.text("x-request-id"));
+///     let id = report.request.and_then(|request| request.headers.get("x-request-id"));
 ///     eprintln!("{}.{} {id:?} {report}", report.connection_id, report.exchange_number);
 /// }
 ///
@@ -40,7 +40,7 @@ pub struct ErrorReport<'a> {
     /// once.
     pub status: Option<Status>,
     /// The address of the peer.
-    pub peer: PeerAddr,
+    pub peer_addr: PeerAddr,
     /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
     /// The number of the exchange on its connection, counted from 1; 0 if the connection itself was refused.
@@ -89,10 +89,10 @@ pub enum ErrorCause {
 impl ErrorReport<'_> {
     /// The report of a refused connection that carried no exchange, and gets no response.
     pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
-        let Peer { addr: peer, id: connection_id } = peer;
+        let Peer { addr: peer_addr, id: connection_id } = peer;
         ErrorReport {
             status: None,
-            peer,
+            peer_addr,
             connection_id,
             exchange_number: 0,
             request: None,
@@ -196,8 +196,8 @@ impl fmt::Display for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, &self.cause) {
             (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
-            (None, _) => write!(f, "{} cut off", self.peer)?,
-            (Some(status), _) => write!(f, "{status} to {}", self.peer)?,
+            (None, _) => write!(f, "{} cut off", self.peer_addr)?,
+            (Some(status), _) => write!(f, "{status} to {}", self.peer_addr)?,
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;
@@ -223,7 +223,7 @@ impl fmt::Debug for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ErrorReport")
             .field("status", &self.status)
-            .field("peer", &self.peer)
+            .field("peer_addr", &self.peer_addr)
             .field("connection_id", &self.connection_id)
             .field("exchange_number", &self.exchange_number)
             .field("request", &self.request.map(|request| (request.method(), path_or_target(request))))

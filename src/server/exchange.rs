@@ -397,13 +397,13 @@ impl Exchange {
         status: Option<Status>,
         cause: ErrorCause,
     ) -> ErrorReport<'r> {
-        let Peer { addr: peer, id: connection_id } = self.peer();
+        let Peer { addr: peer_addr, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
             (exchange_count, HeadState::Refused | HeadState::Partial) => (exchange_count + 1, None),
             (0, HeadState::Accepted) => (0, None),
             (exchange_count, HeadState::Accepted) => (exchange_count, Some(request)),
         };
-        ErrorReport { status, peer, connection_id, exchange_number, request, cause, suppressed: 0 }
+        ErrorReport { status, peer_addr, connection_id, exchange_number, request, cause, suppressed: 0 }
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that

@@ -58,7 +58,7 @@ pub struct ExchangeReport<'a> {
     /// The cause for which the peer got only a part of its response, or none; `None` if the exchange was not cut.
     pub cut: Option<CutBy>,
     /// The address of the peer.
-    pub peer: PeerAddr,
+    pub peer_addr: PeerAddr,
     /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
     /// The number of the exchange on its connection, counted from 1.
@@ -153,9 +153,9 @@ impl ExchangeReport<'_> {
     pub fn client_ip(&self) -> Option<IpAddr> {
         match self.head {
             HeadState::Accepted | HeadState::Refused => {
-                client_ip(self.peer, &self.request.headers, self.proxies)
+                client_ip(self.peer_addr, &self.request.headers, self.proxies)
             }
-            HeadState::Partial => self.peer.ip(),
+            HeadState::Partial => self.peer_addr.ip(),
         }
     }
 
@@ -194,7 +194,7 @@ impl fmt::Display for ExchangeReport<'_> {
             }
             None => f.write_str("a refused head")?,
         }
-        write!(f, " from {}: ", self.peer)?;
+        write!(f, " from {}: ", self.peer_addr)?;
         match self.status {
             Some(status) => write!(f, "{}", status.as_u16())?,
             None => f.write_str("no response")?,
@@ -388,7 +388,7 @@ impl Observation {
             request,
             status: self.status,
             cut: self.cut,
-            peer: peer.addr,
+            peer_addr: peer.addr,
             connection_id: peer.id,
             exchange_number,
             received,

@@ -11,7 +11,7 @@ impl Server {
     ///
     /// The server first connects to `path`. If another process serves there, this one takes over its sockets for all
     /// addresses that both have, and binds the others. Once all of its cores listen, the predecessor stops, as with
-    /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::on_stop`] (10 s without). Then this
+    /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::stop_on`] (10 s without). Then this
     /// server waits at `path` for its own successor. If a successor fails or is stopped before it listens, nothing changes.
     /// If its predecessor is stopped meanwhile, the successor still gets the place. One successor starts at a time, and
     /// another one fails after 10 s. A successor that needs more than 300 s fails before it listens, and its predecessor
@@ -35,7 +35,7 @@ impl Server {
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
     ///         .handover("/run/app/handover.sock")
-    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .stop_on(shutdown_signal(), Duration::from_secs(10))
     ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```

@@ -35,7 +35,7 @@ pub(super) struct LaunchOptions {
     pub(super) listen: ListenOptions,
     pub(super) handover: Option<Handover>,
     pub(super) notifier: Option<Notifier>,
-    pub(super) on_stop: Option<(Signal, Duration)>,
+    pub(super) stop_on: Option<(Signal, Duration)>,
     pub(super) stop_delay: Duration,
 }
 
@@ -50,7 +50,7 @@ impl LaunchOptions {
             listen: ListenOptions::default(),
             handover: None,
             notifier: None,
-            on_stop: None,
+            stop_on: None,
             stop_delay: Duration::ZERO,
         }
     }
@@ -74,7 +74,7 @@ where
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let notifier = options.notifier.map(|notifier| notifier.with_cores(cores.len()));
     let handle = ServerHandle::new(addresses, options.stop_delay, stats, notifier.clone());
-    let (mut signal, grace) = match options.on_stop {
+    let (mut signal, grace) = match options.stop_on {
         Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),
     };

@@ -32,7 +32,7 @@ impl Server {
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
     ///         .systemd()?
-    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .stop_on(shutdown_signal(), Duration::from_secs(10))
     ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```

@@ -58,7 +58,7 @@ impl OpenedConnection<'_> {
     }
 
     /// Returns the number of the connection, as [`Context::connection_id`](crate::Context::connection_id) does.
-    pub fn id(&self) -> u64 {
+    pub fn connection_id(&self) -> u64 {
         self.conn.peer().id
     }
 
@@ -91,7 +91,7 @@ impl fmt::Debug for OpenedConnection<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenedConnection")
             .field("peer_addr", &self.peer_addr())
-            .field("id", &self.id())
+            .field("id", &self.connection_id())
             .finish_non_exhaustive()
     }
 }

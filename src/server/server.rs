@@ -18,7 +18,7 @@ use super::service::Service;
 use super::stop::IntoIoResult;
 use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{HalfClose, Timeouts};
-use crate::message::{Headers, Response};
+use crate::message::{Headers, InvalidField, Response};
 #[cfg(unix)]
 use crate::net::ListenFn;
 use crate::net::{Address, Keepalive, SocketOptions};
@@ -218,13 +218,13 @@ impl Server {
 
     /// Sets the `server` field of final responses without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Panics if `name` is not a valid field value.
-    pub fn name(mut self, name: &str) -> Server {
-        Headers::new().set("server", name).expect("a server's name can stand in a field");
+    /// Fails if `name` is not a valid field value.
+    pub fn name(mut self, name: &str) -> Result<Server, InvalidField> {
+        Headers::new().set("server", name)?;
         self.settings.name = Some(name.trim()).filter(|name| !name.is_empty()).map(Arc::from);
-        self
+        Ok(self)
     }
 
     /// Sets the bounds on what peers may send. Default: those of [`Limits`].
@@ -351,17 +351,17 @@ impl Server {
     ///
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
-    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .stop_on(shutdown_signal(), Duration::from_secs(10))
     ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```
     #[doc(alias = "with_graceful_shutdown")]
-    pub fn on_stop(
+    pub fn stop_on(
         mut self,
         signal: impl Future<Output: IntoIoResult> + Send + 'static,
         grace: Duration,
     ) -> Server {
-        self.launch.on_stop = Some((Box::pin(async { signal.await.into_result() }), grace));
+        self.launch.stop_on = Some((Box::pin(async { signal.await.into_result() }), grace));
         self
     }
 
@@ -384,7 +384,7 @@ impl Server {
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
     ///         .stop_delay(Duration::from_secs(5))
-    ///         .on_stop(shutdown_signal(), Duration::from_secs(25))
+    ///         .stop_on(shutdown_signal(), Duration::from_secs(25))
     ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```

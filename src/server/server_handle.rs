@@ -182,7 +182,7 @@ impl ServerHandle {
     /// # Errors
     ///
     /// Fails if a core could not go on, for instance because one of its listeners failed for good, or if the signal of
-    /// [`Server::on_stop`](crate::Server::on_stop) has failed. The whole server then stops, with the grace period of
+    /// [`Server::stop_on`](crate::Server::stop_on) has failed. The whole server then stops, with the grace period of
     /// that signal, or 10 seconds. Only one caller gets the error; the others get `Ok`.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use crate::runtime::{self, Instant};
 /// Completes when the server should stop, or fails if the signal can no longer come.
 pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// The output of a signal to stop (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such as
+/// The output of a signal to stop (see [`Server::stop_on`](crate::Server::stop_on)): `()`, or an [`io::Result`] such as
 /// that of [`shutdown_signal`](crate::shutdown_signal).
 pub trait IntoIoResult {
     /// Converts the output to a result.

@@ -143,7 +143,7 @@ impl Events<'_> {
     /// Returns the id of the last event that the page received on an earlier connection, if it has reconnected (HTML
     /// §9.2.4).
     pub fn last_id(&self) -> Option<&str> {
-        self.out.request.headers.text("last-event-id")
+        self.out.request.headers.get("last-event-id")
     }
 
     /// Returns whether the server is about to stop. A stream that has not ended when the grace is over is cut, like any

@@ -45,7 +45,7 @@ use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result
 ///     .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10)));
 /// # let service = Server::new().service(wrap(layer(layers.clone()), app));
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
-/// # assert_eq!(response.headers.text("access-control-allow-origin"), Some("*"));
+/// # assert_eq!(response.headers.get("access-control-allow-origin"), Some("*"));
 /// # let _ = || -> corehttp::Result {
 /// Server::bind("127.0.0.1:8080").run(wrap(layer(layers), app))
 /// # };

@@ -221,7 +221,7 @@ mod tests {
         let context = TraceContext::from_headers(&headers);
         let mut written = Headers::new();
         context.iter().for_each(|context| context.set_fields(&mut written));
-        let found = written.text("traceparent").map(|parent| (parent, written.text("tracestate")));
+        let found = written.get("traceparent").map(|parent| (parent, written.get("tracestate")));
         assert_eq!(found, expected, "{fields:?}");
     }
 

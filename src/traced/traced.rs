@@ -56,7 +56,7 @@ impl ServerSpan {
             network.peer.port = Empty,
             network.protocol.name = "http",
             network.protocol.version = version_number(request.version()),
-            user_agent.original = request.headers.text("user-agent"),
+            user_agent.original = request.headers.get("user-agent"),
             error.type = Empty,
             trace_id = Empty,
             span_id = Empty,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deflate::{EXTENSIONS, offer, read_answer};
-use super::endpoint::ClientEnd;
+use super::role::ClientRole;
 use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
 use super::settings::Settings;
@@ -44,7 +44,7 @@ impl Client {
     /// # let listener = MemoryListener::new();
     /// # let connector = listener.connector();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
-    /// #     assert_eq!(ctx.request.bearer_token(), Some("t0k3n"));
+    /// #     assert_eq!(ctx.request.bearer_auth(), Some("t0k3n"));
     /// #     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
     /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }
@@ -78,10 +78,9 @@ impl ClientRequest {
         ClientRequest { settings: settings.clone(), ..self }
     }
 
-    /// Sets a field: see [`RequestBuilder::field`]. A server may expect an `origin`, for example.
-    #[doc(alias = "header")]
-    pub fn field(self, name: &str, value: impl FieldValue) -> ClientRequest {
-        ClientRequest { builder: self.builder.field(name, value), ..self }
+    /// Sets a field: see [`RequestBuilder::header`]. A server may expect an `origin`, for example.
+    pub fn header(self, name: &str, value: impl FieldValue) -> ClientRequest {
+        ClientRequest { builder: self.builder.header(name, value), ..self }
     }
 
     /// Sends a user-id and a password: see [`RequestBuilder::basic_auth`].
@@ -125,12 +124,12 @@ impl ClientRequest {
         let ClientRequest { builder, settings } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =
-            builder.field("upgrade", "websocket").field(VERSION, VERSION_VALUE).field(KEY, &*key);
+            builder.header("upgrade", "websocket").header(VERSION, VERSION_VALUE).header(KEY, &*key);
         if !settings.protocols.is_empty() {
-            builder = builder.field(PROTOCOL, settings.protocols.join(", "));
+            builder = builder.header(PROTOCOL, settings.protocols.join(", "));
         }
         if let Some(deflate) = settings.deflate {
-            builder = builder.field(EXTENSIONS, offer(deflate));
+            builder = builder.header(EXTENSIONS, offer(deflate));
         }
         let mut agreement = Agreement::default();
         let check = |response: &Response| {
@@ -147,7 +146,7 @@ impl ClientRequest {
 }
 
 /// Closes in a task, if there is a runtime.
-fn close_behind(shared: Arc<Shared<ClientEnd>>) {
+fn close_behind(shared: Arc<Shared<ClientRole>>) {
     if let Some(handle) = Handle::current() {
         handle.spawn(close_dropped(shared));
     }

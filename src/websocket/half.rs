@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
-use super::endpoint::private::{Sealed, SharedCell};
+use super::role::private::{Sealed, SharedCell};
 use super::link::Link;
 use crate::server::SocketObserver;
 

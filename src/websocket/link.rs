@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::close::close_payload;
 use super::close_code::CloseCode;
 use super::encoder::Encoder;
-use super::endpoint::private::Sealed;
+use super::role::private::Sealed;
 use super::error::Error;
 use super::frame::OpCode;
 use super::input::Input;

@@ -43,7 +43,7 @@ mod input;
 mod decoder;
 mod encoder;
 
-mod endpoint;
+mod role;
 mod half;
 mod link;
 mod relay;
@@ -64,7 +64,7 @@ pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
 pub use client::ClientRequest;
 pub use close::CloseReason;
 pub use close_code::CloseCode;
-pub use endpoint::{ClientEnd, Endpoint, ServerEnd};
+pub use role::{ClientRole, Role, ServerRole};
 pub use error::{Error, ProtocolError};
 pub use handshake::HandshakeError;
 pub use message::{Message, MessageKind, MessagePart};

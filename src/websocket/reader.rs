@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use super::close::CloseReason;
 use super::decoder::{Decoder, Reading, Step};
-use super::endpoint::{Endpoint, ServerEnd};
+use super::role::{Role, ServerRole};
 use super::error::Error;
 use super::half::{Half, Shared};
 use super::input::Input;
@@ -19,7 +19,7 @@ use crate::runtime::Budget;
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
-pub struct Reader<E: Endpoint = ServerEnd> {
+pub struct Reader<E: Role = ServerRole> {
     shared: Half<E>,
     input: Input,
     decoder: Decoder,
@@ -50,7 +50,7 @@ enum EndStep {
     Over,
 }
 
-impl<E: Endpoint> Reader<E> {
+impl<E: Role> Reader<E> {
     pub(super) fn new(shared: Half<E>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<E> {
         Reader {
             shared,
@@ -268,7 +268,7 @@ impl Ending {
 
 /// Begins the end of a WebSocket with `error`, of which the peer is told.
 #[cold]
-fn begin_end<E: Endpoint>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
+fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
     if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
         let _ = shared.with(|link| link.write_close(code, ""));
@@ -278,7 +278,7 @@ fn begin_end<E: Endpoint>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, 
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
 #[cold]
-fn poll_end<E: Endpoint>(
+fn poll_end<E: Role>(
     shared: &Shared<E>,
     ending: &mut Option<Box<Ending>>,
     cx: &mut Context<'_>,
@@ -333,7 +333,7 @@ impl ControlRate {
     }
 }
 
-impl<E: Endpoint> Drop for Reader<E> {
+impl<E: Role> Drop for Reader<E> {
     fn drop(&mut self) {
         self.shared.is_corked.store(false, Relaxed);
         self.input.clear_message();
@@ -341,7 +341,7 @@ impl<E: Endpoint> Drop for Reader<E> {
     }
 }
 
-impl<E: Endpoint> fmt::Debug for Reader<E> {
+impl<E: Role> fmt::Debug for Reader<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketReader").field("reason", &self.reason).finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::deflate::{EXTENSIONS, accept_offer};
-use super::endpoint::ServerEnd;
+use super::role::ServerRole;
 use super::half::{Shared, close_dropped};
 use super::handshake::{
     ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
@@ -108,7 +108,7 @@ impl Context {
 }
 
 /// Leaves the close to the connection of the server, which lasts until then.
-fn close_behind(shared: Arc<Shared<ServerEnd>>) {
+fn close_behind(shared: Arc<Shared<ServerRole>>) {
     if let Some(guard) = shared.with(Link::take_guard) {
         // Without a connection of the server, the future is dropped, and closes at once.
         let _ = guard.send(Box::pin(close_dropped(shared)));

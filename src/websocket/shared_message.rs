@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::deflate::{DeflateParams, WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use super::encoder::{SharedForm, encode_alone};
-use super::endpoint::private::Sealed;
+use super::role::private::Sealed;
 use super::link::Link;
 use super::message::{Message, MessageKind};
 use super::settings::MessageDeflate;

@@ -9,8 +9,8 @@ use super::close_code::CloseCode;
 use super::decoder::Decoder;
 use super::deflate::DeflateParams;
 use super::encoder::Encoder;
-use super::endpoint::private::Sealed;
-use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
+use super::role::private::Sealed;
+use super::role::{ClientRole, Role, ServerRole};
 use super::half::{Half, Shared};
 use super::link::Link;
 use super::message::Message;
@@ -57,7 +57,7 @@ use crate::server::SocketObserver;
 /// }
 /// ```
 #[non_exhaustive]
-pub struct WebSocket<E: Endpoint = ServerEnd> {
+pub struct WebSocket<E: Role = ServerRole> {
     /// Receives messages.
     pub reader: Reader<E>,
     /// Sends messages.
@@ -67,7 +67,7 @@ pub struct WebSocket<E: Endpoint = ServerEnd> {
 }
 
 /// The client's end of a WebSocket, which may move between threads.
-pub type ClientWebSocket = WebSocket<ClientEnd>;
+pub type ClientWebSocket = WebSocket<ClientRole>;
 
 /// The outcome of an opening handshake.
 #[derive(Default)]
@@ -76,7 +76,7 @@ pub(super) struct Agreement {
     pub(super) deflate: Option<DeflateParams>,
 }
 
-impl<E: Endpoint> WebSocket<E> {
+impl<E: Role> WebSocket<E> {
     /// A WebSocket over `conn`, on which `early` has arrived already.
     pub(super) fn new(
         conn: Conn<<E as Sealed>::Locality>,
@@ -151,7 +151,7 @@ impl<E: Endpoint> WebSocket<E> {
     }
 }
 
-impl<E: Endpoint> fmt::Debug for WebSocket<E> {
+impl<E: Role> fmt::Debug for WebSocket<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocket").field("protocol", &self.protocol).finish_non_exhaustive()
     }

@@ -8,18 +8,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::close_code::CloseCode;
-use super::endpoint::{Endpoint, ServerEnd};
+use super::role::{Role, ServerRole};
 use super::half::Half;
 use super::link::Link;
 use super::message::{Message, MessagePart};
 use super::shared_message::SharedMessage;
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.
-pub struct Writer<E: Endpoint = ServerEnd> {
+pub struct Writer<E: Role = ServerRole> {
     pub(super) shared: Half<E>,
 }
 
-impl<E: Endpoint> Writer<E> {
+impl<E: Role> Writer<E> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
     /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
     ///
@@ -176,7 +176,7 @@ impl<E: Endpoint> Writer<E> {
     }
 }
 
-impl<E: Endpoint> fmt::Debug for Writer<E> {
+impl<E: Role> fmt::Debug for Writer<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketWriter").finish_non_exhaustive()
     }

@@ -48,7 +48,7 @@ async fn each_step_replaces_what_was_set_before() {
         format!("POST /b?c HTTP/1.1\r\nhost: a\r\n{fields}content-length: {length}\r\n\r\n{content}")
     };
     const TEXT: &str = "content-type: text/plain; charset=utf-8\r\n";
-    check(|client| client.post(URL).field("x-a", 1).field("X-A", "2"), &posted("x-a: 2\r\n", "")).await;
+    check(|client| client.post(URL).header("x-a", 1).header("X-A", "2"), &posted("x-a: 2\r\n", "")).await;
     check(|client| client.post(URL).text("milk"), &posted(TEXT, "milk")).await;
     check(|client| client.post(URL).bytes("a/b", "milk").text("tea"), &posted(TEXT, "tea")).await;
     check(
@@ -57,7 +57,7 @@ async fn each_step_replaces_what_was_set_before() {
     )
     .await;
     check(
-        |client| client.post(URL).text("milk").field("content-type", "text/csv"),
+        |client| client.post(URL).text("milk").header("content-type", "text/csv"),
         &posted("content-type: text/csv\r\n", "milk"),
     )
     .await;
@@ -94,7 +94,7 @@ async fn the_first_step_that_fails_is_the_error() {
     const SECRET: &str = "http://joe:secret@a/b?secret";
     const PREPARING: &str = "http://a/b: preparing the request failed";
     check_refused(
-        |client| client.get("ftp://joe:secret@a/b?secret").field("x a", 1),
+        |client| client.get("ftp://joe:secret@a/b?secret").header("x a", 1),
         "preparing the request failed: the url `ftp://a/b` is invalid: the scheme is neither http nor https",
     )
     .await;
@@ -104,13 +104,13 @@ async fn the_first_step_that_fails_is_the_error() {
     )
     .await;
     check_refused(
-        |client| client.get(SECRET).field("x a", "secret").field("b", "\n"),
+        |client| client.get(SECRET).header("x a", "secret").header("b", "\n"),
         &format!("{PREPARING}: a field is invalid: the field name `x a` is not a token"),
     )
     .await;
     let control = format!("{PREPARING}: a field is invalid: the value of the field");
     check_refused(
-        |client| client.get(SECRET).field("x-a", "sec\nret").timeout(None),
+        |client| client.get(SECRET).header("x-a", "sec\nret").timeout(None),
         &format!("{control} x-a contains a control character"),
     )
     .await;

@@ -36,7 +36,7 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     assert_eq!(said("http://b.example/").await, "none");
     assert_eq!(jar.len(), 2);
     let builder = Client::builder().memory(listener.connector()).cookie_store(jar.clone());
-    let always = builder.default_field("cookie", "all=4").unwrap().build();
+    let always = builder.default_header("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
     // The default field is dropped by a redirect to another origin, and the cookies of that origin are sent.
     assert_eq!(always.get("http://b.example/to-a").await.unwrap().body.text(), Ok("sid=1"));
@@ -76,7 +76,7 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3()
     let server = Server::bind(listener.clone()).cores(1);
     let running = server.start(|ctx: &mut Context| -> corehttp::Result {
         let Context { request, response, .. } = ctx;
-        response.set_shared("text/plain", request.headers.get("cookie").unwrap_or(b"none").to_vec())?;
+        response.set_shared("text/plain", request.headers.get_bytes("cookie").unwrap_or(b"none").to_vec())?;
         response.headers.append("set-cookie", b"n=caf\xe9")?;
         response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
         Ok(response.headers.append("set-cookie", "u=\u{e9}")?)

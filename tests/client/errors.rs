@@ -541,7 +541,7 @@ async fn an_error_has_the_url_and_the_peer() {
     let client = Client::new().with_timeout(Duration::from_millis(100));
     let error = client.get(&url).await.unwrap_err();
     assert_eq!((error.url(), error.url_with_query()), (Some(&*format!("{}/b", server.url)), Some(&*url)));
-    assert_eq!(error.peer().unwrap().to_string(), address);
+    assert_eq!(error.peer_addr().unwrap().to_string(), address);
     let expected = format!(
         "{}/b: receiving the body from {address}: the whole exchange took longer than 100 ms",
         server.url

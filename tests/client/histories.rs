@@ -264,7 +264,7 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
             None
         }
     };
-    let trailer = || response.trailers.text("x-sum").unwrap_or_default().to_owned();
+    let trailer = || response.trailers.get("x-sum").unwrap_or_default().to_owned();
     Some(match ended? {
         Ok(()) => End::Answered(response.status.as_u16(), response.body.text().unwrap().into(), trailer()),
         Err(error) => End::Fails(error.phase(), Why::from_error(&error)),

@@ -15,7 +15,7 @@ use crate::support::{OK, Stage, cancelled_after, get, post, settle};
 async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {
     let mut all = String::new();
     while let Some((status, fields)) = reader.informational().await? {
-        all.push_str(&format!("{} {}; ", status.as_u16(), fields.text("link").unwrap_or_default()));
+        all.push_str(&format!("{} {}; ", status.as_u16(), fields.get("link").unwrap_or_default()));
     }
     Ok(all)
 }
@@ -147,7 +147,7 @@ async fn each_interim_response_is_taken_as_it_comes() {
         let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
         for link in ["a", "b"] {
             let (status, fields) = reader.informational().await.unwrap().unwrap();
-            assert_eq!((status.as_u16(), fields.text("link")), (103, Some(link)));
+            assert_eq!((status.as_u16(), fields.get("link")), (103, Some(link)));
             more.add_permits(1);
         }
         // There is no other before the final one, however often that is asked.
@@ -196,7 +196,7 @@ async fn a_dropped_wait_for_an_interim_response_loses_none() {
         let mut all = Vec::new();
         while all.len() < 2 {
             match cancelled_after(polls, reader.informational()).await {
-                Some(taken) => all.push(taken.unwrap().unwrap().1.text("link").unwrap().to_owned()),
+                Some(taken) => all.push(taken.unwrap().unwrap().1.get("link").unwrap().to_owned()),
                 None => more.add_permits(1),
             }
         }
@@ -396,7 +396,7 @@ async fn a_stale_connection_is_noticed_before_interim_responses_are_taken() {
         assert_eq!(stage.dialed().len(), dialed);
     }
     let (_, mut reader) = client.open(&get()).await.unwrap().split();
-    assert_eq!(reader.informational().await.unwrap().unwrap().1.text("link"), Some("a"));
+    assert_eq!(reader.informational().await.unwrap().unwrap().1.get("link"), Some("a"));
     let error = reader.informational().await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Closed) && stage.dialed().len() == 2, "{error:?}");
 }

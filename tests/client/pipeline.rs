@@ -1059,7 +1059,7 @@ impl corehttp::client::CookieStore for Cookies {
     }
 
     fn store(&self, target: &corehttp::Target, headers: &corehttp::Headers) {
-        let cookie = headers.text("set-cookie").unwrap().to_owned();
+        let cookie = headers.get("set-cookie").unwrap().to_owned();
         self.0.lock().unwrap().push((target.as_str().to_owned(), cookie));
     }
 }
@@ -1070,7 +1070,7 @@ fn cookies_are_kept_and_given_back() {
     let client =
         Client::builder().memory(listener.connector()).cookie_store(Arc::new(Cookies::default())).build();
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
-        let cookie = ctx.request.headers.text("cookie").unwrap_or("none").to_owned();
+        let cookie = ctx.request.headers.get("cookie").unwrap_or("none").to_owned();
         ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;
         ctx.response.set_text(cookie);
         Ok(())

@@ -73,7 +73,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     let tls = ServerTls::new(tls::Identity::from_pem(&issued.chain, &issued.key).unwrap());
     let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
     let running = server.start(|ctx: &mut Context| {
-        let leaked = ctx.request.headers.text("proxy-authorization").unwrap_or("secret").to_owned();
+        let leaked = ctx.request.headers.get("proxy-authorization").unwrap_or("secret").to_owned();
         ctx.response.set_text(leaked);
     });
     let running = running.unwrap();
@@ -94,7 +94,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     .await;
     let client = Client::builder()
         .proxies(Proxies::all(Proxy::new(&proxy.url).unwrap()))
-        .default_field("proxy-authorization", "Basic am9lOnB3")
+        .default_header("proxy-authorization", "Basic am9lOnB3")
         .unwrap()
         .tls(ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap()))
         .build();
@@ -134,7 +134,7 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
     {
         let (stage, mut response) = (opening(SWITCHING), Response::new());
         let builder = stage.builder().proxies(Proxies::all(Proxy::new(proxy).unwrap()));
-        let client = builder.default_field("authorization", "Bearer t").unwrap().build();
+        let client = builder.default_header("authorization", "Bearer t").unwrap().build();
         let upgrade = |url: &str| {
             let mut request = Request::get(url).unwrap();
             request.headers.set("upgrade", "own").unwrap();
@@ -406,7 +406,7 @@ fn refusing(response: impl Into<String>) -> Stage {
 async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6() {
     let proxy = || Proxy::new("http://joe:pw@proxy").unwrap();
     let with = |fields: &[(&str, &str)]| {
-        fields.iter().fold(proxy(), |proxy, (name, value)| proxy.field(name, *value).unwrap())
+        fields.iter().fold(proxy(), |proxy, (name, value)| proxy.header(name, *value).unwrap())
     };
     let basic = "proxy-authorization: Basic am9lOnB3\r\n";
     for (proxy, expected) in [
@@ -433,9 +433,9 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6(
         let stage = refusing("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
         let client = stage
             .builder()
-            .default_field("user-agent", "me/1")
+            .default_header("user-agent", "me/1")
             .unwrap()
-            .default_field("accept", "*/*")
+            .default_header("accept", "*/*")
             .unwrap();
         client.proxies(Proxies::all(proxy)).build().get("https://a.example/b").await.unwrap_err();
         let head = "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n";
@@ -450,7 +450,7 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6(
         [format!("GET http://a.example/b HTTP/1.1\r\nhost: a.example\r\n{basic}\r\n")]
     );
     for (name, value) in [("a b", "c"), ("a", "b\r\nc: d"), ("", "c")] {
-        assert!(proxy().field(name, value).is_err(), "{name}: {value}");
+        assert!(proxy().header(name, value).is_err(), "{name}: {value}");
     }
 }
 
@@ -485,7 +485,7 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
         for error in [one.unwrap_err(), two.unwrap_err()] {
             let refusal = error.proxy_response().unwrap();
             assert_eq!((refusal.status.as_u16(), refusal.body.text()), (status, Ok(expected)));
-            assert_eq!(refusal.headers.text("proxy-authenticate"), Some("Basic"));
+            assert_eq!(refusal.headers.get("proxy-authenticate"), Some("Basic"));
             assert_eq!(error.phase(), ClientPhase::Connect);
             let shown = format!("{error} {error:#} {error:?}");
             assert!(shown.contains(&status.to_string()) && !shown.contains("secret"), "{shown}");
@@ -525,7 +525,7 @@ async fn default_credentials_for_proxies_go_to_proxies_alone_rfc9110_11_7_2() {
     ] {
         let proxies = proxy.map_or(Proxies::none(), |url| Proxies::all(Proxy::new(&url).unwrap()));
         let client =
-            Client::builder().default_field("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
+            Client::builder().default_header("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
         let received = client.build().get(&asked.url).await.unwrap();
         let line = expected.map_or(String::new(), |value| format!("proxy-authorization: {value}\r\n"));
         let lines = received.body.text().unwrap().split_once("\r\nhost: ").unwrap().1;
@@ -574,7 +574,7 @@ mod over_tls {
         let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
         let respond = async |ctx: &mut Context| -> corehttp::Result {
             let Context { request, response, .. } = &mut *ctx;
-            let login = request.headers.text("proxy-authorization").unwrap_or("nobody");
+            let login = request.headers.get("proxy-authorization").unwrap_or("nobody");
             if request.method() != Method::Connect {
                 response.set_text(format!("{} for {login}", request.target().as_str()));
                 return Ok(());

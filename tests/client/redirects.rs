@@ -339,7 +339,7 @@ async fn check_credentials(way: &'static [&'static str], expected: bool) {
         for name in ["Authorization", "cookie", "Proxy-Authorization", "x-own"] {
             match is_its_own {
                 true => request.headers.set(name, "secret").unwrap(),
-                false => client = client.default_field(name, "secret").unwrap(),
+                false => client = client.default_header(name, "secret").unwrap(),
             }
         }
         assert_eq!(ask(&client.build(), &request).await.unwrap().0, 200, "{way:?}");

@@ -141,8 +141,8 @@ async fn connection_says_what_the_request_wants_rfc9112_9_6_rfc9110_7_6_1() {
 async fn fields_of_the_client_come_behind_those_of_the_request() {
     let stage = Stage::always(OK);
     let builder =
-        stage.builder().default_field("user-agent", "test").unwrap().default_field("x-a", 1).unwrap();
-    let builder = builder.default_field("te", "trailers").unwrap();
+        stage.builder().default_header("user-agent", "test").unwrap().default_header("x-a", 1).unwrap();
+    let builder = builder.default_header("te", "trailers").unwrap();
     let framing = [
         ("content-length", "9"),
         ("transfer-encoding", "chunked"),
@@ -155,7 +155,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     ];
     let client = framing
         .iter()
-        .fold(builder, |builder, (name, value)| builder.default_field(name, *value).unwrap())
+        .fold(builder, |builder, (name, value)| builder.default_header(name, *value).unwrap())
         .build();
     let mut request = get();
     request.headers.set("x-b", 2).unwrap();
@@ -180,7 +180,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     ];
     let builder = |stage: &Stage| {
         let builder = stage.builder().cookie_store(Arc::new(Careless("sid=1")));
-        builder.default_field("authorization", "Basic YTpi").unwrap().default_field("x-a", 1).unwrap()
+        builder.default_header("authorization", "Basic YTpi").unwrap().default_header("x-a", 1).unwrap()
     };
     let refuse = |asked: Result<(), ClientError>, case: &str| {
         let error = asked.unwrap_err();
@@ -268,7 +268,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
         [("a\r\nb", "c"), ("a b", "c"), ("", "c"), ("a", "b\r\nc: d"), ("a", "b\0"), ("a", "b\n c")]
     {
         assert!(request.headers.set(name, value).is_err() && request.trailers.append(name, value).is_err());
-        assert!(Client::builder().default_field(name, value).is_err(), "{name:?}: {value:?}");
+        assert!(Client::builder().default_header(name, value).is_err(), "{name:?}: {value:?}");
     }
     assert!(request.headers.is_empty() && request.trailers.is_empty());
     let nowhere = client.get("/b").await.unwrap_err();
@@ -285,13 +285,13 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     let url = "http://joe:s%40cret@a/b";
     let head = |line: &str, fields: &str| format!("{line} HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
     check(Method::Get, url, |_| {}, &head("GET /b", basic)).await;
-    let own = |request: &mut Request| request.set_bearer_token("t").unwrap();
+    let own = |request: &mut Request| request.set_bearer_auth("t").unwrap();
     check(Method::Get, url, own, &head("GET /b", "authorization: Bearer t\r\n")).await;
     // The response to a TRACE repeats all that it carries (RFC 9110 §9.3.8).
     check(Method::Trace, url, |_| {}, &head("TRACE /b", "")).await;
 
     let stage = Stage::always(OK);
-    let client = stage.builder().default_field("authorization", "Bearer default").unwrap().build();
+    let client = stage.builder().default_header("authorization", "Bearer default").unwrap().build();
     let mut response = client.get(url).await.unwrap();
     assert_eq!(response.url.as_deref(), Some("http://a/b"));
     let (pipeline, host) = (client.pipeline("http://a").unwrap().build(), client.host("http://a").unwrap());

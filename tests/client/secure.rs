@@ -555,7 +555,7 @@ async fn row_81_https_is_another_origin_than_http_rfc9110_4_3_1() {
         "/up" => ctx.response.set_redirect(corehttp::Status::FOUND, "https://a.example/end").unwrap(),
         "/here" => ctx.response.set_redirect(corehttp::Status::FOUND, "/end").unwrap(),
         _ => {
-            let said = ctx.request.headers.text("authorization").unwrap_or("nothing").to_owned();
+            let said = ctx.request.headers.get("authorization").unwrap_or("nothing").to_owned();
             ctx.response.set_text(said);
         }
     };

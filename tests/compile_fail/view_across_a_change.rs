@@ -1,7 +1,7 @@
 use corehttp::{Context, Server};
 
 fn handler(ctx: &mut Context) {
-    let cookie = ctx.request.headers.text("cookie");
+    let cookie = ctx.request.headers.get("cookie");
     ctx.request.headers.clear();
     ctx.response.set_text(cookie.unwrap_or_default());
 }

@@ -7,7 +7,7 @@ fn handler(ctx: &mut Context) {
 }
 
 async fn async_handler(ctx: &mut Context) {
-    keep(ctx.request.headers.get("cookie").unwrap());
+    keep(ctx.request.headers.get_bytes("cookie").unwrap());
 }
 
 fn main() -> corehttp::Result {

@@ -50,7 +50,7 @@ fn requests_share_the_state_of_their_connection() {
     let open = move |connection: &mut OpenedConnection<'_>| {
         assert!(connection.peer_addr().ip().is_some_and(|ip| ip.is_loopback()));
         // Every second connection has none.
-        if connection.id() % 2 == 1 {
+        if connection.connection_id() % 2 == 1 {
             connection.set_state("replaced");
             connection.set_state(State { requests: Cell::new(0), dropped: given.clone() });
         }
@@ -210,7 +210,7 @@ fn observed() -> (Served, Receiver<Told>, Arc<AtomicUsize>) {
     let observe = |server: Server| {
         let server = server.on_connect(move |connection| {
             counted.fetch_add(1, Relaxed);
-            connection.set_state(connection.id());
+            connection.set_state(connection.connection_id());
         });
         server.on_disconnect(move |report| {
             let ConnectionReport { end, requests, received, sent, .. } = *report;

@@ -58,8 +58,8 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
         expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
     assert_eq!(received(response.body.text().unwrap()), expected, "{events:?}");
     assert_eq!(response.headers.content_type(), Some("text/event-stream"));
-    assert_eq!(response.headers.text("cache-control"), Some("no-store"));
-    assert_eq!(response.headers.text("x-accel-buffering"), Some("no"));
+    assert_eq!(response.headers.get("cache-control"), Some("no-store"));
+    assert_eq!(response.headers.get("x-accel-buffering"), Some("no"));
 }
 
 /// nginx buffers the responses of servers behind it, unless `x-accel-buffering` is `no`.

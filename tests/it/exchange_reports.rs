@@ -193,7 +193,7 @@ fn bytes_and_addresses_are_those_of_the_exchange() {
     let served = Served::with(
         |server| {
             server.on_exchange(move |report: &ExchangeReport| {
-                assert_eq!(report.peer.ip(), report.client_ip());
+                assert_eq!(report.peer_addr.ip(), report.client_ip());
                 noted.lock().unwrap().push((report.received, report.sent, report.connection_id));
             })
         },

@@ -925,7 +925,7 @@ mod middleware {
 
     impl<H: Handler> Handler for Guard<H> {
         async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-            match ctx.request.headers.text("authorization") {
+            match ctx.request.headers.get("authorization") {
                 Some("sesame") => self.0.handle(ctx).await,
                 _ => Err(Status::UNAUTHORIZED.into()),
             }

@@ -27,7 +27,7 @@ fn server(directory: &Path, cores: usize, balanced: bool) -> Server {
         .and_bind(directory.join("served"))
         .cores(cores)
         .balanced(balanced)
-        .on_stop(shutdown_signal(), Duration::from_secs(60))
+        .stop_on(shutdown_signal(), Duration::from_secs(60))
         .handover(directory.join("handover"))
 }
 
@@ -168,7 +168,7 @@ fn a_successor_that_is_stopped_before_it_listens_changes_nothing() {
     let first = start(server(directory.path(), 1, false), 1);
     let (enough, stopped) = oneshot::channel::<()>();
     let stopped = async move { drop(stopped.await) };
-    let second = server(directory.path(), 2, false).on_stop(stopped, Duration::ZERO);
+    let second = server(directory.path(), 2, false).stop_on(stopped, Duration::ZERO);
     let second = start_slowly(second, Arc::default());
     enough.send(()).unwrap();
     second.join().unwrap().wait().unwrap();

@@ -26,7 +26,7 @@ fn service(health: &Health) -> Service<impl Handler + use<>> {
 /// The status and the content of the response to a probe.
 async fn probe(service: &Service<impl Handler>, path: &str) -> (Status, String) {
     let response = service.respond(Request::get(path).unwrap()).await;
-    assert_eq!(response.headers.text("cache-control"), Some("no-store"));
+    assert_eq!(response.headers.get("cache-control"), Some("no-store"));
     (response.status, response.text().unwrap().to_owned())
 }
 

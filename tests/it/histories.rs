@@ -364,7 +364,7 @@ impl Handler for Application {
 const SPOKEN: usize = 16;
 
 fn echo(tag: &str, content: &[u8], trailers: &Headers) -> String {
-    format!("{tag}:{}:{}", from_utf8(content).unwrap(), trailers.text("x-sum").unwrap_or_default())
+    format!("{tag}:{}:{}", from_utf8(content).unwrap(), trailers.get("x-sum").unwrap_or_default())
 }
 
 async fn send_back(ctx: &mut Context, tag: &str) -> corehttp::Result {
@@ -386,7 +386,7 @@ async fn pass_through(ctx: &mut Context, tag: &str) -> corehttp::Result {
     while let Some(chunk) = body.chunk().await? {
         out.write_all(chunk).await?;
     }
-    let trailer = body.trailers().text("x-sum").unwrap_or_default();
+    let trailer = body.trailers().get("x-sum").unwrap_or_default();
     out.write_all(format!(":{trailer}").as_bytes()).await?;
     Ok(out.finish().await?)
 }

@@ -100,7 +100,7 @@ mod requests {
         assert_eq!(request.basic_auth().unwrap().user_id, "Ada");
         assert_eq!(request.target().as_str(), "http://example.com/");
         let mut request = request;
-        request.set_bearer_token("token").unwrap();
+        request.set_bearer_auth("token").unwrap();
         let http: http::Request<HttpBody> = request.try_into().unwrap();
         assert_eq!(http.headers()["authorization"], "Bearer token");
     }

@@ -167,7 +167,7 @@ fn a_core_that_cannot_start_is_told_of_while_the_others_wait() {
             let outcome = outcome.recv_timeout(Duration::from_secs(10)).expect("nobody is waited for");
             check_fails(outcome, if panics { "panicked" } else { "the database is gone" });
         }
-        let server = Server::bind("127.0.0.1:0").cores(2).on_stop(async {}, Duration::ZERO);
+        let server = Server::bind("127.0.0.1:0").cores(2).stop_on(async {}, Duration::ZERO);
         let make = async |core: ServerCore| match core.index() {
             0 => Ok(who as fn(&mut Context)),
             _ => Ok(std::future::pending().await),

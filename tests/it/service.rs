@@ -148,7 +148,7 @@ fn handlers_and_operators_see_the_peer_that_the_caller_names() {
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let (received, shown) = (seen.clone(), seen.clone());
         let server =
-            Server::new().on_error(move |report| received.lock().unwrap().push(report.peer.to_string()));
+            Server::new().on_error(move |report| received.lock().unwrap().push(report.peer_addr.to_string()));
         let service = server.service(move |ctx: &mut Context| {
             shown.lock().unwrap().push(ctx.peer_addr().to_string());
         });
@@ -174,7 +174,7 @@ fn planned() -> Service<impl Handler> {
     };
     let limits = Limits { body_max: 16, ..Limits::default() };
     Server::new().limits(limits).service(wrap(middleware::plan(plan), async |ctx: &mut Context| {
-        if let Some(length) = ctx.request.headers.text("x-announce").map(str::to_owned) {
+        if let Some(length) = ctx.request.headers.get("x-announce").map(str::to_owned) {
             ctx.response.headers.set("content-length", length)?;
         }
         let (mut body, mut out) = ctx.duplex().await?;

@@ -87,7 +87,7 @@ fn a_location_is_a_uri_reference_rfc9110_10_2_2() {
         let mut response = Response::new();
         let outcome = response.set_redirect(Status::FOUND, location);
         assert_eq!(
-            (outcome.is_ok(), response.headers.text("location")),
+            (outcome.is_ok(), response.headers.get("location")),
             (expected.is_some(), expected),
             "{location:?}"
         );
@@ -137,9 +137,8 @@ fn row_61_no_method_or_url_adds_a_line_rfc9112_3() {
 }
 
 #[test]
-#[should_panic(expected = "can stand in a field")]
 fn row_61_no_server_name_adds_a_line_rfc9110_10_2_4() {
-    let _ = Server::new().name("a\r\nInjected: 1");
+    assert!(Server::new().name("a\r\nInjected: 1").is_err());
 }
 
 #[test]
@@ -412,14 +411,14 @@ fn the_date_is_the_time_of_the_response_rfc9110_6_6_1() {
 #[test]
 fn the_server_is_named_only_if_it_has_a_name_rfc9110_10_2_4() {
     let quiet = |_: &mut Context| {};
-    let named = |server: Server| server.name("core/1 (test)");
+    let named = |server: Server| server.name("core/1 (test)").unwrap();
     let received = Wired::with(named, quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits);
     assert_eq!(received.matches("\r\nserver: core/1 (test)\r\n").count(), 2, "{received}");
     let own = |ctx: &mut Context| Ok(ctx.response.headers.set("Server", "own")?);
     let received = Wired::with(named, own).ask_cut(GET, Then::Waits);
     assert_eq!(received.to_lowercase().matches("server: ").count(), 1, "{received}");
     for none in ["", " "] {
-        let received = Wired::with(|server: Server| server.name(none), quiet).ask_cut(GET, Then::Waits);
+        let received = Wired::with(|server: Server| server.name(none).unwrap(), quiet).ask_cut(GET, Then::Waits);
         assert!(!received.contains("server"), "{received}");
     }
     assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));

@@ -283,7 +283,7 @@ fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
         Ok(|ctx: &mut Context| ctx.response.set_text("fine"))
     };
     let server = Server::bind(listener).cores(2).balanced(true);
-    let server = server.on_stop(async { drop(signal.await) }, LONG);
+    let server = server.stop_on(async { drop(signal.await) }, LONG);
     let running = thread::spawn(move || server.start_per_core(make).unwrap());
     let mut peers = [(); 3].map(|()| Peer::new(TcpStream::connect(address).unwrap()));
     peers.iter_mut().for_each(|peer| peer.send(GET));
@@ -413,7 +413,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
 fn a_signal_stops_the_server_too() {
     for cores in [1, 2] {
         let (stop, signal) = oneshot::channel::<()>();
-        let (served, gate) = serve(|server| server.cores(cores).on_stop(async { drop(signal.await) }, LONG));
+        let (served, gate) = serve(|server| server.cores(cores).stop_on(async { drop(signal.await) }, LONG));
         let mut peer = served.connect();
         peer.send(GATED);
         gate.reached_by(1);
@@ -438,7 +438,7 @@ fn a_signal_that_fails_stops_the_server_with_its_error() {
 /// Checks that a server with this signal stops, with this error or with none.
 #[track_caller]
 fn check_signal(signal: impl Future<Output: IntoIoResult> + Send + 'static, expected: Option<&str>) {
-    let server = Server::bind("127.0.0.1:0").cores(2).on_stop(signal, LONG);
+    let server = Server::bind("127.0.0.1:0").cores(2).stop_on(signal, LONG);
     let running = server.start(|ctx: &mut Context| ctx.response.set_text("fine")).unwrap();
     let end = running.wait().map_err(|error| error.to_string()).err();
     assert_eq!(end.is_some(), expected.is_some(), "{end:?}");
@@ -449,7 +449,7 @@ fn check_signal(signal: impl Future<Output: IntoIoResult> + Send + 'static, expe
 fn a_signal_gives_no_more_than_its_grace() {
     let (stop, signal) = oneshot::channel::<()>();
     let grace = Duration::from_millis(50);
-    let (served, gate) = serve(|server| server.on_stop(async { drop(signal.await) }, grace));
+    let (served, gate) = serve(|server| server.stop_on(async { drop(signal.await) }, grace));
     let mut peer = served.connect();
     peer.send(GATED);
     gate.reached_by(1);

@@ -81,7 +81,7 @@ mod reading {
         let handler = async move |ctx: &mut Context| -> corehttp::Result {
             let read = read(ctx).await?;
             let body = ctx.body_reader();
-            let sum = body.trailers().text("x-sum").unwrap_or_default();
+            let sum = body.trailers().get("x-sum").unwrap_or_default();
             let response = [&read, b"|".as_slice(), sum.as_bytes()].concat();
             assert!(!ctx.request.headers.contains("x-sum"), "trailers are no headers");
             Ok(ctx.response.body.set_bytes(response))
@@ -123,8 +123,8 @@ mod reading {
         ctx.body_reader().take(1).read_to_end(&mut read).await?;
         ctx.buffer_body().await?;
         read.extend_from_slice(ctx.request.body.bytes());
-        let sum = ctx.request.trailers.text("x-sum").map(str::to_owned);
-        let said = ctx.body_reader().trailers().text("x-sum").map(str::to_owned);
+        let sum = ctx.request.trailers.get("x-sum").map(str::to_owned);
+        let said = ctx.body_reader().trailers().get("x-sum").map(str::to_owned);
         assert_eq!(said, sum, "the trailers are where the body is");
         Ok(read)
     }
@@ -846,7 +846,7 @@ mod both_ways {
     fn reader_and_writer_lend_the_request() {
         let served = Served::new(streaming(async |ctx: &mut Context| -> corehttp::Result {
             let (mut body, mut out) = ctx.duplex().await?;
-            let (path, prefix) = (body.request.path(), out.request.headers.text("x-prefix"));
+            let (path, prefix) = (body.request.path(), out.request.headers.get("x-prefix"));
             while let Some(chunk) = body.chunk().await? {
                 out.write_all(path.as_bytes()).await?;
                 out.write_all(prefix.unwrap_or_default().as_bytes()).await?;
@@ -1286,7 +1286,7 @@ mod tunnel {
     fn a_successful_response_to_connect_announces_no_length() {
         let served = Served::new(wrap(BodyPlan::Tunnel, async |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("content-length", 9)?;
-            match ctx.request.headers.text("x-way") {
+            match ctx.request.headers.get("x-way") {
                 Some("stream") => {
                     let mut out = ctx.body_writer().await?;
                     out.write_all(b"no tunnel").await?;

@@ -158,7 +158,7 @@ fn serve_in_turn(directory: &Path) {
             None => Ok(app.clone()),
         }
     };
-    server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run_per_core(make).unwrap();
+    server.stop_on(stopped, TIMEOUT).handover(directory.join("handover")).run_per_core(make).unwrap();
 }
 
 /// The directory of processes that serve in turn.

@@ -1088,7 +1088,7 @@ struct Devices;
 
 impl Handler for Devices {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        if ctx.request.headers.get("x-device").is_some() {
+        if ctx.request.headers.get_bytes("x-device").is_some() {
             let body = Duration::from_secs(100);
             ctx.set_timeouts(Timeouts { body, body_rate_min: 0, ..ctx.timeouts() });
             ctx.set_limits(Limits { body_max: 4, ..ctx.limits() });

@@ -1276,7 +1276,7 @@ mod with_axum {
                 request
             }),
         );
-        assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+        assert_eq!(response.headers.get("content-encoding"), Some("gzip"));
     }
 }
 

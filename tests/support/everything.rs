@@ -20,7 +20,7 @@ pub fn of_request(request: &Request) -> String {
             .chain(request.cookies().all("a").map(|value| ("a", value)))
             .collect::<Vec<_>>(),
         (
-            request.bearer_token(),
+            request.bearer_auth(),
             request.basic_auth().is_some(),
             request.form().is_ok(),
             request.text().is_ok()
@@ -48,8 +48,8 @@ pub fn of_headers(headers: &Headers) -> String {
     for name in names.chain(NAMES.iter().copied()) {
         shown += &format!(
             "{:?} {:?} {:?} {:?} {:?} {:?}",
+            headers.get_bytes(name),
             headers.get(name),
-            headers.text(name),
             headers.members(name).collect::<Vec<_>>(),
             headers.weighted(name).collect::<Vec<_>>(),
             headers.parameter(name, "q"),

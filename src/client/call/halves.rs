@@ -194,8 +194,8 @@ impl CallReader {
     /// # let mut hints = Vec::new();
     /// let (_, mut reader) = client.open(&Request::get("http://example.com/")?).await?.split();
     /// while let Some((status, fields)) = reader.informational().await? {
-    ///     println!("{status}: {:?}", fields.text("link"));
-    /// #   hints.push((status, fields.text("link").unwrap().to_owned()));
+    ///     println!("{status}: {:?}", fields.get("link"));
+    /// #   hints.push((status, fields.get("link").unwrap().to_owned()));
     /// }
     /// # assert_eq!(hints, [(Status::EARLY_HINTS, "</style.css>; rel=preload".to_owned())]);
     /// let mut response = Response::new();

@@ -120,7 +120,7 @@ impl Proxy {
     /// Returns this proxy with credentials: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
     ///
     /// For an HTTP proxy that wants another kind, set the default field `proxy-authorization`
-    /// ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
+    /// ([`ClientBuilder::default_header`](crate::ClientBuilder::default_header)).
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Proxy {
 
     /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
     /// Default: the `user-agent` of the client, if it has one
-    /// ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
+    /// ([`ClientBuilder::default_header`](crate::ClientBuilder::default_header)).
     ///
     /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
     /// body are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because
@@ -148,13 +148,13 @@ impl Proxy {
     /// use corehttp::Client;
     /// use corehttp::client::{Proxies, Proxy};
     ///
-    /// let proxy = Proxy::new("http://proxy:3128")?.field("x-department", "research")?;
-    /// let client = Client::builder().default_field("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();
+    /// let proxy = Proxy::new("http://proxy:3128")?.header("x-department", "research")?;
+    /// let client = Client::builder().default_header("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();
     /// # drop(client);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("proxy_header", "ProxyConnectHeader"))]
-    pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, InvalidField> {
+    pub fn header(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, InvalidField> {
         let mut field = Headers::new();
         field.append(name, value)?;
         for (name, value) in field.iter() {

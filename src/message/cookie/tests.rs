@@ -10,7 +10,7 @@ use crate::message::{Headers, InvalidForm, Request, Response};
 fn check(cookie: SetCookie, expected: &str) {
     let mut response = Response::new();
     assert_eq!(response.set_cookie(&cookie), Ok(()));
-    assert_eq!(response.headers.text("set-cookie"), Some(expected));
+    assert_eq!(response.headers.get("set-cookie"), Some(expected));
     assert_eq!(response.cookies().next(), Some(cookie));
 }
 

@@ -25,7 +25,7 @@ use crate::message::{HttpDate, decimal};
 /// headers.set("X-Size", 42)?;
 /// headers.append("vary", "accept")?;
 /// headers.append("vary", "origin")?;
-/// assert_eq!(headers.text("x-size"), Some("42"));
+/// assert_eq!(headers.get("x-size"), Some("42"));
 /// assert_eq!(headers.all("Vary").count(), 2);
 /// assert!(headers.contains_token("vary", "origin"));
 /// assert!(headers.set("x-size", "1\r\nx-evil: 1").is_err());
@@ -112,16 +112,15 @@ impl Headers {
         self.is_patched = false;
     }
 
-    /// Returns the value of the first line with this name, in bytes: `get("x").unwrap_or(b"none")`. As text, it is
-    /// [`Headers::text`].
-    #[inline]
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.first(FieldName::new(name))
+    /// Returns the value of the first line with this name, if it is UTF-8. [`Headers::get_bytes`] returns any.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.get_bytes(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// Returns the value of the first line with this name, if it is UTF-8.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.get(name).and_then(|value| std::str::from_utf8(value).ok())
+    /// Returns the value of the first line with this name, in bytes.
+    #[inline]
+    pub fn get_bytes(&self, name: &str) -> Option<&[u8]> {
+        self.first(FieldName::new(name))
     }
 
     /// Returns the values of all lines with this name, in order.
@@ -133,7 +132,7 @@ impl Headers {
     /// Returns whether there is a line with this name.
     #[inline]
     pub fn contains(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.get_bytes(name).is_some()
     }
 
     /// Returns whether the comma-separated list in this field, over all its lines, has the member `token`, in any case
@@ -160,7 +159,7 @@ impl Headers {
 
     /// Returns `content-type` with its parameters, such as `text/html; charset=utf-8` (RFC 9110 §8.3).
     pub fn content_type(&self) -> Option<&str> {
-        self.text("content-type")
+        self.get("content-type")
     }
 
     /// Returns `content-length`, if it is a decimal number (RFC 9110 §8.6).
@@ -170,7 +169,7 @@ impl Headers {
 
     /// Returns `host` (RFC 9110 §7.2).
     pub fn host(&self) -> Option<&str> {
-        self.text("host")
+        self.get("host")
     }
 
     /// Returns a date field, such as `if-modified-since`, in any of the three formats of RFC 9110 §5.6.7.
@@ -600,9 +599,9 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case_and_keep_theirs_rfc9110_5_1() {
         let headers = headers(&[("Content-TYPE", "a/b"), ("X-Own", "1")]);
-        assert_eq!(headers.get("content-type"), Some(&b"a/b"[..]));
-        assert_eq!(headers.get("x-OWN"), Some(&b"1"[..]));
-        assert_eq!(headers.get("x-ow"), None);
+        assert_eq!(headers.get_bytes("content-type"), Some(&b"a/b"[..]));
+        assert_eq!(headers.get_bytes("x-OWN"), Some(&b"1"[..]));
+        assert_eq!(headers.get_bytes("x-ow"), None);
         assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["Content-TYPE", "X-Own"]);
     }
 
@@ -664,7 +663,7 @@ mod tests {
             }
             assert_eq!(headers.len(), 4);
             assert_eq!(
-                ["a", "x-count", "c", "vary"].map(|name| headers.text(name)),
+                ["a", "x-count", "c", "vary"].map(|name| headers.get(name)),
                 [Some("1"), Some(values[1]), Some("2"), Some("b"),]
             );
             assert!(headers.iter().map(|(name, _)| name).eq(["a", "x-count", "c", "vary"]));
@@ -683,7 +682,7 @@ mod tests {
         }
         assert!(headers.is_empty());
         headers.set("a", " \tkept\u{e9} ").unwrap();
-        assert_eq!(headers.text("a"), Some("kept\u{e9}"));
+        assert_eq!(headers.get("a"), Some("kept\u{e9}"));
     }
 
     /// Lines are added as they are to a head that was received or patched, and to one that is built.

@@ -206,7 +206,7 @@ mod tests {
     #[track_caller]
     fn check(value: impl FieldValue, expected: Result<&str, InvalidField>) {
         let mut headers = Headers::new();
-        let found = headers.set("a", value).map(|()| headers.text("a").unwrap());
+        let found = headers.set("a", value).map(|()| headers.get("a").unwrap());
         assert_eq!(found, expected);
     }
 

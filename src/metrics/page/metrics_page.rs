@@ -212,7 +212,7 @@ mod tests {
             [("/", "text/html"), ("/?style", "text/css"), ("/?script", "text/javascript")]
         {
             let response = crate::block_on(service.respond(Request::get(path).unwrap())).unwrap();
-            let field = |name| response.headers.text(name).unwrap();
+            let field = |name| response.headers.get(name).unwrap();
             assert!(field("content-type").starts_with(content_type), "{path}");
             assert!(field("content-security-policy").starts_with("default-src 'none'"));
             let content = response.text().unwrap().replace("http://www.w3.org/2000/svg", "");

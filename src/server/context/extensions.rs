@@ -16,7 +16,7 @@ use std::fmt;
 /// struct User(&'static str);
 ///
 /// fn user(request: &Request) -> Option<User> {
-///     match request.bearer_token()? {
+///     match request.bearer_auth()? {
 ///         "8f14e45f" => Some(User("Ada")),
 ///         _ => None,
 ///     }
@@ -41,7 +41,7 @@ use std::fmt;
 /// # corehttp::block_on(async {
 /// let mut request = Request::get("/")?;
 /// assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
-/// request.set_bearer_token("8f14e45f")?;
+/// request.set_bearer_auth("8f14e45f")?;
 /// assert_eq!(service.respond(request).await.body.bytes(), b"Hello, Ada!");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })??;

@@ -32,7 +32,7 @@ impl Context {
     /// async fn socket(ctx: &mut Context) -> corehttp::Result<WebSocketStream<Upgraded>> {
     ///     let Context { request, response, .. } = ctx;
     ///     // Checked here as well: the version, 13, and the origin, since pages of others send cookies, too.
-    ///     let key = request.headers.get("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
+    ///     let key = request.headers.get_bytes("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
     ///     response.headers.set("sec-websocket-accept", derive_accept_key(key))?;
     ///     let upgraded = ctx.upgrade("websocket").await?;
     ///     let config = WebSocketConfig::default().read_buffer_size(4 << 10).max_message_size(Some(1 << 20));

@@ -43,7 +43,7 @@ use crate::wire::Limits;
 ///
 /// impl Middleware for Devices {
 ///     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-///         if ctx.request.headers.get("x-device").is_some() {
+///         if ctx.request.headers.get_bytes("x-device").is_some() {
 ///             ctx.set_limits(Limits { body_max: 64 << 20, ..ctx.limits() });
 ///             ctx.set_timeouts(Timeouts { body_rate_min: 10, ..ctx.timeouts() });
 ///         }

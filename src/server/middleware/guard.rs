@@ -18,7 +18,7 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// use corehttp::{Context, Request, Server, Status, routes};
 ///
 /// let tokens = Arc::new(["8f14e45f".to_owned()]);
-/// let is_known = guard(move |ctx: &mut Context| match ctx.request.bearer_token() {
+/// let is_known = guard(move |ctx: &mut Context| match ctx.request.bearer_auth() {
 ///     Some(token) if tokens.iter().any(|known| known == token) => Ok(()),
 ///     _ => Err(Status::UNAUTHORIZED.into()),
 /// });
@@ -30,7 +30,7 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// });
 /// # let mut request = Request::get("/admin/stats")?;
 /// # let refused = corehttp::block_on(service.respond(request.clone()))?;
-/// # request.set_bearer_token("8f14e45f")?;
+/// # request.set_bearer_auth("8f14e45f")?;
 /// # let admitted = corehttp::block_on(service.respond(request))?;
 /// # assert_eq!((refused.status, admitted.text()), (Status::UNAUTHORIZED, Ok("good")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

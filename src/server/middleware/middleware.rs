@@ -42,7 +42,7 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// # for (request, status) in [(preflight, Status::NO_CONTENT), (Request::get("/")?, Status::OK)] {
 /// #     let response = corehttp::block_on(service.respond(request))?;
 /// #     assert_eq!(response.status, status);
-/// #     assert_eq!(response.headers.text("access-control-allow-origin"), Some("https://app.example"));
+/// #     assert_eq!(response.headers.get("access-control-allow-origin"), Some("https://app.example"));
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -233,7 +233,7 @@ async fn call(client: &Client, pipeline: &Pipeline, step: &Step) -> Option<Resul
 
 /// It is the response to this request, and all of it.
 fn check_response(step: &Step, seen: Seen, response: &Response) {
-    let said = response.headers.text("x-turn").unwrap_or_default();
+    let said = response.headers.get("x-turn").unwrap_or_default();
     let turn = said.strip_prefix(&step.tag.to_string()).map(|turn| turn.trim().parse::<usize>().unwrap());
     let turn = turn.unwrap_or_else(|| panic!("call {} was told what is meant for {said}", step.tag));
     assert!(turn < seen.begun, "call {} was told {said}", step.tag);
@@ -247,7 +247,7 @@ fn check_response(step: &Step, seen: Seen, response: &Response) {
         (Fault::Cut(_) | Fault::Stalls(_), _) if content.is_empty() => {}
         _ => assert!(!step.is_broken(turn), "call {} was told what is no response", step.tag),
     }
-    let told = (response.status.as_u16(), body, response.trailers.text("x-sum").unwrap_or_default());
+    let told = (response.status.as_u16(), body, response.trailers.get("x-sum").unwrap_or_default());
     assert_eq!(told, (reply.status, &*content, trailer), "call {}", step.tag);
 }
 

@@ -30,8 +30,8 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
     let served = Served::with(
         |server: Server| server.tls(ServerTls::new(identity)),
         async |ctx: &mut Context| -> corehttp::Result {
-            let token = ctx.request.bearer_token().unwrap_or("none").to_owned();
-            let has_field = ctx.request.headers.get("x-room") == Some(b"7".as_slice());
+            let token = ctx.request.bearer_auth().unwrap_or("none").to_owned();
+            let has_field = ctx.request.headers.get_bytes("x-room") == Some(b"7".as_slice());
             let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
             let received = socket.receive().await?.map_or(0, |message| message.as_bytes().len());
             socket.send(&format!("{token} {has_field} {received}")).await?;
@@ -47,7 +47,7 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
     for client in [builder().build(), builder().proxies(through).build()] {
         block_on(async {
             let request = client.websocket(&format!("wss://{}/", served.addr()));
-            let mut socket = request.bearer_auth("t0k3n").field("x-room", "7").await.unwrap();
+            let mut socket = request.bearer_auth("t0k3n").header("x-room", "7").await.unwrap();
             socket.send(&vec![7; 300_000]).await.unwrap();
             assert_eq!(socket.receive().await.unwrap(), Some(Message::Text("t0k3n true 300000")));
             assert_eq!(socket.receive().await.unwrap(), None);

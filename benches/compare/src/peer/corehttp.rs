@@ -9,7 +9,7 @@ use crate::application::{HELLO, PIECE_BYTES, PIECES, Page, SERVER_NAME};
 use crate::child::announce;
 
 pub(super) fn serve() -> io::Result<()> {
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name");
     let by_path = |request: &corehttp::Request| match request.path() {
         "/upload" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,

@@ -1,29 +1,29 @@
-//! [`Endpoint`]: the two ends of a WebSocket, a server and a client (RFC 6455 §1.2).
+//! [`Role`]: the two ends of a WebSocket, a server and a client (RFC 6455 §1.2).
 
 use self::private::Sealed;
 
-/// An end of a WebSocket: [`ServerEnd`] or [`ClientEnd`]. No other type implements this trait.
+/// An end of a WebSocket: [`ServerRole`] or [`ClientRole`]. No other type implements this trait.
 #[expect(private_bounds, reason = "no other crate can implement it")]
-pub trait Endpoint: Sealed {}
+pub trait Role: Sealed {}
 
 /// The end of a server. Its sockets stay on their core.
 #[derive(Debug)]
-pub enum ServerEnd {}
+pub enum ServerRole {}
 
 /// The end of a client. Its sockets may move between threads.
 #[derive(Debug)]
-pub enum ClientEnd {}
+pub enum ClientRole {}
 
-impl Endpoint for ServerEnd {}
+impl Role for ServerRole {}
 
-impl Endpoint for ClientEnd {}
+impl Role for ClientRole {}
 
 pub(super) mod private {
     use std::cell::RefCell;
     use std::convert::Infallible;
     use std::sync::Mutex;
 
-    use super::{ClientEnd, ServerEnd};
+    use super::{ClientRole, ServerRole};
     use crate::memory::lock;
     use crate::net::{Conn, Local, Locality, Sendable};
     use crate::server::UpgradedGuard;
@@ -75,7 +75,7 @@ pub(super) mod private {
         }
     }
 
-    impl Sealed for ServerEnd {
+    impl Sealed for ServerRole {
         type Locality = Local;
 
         // Both halves stay on their core, so no message pays for a lock.
@@ -91,7 +91,7 @@ pub(super) mod private {
         }
     }
 
-    impl Sealed for ClientEnd {
+    impl Sealed for ClientRole {
         type Locality = Sendable;
         type Cell<T> = Mutex<T>;
 
