@@ -76,7 +76,8 @@ fn main() {
 }
 
 fn bench(criterion: &mut Criterion, report: &mut Report, name: &str, server: Server) {
-    let service = server.name(SERVER_NAME).expect("a valid name").service(routes! { GET "/foobar" => respond });
+    let service =
+        server.name(SERVER_NAME).expect("a valid name").service(routes! { GET "/foobar" => respond });
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
     let workload = Workload { request: GET.as_bytes(), cut: Cut::WHOLE, per_connection: 10_000 };
     let mut group = criterion.benchmark_group("get");

@@ -75,7 +75,10 @@ const _: () = assert!(GET.len() == 205 && POST.len() == 259, "the lengths of fas
 fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workload: Workload) {
     let sync = Server::new().name(SERVER_NAME).expect("a valid name").service(respond);
     let sync = async |io: FakeConn| sync.serve_connection(io).await.expect("corehttp serves to the end");
-    let parallel = Server::new().name(SERVER_NAME).expect("a valid name").service(async |ctx: &mut Context| respond(ctx));
+    let parallel = Server::new()
+        .name(SERVER_NAME)
+        .expect("a valid name")
+        .service(async |ctx: &mut Context| respond(ctx));
     let parallel =
         async |io: FakeConn| parallel.serve_connection(io).await.expect("corehttp serves to the end");
     let hyper = serve_hyper(hyper_builder());

@@ -334,7 +334,7 @@ fn measure_idle(server: &Measured) {
             assert_eq!(response.chunk().await.expect("its end"), None);
         }
         sleep(SETTLE);
-        (server.resident().saturating_sub(before), client.idle())
+        (server.resident().saturating_sub(before), client.idle_connections())
     });
     let (held, idle) = measured.expect("a runtime");
     assert_eq!(idle, CONNECTIONS + BATCH, "what was measured is still there");
@@ -370,7 +370,11 @@ fn serve_corehttp(root: &Path) {
             _ => files.handle(ctx).await,
         }
     };
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name").tls(ServerTls::new(identity));
+    let server = Server::bind("127.0.0.1:0")
+        .cores(1)
+        .name(SERVER_NAME)
+        .expect("a valid name")
+        .tls(ServerTls::new(identity));
     let running = server.start(app).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("corehttp serves for ever");

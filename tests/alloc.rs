@@ -576,7 +576,7 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
             assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (200, expected));
         };
         check_exchanges(exchange).await;
-        client.idle()
+        client.idle_connections()
     });
     assert_eq!(asked.unwrap(), 1, "one connection");
     running.stop(Duration::ZERO);
@@ -641,7 +641,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
                 }
                 len += chunk.len();
             }
-            assert_eq!((len, client.idle()), (PIECES * PIECE.len(), 1));
+            assert_eq!((len, client.idle_connections()), (PIECES * PIECE.len(), 1));
         }
         (marks[1] - marks[0], allocations() - marks[2])
     });

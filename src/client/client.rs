@@ -297,14 +297,14 @@ impl Client {
     }
 
     /// Returns how many connections are open and not in use.
-    pub fn idle(&self) -> usize {
+    pub fn idle_connections(&self) -> usize {
         let mut idle = 0;
         self.sender.each_pool(|pool| idle += pool.idle());
         idle
     }
 
     /// Returns how many connections are in use, or about to be opened.
-    pub fn busy(&self) -> usize {
+    pub fn busy_connections(&self) -> usize {
         let mut busy = 0;
         self.sender.each_pool(|pool| busy += pool.busy());
         busy
@@ -347,8 +347,8 @@ impl Default for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("idle", &self.idle())
-            .field("busy", &self.busy())
+            .field("idle", &self.idle_connections())
+            .field("busy", &self.busy_connections())
             .finish_non_exhaustive()
     }
 }
@@ -498,17 +498,17 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sets the resolver that looks up the addresses of names, and how long these are kept at most, unless the resolver
-    /// [returns a shorter time](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
-    pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
-        self.settings.dial.dns = Arc::new(DnsCache::new(resolver, keep));
+    /// Sets the resolver that looks up the addresses of names. Default: the operating system.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.settings.dial.dns = Arc::new(self.settings.dial.dns.asking(resolver));
         self
     }
 
-    /// Sets how long addresses from the operating system are kept, whose resolver returns no time to live. Default: 60
-    /// s.
-    pub fn dns_ttl(self, keep: Duration) -> Self {
-        self.resolver(SystemResolver, keep)
+    /// Sets how long the addresses of a name are kept at most, unless the resolver
+    /// [returns a shorter time](Resolver::resolve_with_ttl). With zero they are not kept. Default: 60 s.
+    pub fn dns_ttl(mut self, keep: Duration) -> Self {
+        self.settings.dial.dns = Arc::new(self.settings.dial.dns.kept_for(keep));
+        self
     }
 
     /// Sets the local address that connections come from. Default: the operating system chooses.

@@ -118,13 +118,13 @@ impl Host {
 
     /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
     /// made. One to a proxy that reads requests counts for the origin that has used it last.
-    pub fn idle(&self) -> usize {
+    pub fn idle_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.idle())
     }
 
     /// Returns how many connections to the origin are in use or about to be opened, in the runtime in which this handle
     /// was made.
-    pub fn busy(&self) -> usize {
+    pub fn busy_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.busy())
     }
 

@@ -162,9 +162,7 @@ impl<'a> Description<'a> {
             is_encoded: fields.contains("content-encoding"),
             etag: fields.get_bytes("etag").map(<[u8]>::to_vec),
             modified: fields.date("last-modified"),
-            accepts_ranges: fields
-                .get("accept-ranges")
-                .is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
+            accepts_ranges: fields.get("accept-ranges").is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
             ..Description::new(chosen.unwrap_or(content_type), None)
         }
     }

@@ -70,7 +70,7 @@ pub enum ErrorCause {
     /// [`Server::on_connect`](crate::Server::on_connect).
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
-    Plan,
+    Refused,
     /// The TLS handshake failed.
     Tls(tls::Error),
     /// The PROXY header that the connection should have begun with is missing or malformed.
@@ -127,7 +127,7 @@ impl ErrorReport<'_> {
         match &self.cause {
             ErrorCause::Exchange(error) => error.is_fault(),
             ErrorCause::Handler(error) => error.is_fault(),
-            ErrorCause::Plan => self
+            ErrorCause::Refused => self
                 .status
                 .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),
             ErrorCause::Tls(error) => matches!(error, tls::Error::Panic | tls::Error::Resolver(_)),
@@ -253,7 +253,7 @@ impl fmt::Display for ErrorCause {
             }
             ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
             ErrorCause::Panic => f.write_str("the handler panicked"),
-            ErrorCause::Plan => f.write_str("the handler refused the request by its head"),
+            ErrorCause::Refused => f.write_str("the handler refused the request by its head"),
             ErrorCause::Connections(max) => {
                 write!(f, "the server has {max} connections, as many as it may have (`connections_max`)")
             }

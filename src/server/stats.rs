@@ -157,7 +157,7 @@ pub struct ErrorCounts {
     /// to the server, such as a resolver of TLS.
     pub panic: u64,
     /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
-    pub plan: u64,
+    pub refused: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
@@ -183,7 +183,7 @@ impl ErrorCounts {
             },
             ErrorCause::ProxyHeader(_) => &mut one.wire,
             ErrorCause::Panic | ErrorCause::Tls(tls::Error::Panic) => &mut one.panic,
-            ErrorCause::Plan => &mut one.plan,
+            ErrorCause::Refused => &mut one.refused,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
             ErrorCause::Accept(_) => &mut one.accept,
             ErrorCause::Tls(_) => &mut one.tls,
@@ -228,12 +228,12 @@ impl ErrorCounts {
             handler,
             rejected,
             panic,
-            plan,
+            refused,
             overload,
             accept,
             tls,
         } = self;
-        [wire, timed_out, incomplete, io, handler, rejected, panic, plan, overload, accept, tls]
+        [wire, timed_out, incomplete, io, handler, rejected, panic, refused, overload, accept, tls]
     }
 }
 
@@ -246,7 +246,7 @@ pub(crate) const ERROR_KINDS: [&str; 11] = [
     "handler",
     "rejected",
     "panic",
-    "plan",
+    "refused",
     "overload",
     "accept",
     "tls",

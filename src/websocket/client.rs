@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deflate::{EXTENSIONS, offer, read_answer};
-use super::role::ClientRole;
 use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
+use super::role::ClientRole;
 use super::settings::Settings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
 use crate::client::{Client, ClientError, ClientTimeouts, RequestBuilder, not_prepared, switch_protocols};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
-use super::role::private::{Sealed, SharedCell};
 use super::link::Link;
+use super::role::private::{Sealed, SharedCell};
 use crate::server::SocketObserver;
 
 /// The connection, and the state that is read without borrowing it.

@@ -43,10 +43,10 @@ mod input;
 mod decoder;
 mod encoder;
 
-mod role;
 mod half;
 mod link;
 mod relay;
+mod role;
 mod shared_message;
 
 mod reader;
@@ -64,11 +64,11 @@ pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
 pub use client::ClientRequest;
 pub use close::CloseReason;
 pub use close_code::CloseCode;
-pub use role::{ClientRole, Role, ServerRole};
 pub use error::{Error, ProtocolError};
 pub use handshake::HandshakeError;
 pub use message::{Message, MessageKind, MessagePart};
 pub use reader::Reader;
+pub use role::{ClientRole, Role, ServerRole};
 pub use settings::{MessageDeflate, Origins, Settings};
 pub use websocket::{ClientWebSocket, WebSocket};
 pub use writer::Writer;

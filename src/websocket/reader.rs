@@ -8,12 +8,12 @@ use std::task::{Context, Poll, ready};
 
 use super::close::CloseReason;
 use super::decoder::{Decoder, Reading, Step};
-use super::role::{Role, ServerRole};
 use super::error::Error;
 use super::half::{Half, Shared};
 use super::input::Input;
 use super::link::Link;
 use super::message::{Message, MessageKind, MessagePart};
+use super::role::{Role, ServerRole};
 use crate::exchange::ExchangeError;
 use crate::runtime::Budget;
 
@@ -72,7 +72,7 @@ impl<E: Role> Reader<E> {
     /// pings itself.
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
-    /// longer than [`Settings::close`](crate::websocket::Settings::close). Then all messages that wait are sent,
+    /// longer than [`Settings::close_timeout`](crate::websocket::Settings::close_timeout). Then all messages that wait are sent,
     /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///

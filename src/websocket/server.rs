@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::deflate::{EXTENSIONS, accept_offer};
-use super::role::ServerRole;
 use super::half::{Shared, close_dropped};
 use super::handshake::{
     ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
 };
 use super::link::Link;
+use super::role::ServerRole;
 use super::settings::Settings;
 use super::websocket::{Agreement, WebSocket};
 use crate::message::FieldName;

@@ -47,10 +47,10 @@ pub struct Settings {
     /// written because the peer is behind, it is not silent if it takes some; bytes that the system has taken do not wait.
     pub silence: Duration,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
-    pub write: Duration,
+    pub write_timeout: Duration,
     /// How long a close may take, from the close frame that is sent to that of the peer. Then: the connection is
     /// closed. Default: 5 s.
-    pub close: Duration,
+    pub close_timeout: Duration,
     /// How messages are compressed (RFC 7692), if the peer can do that, too; `None` if they are not. Default: `None`,
     /// because it costs time, and because a message that mixes secrets with text of others reveals them by its length.
     pub deflate: Option<MessageDeflate>,
@@ -69,8 +69,8 @@ impl Settings {
     }
 
     pub(super) fn link_bounds(&self) -> LinkBounds {
-        let Settings { waiting_max, silence, write, close, .. } = *self;
-        LinkBounds { waiting_max, silence, write, close }
+        let Settings { waiting_max, silence, write_timeout, close_timeout, .. } = *self;
+        LinkBounds { waiting_max, silence, write: write_timeout, close: close_timeout }
     }
 }
 
@@ -83,8 +83,8 @@ impl Default for Settings {
             waiting_max: 64 << 10,
             control_rate_max: 100,
             silence: Duration::from_secs(30),
-            write: Duration::from_secs(60),
-            close: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(60),
+            close_timeout: Duration::from_secs(5),
             deflate: None,
             protocols: Vec::new(),
             origins: Origins::Own,

@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use super::deflate::{DeflateParams, WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use super::encoder::{SharedForm, encode_alone};
-use super::role::private::Sealed;
 use super::link::Link;
 use super::message::{Message, MessageKind};
+use super::role::private::Sealed;
 use super::settings::MessageDeflate;
 
 /// A message in the forms in which it is written.

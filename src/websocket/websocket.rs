@@ -9,12 +9,12 @@ use super::close_code::CloseCode;
 use super::decoder::Decoder;
 use super::deflate::DeflateParams;
 use super::encoder::Encoder;
-use super::role::private::Sealed;
-use super::role::{ClientRole, Role, ServerRole};
 use super::half::{Half, Shared};
 use super::link::Link;
 use super::message::Message;
 use super::reader::Reader;
+use super::role::private::Sealed;
+use super::role::{ClientRole, Role, ServerRole};
 use super::settings::Settings;
 use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
@@ -30,7 +30,7 @@ use crate::server::SocketObserver;
 ///
 /// All bounds are in [`Settings`], with defaults. A WebSocket whose halves are dropped is closed in the
 /// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
-/// closed once the peer has closed, too, or after [`Settings::close`]. The code is then 1011 from a server, whose
+/// closed once the peer has closed, too, or after [`Settings::close_timeout`]. The code is then 1011 from a server, whose
 /// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///
 /// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, which the handler may
@@ -118,7 +118,7 @@ impl<E: Role> WebSocket<E> {
     }
 
     /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7): sends a close frame, discards
-    /// what the peer still sends, and waits for its close frame, no longer than [`Settings::close`].
+    /// what the peer still sends, and waits for its close frame, no longer than [`Settings::close_timeout`].
     ///
     /// # Errors
     ///

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::close_code::CloseCode;
-use super::role::{Role, ServerRole};
 use super::half::Half;
 use super::link::Link;
 use super::message::{Message, MessagePart};
+use super::role::{Role, ServerRole};
 use super::shared_message::SharedMessage;
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.

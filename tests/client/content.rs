@@ -77,7 +77,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
     let refused = client.upgrade(&request, &mut response).await.unwrap_err();
     assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:#}");
     assert_eq!(response.body.bytes(), expected.unwrap_or_default(), "{coding}");
-    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 4 }));
+    assert_eq!((client.busy_connections(), server.connections()), (0, if expected.is_ok() { 1 } else { 4 }));
 }
 
 #[tokio::test]
@@ -439,7 +439,7 @@ async fn a_response_without_a_body_is_not_decoded_rfc9110_9_3_2() {
         client.send(&request, &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.body.bytes()), (status, &b""[..]), "{method}");
         assert_eq!(
-            (response.headers.contains("content-encoding"), client.idle()),
+            (response.headers.contains("content-encoding"), client.idle_connections()),
             (true, 1),
             "{method} {status}"
         );
@@ -464,7 +464,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
         len
     };
     let (len, in_streamed) = pauses(streamed).await;
-    assert_eq!((len, client.idle()), (content.len(), 1));
+    assert_eq!((len, client.idle_connections()), (content.len(), 1));
     assert!(in_whole.min(in_streamed) >= len / TURN - 1, "{in_whole} and {in_streamed}");
 }
 

@@ -64,7 +64,7 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
     let client = chunks().builder().timeout(TOTAL).build();
     let mut streamed = open_response(&client).await;
     ends_in_time("stream", async || Ok(streamed.chunk().await.map(drop)?)).await;
-    assert_eq!((client.busy(), client.idle()), (0, 0));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0));
     let mut read = open_response(&client).await;
     ends_in_time("AsyncRead", async || read.read(&mut [0; 100]).await.map(drop)).await;
     let host = client.host("http://a").unwrap();

@@ -96,7 +96,7 @@ async fn a_connection_that_comes_back_is_not_kept_waiting_for_a_dial() {
         let (took, by) = second.await.unwrap().unwrap();
         assert_eq!((took.as_millis(), &*by), (answered.as_millis(), on), "{plan:?}");
         sleep(5 * SECOND).await;
-        assert_eq!((client.idle(), client.busy(), dialer.begun()), (idle, 0, 2), "{plan:?}");
+        assert_eq!((client.idle_connections(), client.busy_connections(), dialer.begun()), (idle, 0, 2), "{plan:?}");
         let total = client.stats().total;
         assert_eq!((total.dials, total.opened, total.answered), (2, idle as u64, 2), "{plan:?}");
     }
@@ -140,9 +140,9 @@ async fn requests_that_dial_take_what_comes_back_in_turn() {
         let (took, on) = call.await.unwrap().unwrap();
         assert_eq!((took.as_millis(), &*on), (500 * turn, "0"));
     }
-    assert_eq!((dialer.begun(), client.idle(), client.busy()), (5, 1, 1), "one dial goes on");
+    assert_eq!((dialer.begun(), client.idle_connections(), client.busy_connections()), (5, 1, 1), "one dial goes on");
     sleep(9 * SECOND).await;
-    assert_eq!((client.idle(), client.busy()), (2, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (2, 0));
 }
 
 /// The connection leads to the proxy, whichever host its last request was for.
@@ -165,10 +165,10 @@ async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
         let hosts = stats.hosts.values().filter(|counts| counts.busy > 0).count() as u64;
         assert_eq!((stats.total.busy, hosts), (6 - turn, (6 - turn).min(4)), "{turn}");
     }
-    assert_eq!((dialer.begun(), client.idle(), client.busy()), (5, 1, 1));
+    assert_eq!((dialer.begun(), client.idle_connections(), client.busy_connections()), (5, 1, 1));
     sleep(9 * SECOND).await;
     // Of two that lead to the proxy one may be idle.
-    assert_eq!((client.idle(), client.busy()), (1, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
     let idle = Vec::from_iter(client.stats().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
     assert_eq!((idle.len(), &*idle[0].0), (1, "http://a1"), "{idle:?}");
 }
@@ -190,9 +190,9 @@ async fn a_connection_that_takes_longer_than_its_caller_serves_the_next() {
             }
             Err(_) => assert!(is_dropped),
         }
-        assert_eq!(client.busy(), 1, "it goes on, and keeps its place");
+        assert_eq!(client.busy_connections(), 1, "it goes on, and keeps its place");
         sleep(Duration::from_millis(150)).await;
-        assert_eq!((client.idle(), client.busy()), (1, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
         for _ in 0..3 {
             ask(&client, &get()).await.unwrap();
         }
@@ -212,18 +212,18 @@ async fn one_dial_at_a_time_goes_on_without_its_request() {
         calls.spawn(async move { ask(&client, &get()).await });
     }
     settle().await;
-    assert_eq!((client.busy(), dialer.begun()), (20, 20));
+    assert_eq!((client.busy_connections(), dialer.begun()), (20, 20));
     calls.abort_all();
     settle().await;
-    assert_eq!((client.busy(), client.idle()), (1, 0));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (1, 0));
     sleep(5 * SECOND).await;
-    assert_eq!((client.busy(), client.idle()), (0, 1));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
     // A connection that is opened for nobody is not opened at all if none may be idle.
     let client =
         Client::builder().dialer(Slowly::new(&[(SECOND, true)])).idle_timeout(Duration::ZERO).build();
     assert!(timeout(SECOND / 2, ask(&client, &get())).await.is_err());
     sleep(SECOND).await;
-    assert_eq!((client.busy(), client.idle()), (0, 0));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0));
 }
 
 /// The server closes it before it is used.
@@ -239,7 +239,7 @@ async fn a_connection_that_was_never_used_may_be_stale_as_well() {
         Client::builder().dialer(Slowly { stage: stage.clone(), ..Slowly::new(&[(SECOND, true)]) }).build();
     assert!(timeout(SECOND / 2, ask(&client, &get())).await.is_err());
     sleep(SECOND).await;
-    assert_eq!(client.idle(), 1);
+    assert_eq!(client.idle_connections(), 1);
     assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
     assert_eq!(stage.dialed().len(), 2);
 }
@@ -263,7 +263,7 @@ async fn a_dial_that_panics_does_not_go_on() {
     let client = Client::builder().dialer(Fragile(Stage::always(OK), Arc::default())).build();
     let asks = client.clone();
     assert!(tokio::spawn(async move { ask(&asks, &get()).await }).await.unwrap_err().is_panic());
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
     assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
 }
 
@@ -278,19 +278,19 @@ async fn idle_connections_of_all_hosts_have_one_bound() {
     };
     for host in 0..5 {
         visit(host).await;
-        assert_eq!(client.idle(), 3.min(host + 1));
+        assert_eq!(client.idle_connections(), 3.min(host + 1));
     }
     for (host, dialed) in [(4, 5), (3, 5), (2, 5), (1, 6), (4, 7), (3, 8), (1, 8)] {
         visit(host).await;
-        assert_eq!((stage.dialed().len(), client.idle()), (dialed, 3), "{host}");
+        assert_eq!((stage.dialed().len(), client.idle_connections()), (dialed, 3), "{host}");
     }
     client.close_idle();
-    assert_eq!(client.idle(), 0);
+    assert_eq!(client.idle_connections(), 0);
     visit(1).await;
-    assert_eq!(client.idle(), 1);
+    assert_eq!(client.idle_connections(), 1);
     let none = stage.builder().idle_connections_max(0).build();
     ask(&none, &get()).await.unwrap();
-    assert_eq!(none.idle(), 0);
+    assert_eq!(none.idle_connections(), 0);
 }
 
 /// A system with few descriptors. The kind is what a socket fails with.
@@ -325,13 +325,13 @@ async fn an_idle_connection_makes_room_when_there_is_no_descriptor() {
         for host in 0..90 {
             ask(&client, &Request::get(&format!("http://h{host}/")).unwrap()).await.unwrap();
         }
-        assert!((20..=30).contains(&client.idle()), "{}", client.idle());
+        assert!((20..=30).contains(&client.idle_connections()), "{}", client.idle_connections());
         let mut held = Vec::new();
         for host in 0..30 {
             let request = Request::get(&format!("http://held{host}/")).unwrap();
             held.push(client.open(&request).await.unwrap());
         }
-        assert_eq!(client.idle(), 0);
+        assert_eq!(client.idle_connections(), 0);
         let error = ask(&client, &get()).await.unwrap_err();
         assert_eq!(error.phase(), ClientPhase::Connect, "nothing is idle");
     }

@@ -58,7 +58,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
             };
             assert_eq!(tokio::try_join!(write, read).unwrap().1, SIZE);
             drop((writer, reader));
-            assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
+            assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection is used again");
         }
     });
     asked.unwrap();
@@ -89,13 +89,13 @@ async fn a_response_is_read_while_its_request_is_sent() {
     while let Some(chunk) = reader.chunk().await.unwrap() {
         size += chunk.len();
     }
-    assert_eq!((size, client.idle(), client.busy()), (1 << 20, 1, 0));
+    assert_eq!((size, client.idle_connections(), client.busy_connections()), (1 << 20, 1, 0));
 
     let little = stage.builder().body_max(256 << 10).build();
     request.body.set_bytes(vec![b'x'; 1 << 20]);
     let error = little.send(&request, &mut response).await.unwrap_err();
     assert!(error.is_timeout(), "no more is kept than a body may have: {error:#}");
-    assert_eq!(little.busy(), 0);
+    assert_eq!(little.busy_connections(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,14 +110,14 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     writer.write_all(b"ab").await.unwrap();
     drop(writer);
     drop(reader);
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 
     (writer, reader) = client.open(&request).await.unwrap().split();
     writer.write_all(b"abc").await.unwrap();
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
     drop((writer, reader));
-    assert_eq!((client.idle(), client.busy()), (0, 0), "its body was not read");
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "its body was not read");
 
     (writer, reader) = client.open(&request).await.unwrap().split();
     writer.write_all(b"abc").await.unwrap();
@@ -125,9 +125,9 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     reader.head(&mut response).await.unwrap();
     let mut body = String::new();
     reader.read_to_string(&mut body).await.unwrap();
-    assert_eq!((body.as_str(), client.busy()), ("hello", 1));
+    assert_eq!((body.as_str(), client.busy_connections()), ("hello", 1));
     drop((writer, reader));
-    assert_eq!((client.idle(), client.busy()), (1, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
 }
 
 /// A connection without a reader must not stay open for as long as its writer, which is to be told.
@@ -170,7 +170,7 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
         assert_eq!(began.elapsed(), Duration::ZERO, "{said:?}");
         // If the response has begun, nothing failed: the rest of the request is only not wanted any more.
         assert_eq!(writing.await.unwrap().is_ok(), said.contains("200"), "{said:?}");
-        assert_eq!((began.elapsed().as_secs(), client.busy(), client.idle()), (1, 0, 0), "{said:?}");
+        assert_eq!((began.elapsed().as_secs(), client.busy_connections(), client.idle_connections()), (1, 0, 0), "{said:?}");
     }
 }
 
@@ -306,7 +306,7 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
             let head = timeout(Duration::from_millis(1), reader.head(&mut response)).await;
             assert!(head.is_err(), "it comes later");
             drop((writer, reader));
-            assert_eq!((client.idle(), client.busy()), (0, 0));
+            assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
             sleep(limit).await;
             assert_eq!(client.get("http://a/").await.unwrap().body.bytes(), b"1");
         }
@@ -347,7 +347,7 @@ async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
     reader.head(&mut response).await.unwrap();
     while reader.chunk().await.unwrap().is_some() {}
     drop(reader);
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 }
 
 /// A body that is read through [`AsyncRead`](tokio::io::AsyncRead) has its trailers at the end, also if the end is read
@@ -400,7 +400,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
             assert!(reader.chunk().await.is_err(), "{is_read}");
         }
         drop((writer, reader));
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
 }
 
@@ -711,7 +711,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
         reader.read_to_string(&mut body).await.unwrap();
         assert_eq!((response.status.as_u16(), &*body), (413, "enough!\n"));
         drop((writer, reader));
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
 }
 
@@ -917,6 +917,6 @@ async fn a_reset_while_the_request_is_sent_does_not_end_a_body() {
             Ok(()) => assert!(is_good && response.body.bytes() == b"hello", "{}", wire.escape_ascii()),
             Err(error) => assert!(!is_good && !error.is_timeout(), "{}: {error:#}", wire.escape_ascii()),
         }
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
 }

@@ -158,7 +158,7 @@ async fn a_body_that_is_too_short_is_an_error_however_it_ends() {
                     matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)),
                     "{end:?}: {error:?}"
                 );
-                assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+                assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
             }
         }
     }
@@ -202,7 +202,7 @@ async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     let mut received = String::new();
     reader.read_to_string(&mut received).await.unwrap();
     assert!(received == body);
-    assert_eq!((client.idle(), client.busy(), server.connections()), (1, 0, 1));
+    assert_eq!((client.idle_connections(), client.busy_connections(), server.connections()), (1, 0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +218,7 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     for end in ENDS {
         let call = client.open(&request).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
-        assert_eq!((response.status.as_u16(), client.idle(), client.busy()), (413, 0, 0));
+        assert_eq!((response.status.as_u16(), client.idle_connections(), client.busy_connections()), (413, 0, 0));
     }
 }
 
@@ -250,7 +250,7 @@ async fn a_refusal_is_heard_though_the_connection_is_reset_rfc9112_9_6() {
         let (client, mut response) = (Client::new(), Response::new());
         let call = client.open(&request(&server.url, None, "")).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
-        assert_eq!((response.status.as_u16(), client.idle(), client.busy()), (413, 0, 0));
+        assert_eq!((response.status.as_u16(), client.idle_connections(), client.busy_connections()), (413, 0, 0));
     }
 }
 
@@ -266,7 +266,7 @@ async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
         assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
         let received = stage.received().concat();
         assert!(received.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {received}");
-        assert_eq!((client.idle(), stage.dialed().len()), (1, 1), "{end:?}: its connection is kept");
+        assert_eq!((client.idle_connections(), stage.dialed().len()), (1, 1), "{end:?}: its connection is kept");
     }
     assert_eq!(start.elapsed().as_secs(), 0);
 }
@@ -359,7 +359,7 @@ async fn a_body_is_never_whole_once_a_write_has_failed() {
         drop((writer, reader));
         settle().await;
         let received = stage.received();
-        assert_eq!((received.len(), client.idle(), client.busy()), (2, 0, 0));
+        assert_eq!((received.len(), client.idle_connections(), client.busy_connections()), (2, 0, 0));
         assert!(received.iter().all(|received| received.contains("~~~") && !received.contains("\r\n0\r\n")));
     }
 }

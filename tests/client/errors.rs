@@ -123,7 +123,7 @@ impl Resolver for NoNames {
 }
 
 fn nameless() -> ClientBuilder {
-    Client::builder().resolver(NoNames, Duration::ZERO)
+    Client::builder().resolver(NoNames).dns_ttl(Duration::ZERO)
 }
 
 /// Never connects.

@@ -186,7 +186,7 @@ async fn play(steps: &[Step]) {
         let end = call(&client, step).await;
         let dialed = stage.dialed().len() - before;
         settle().await;
-        assert!(client.busy() == 0 && client.idle() <= 1, "a place is lost: call {tag}");
+        assert!(client.busy_connections() == 0 && client.idle_connections() <= 1, "a place is lost: call {tag}");
         let before = std::mem::replace(&mut counted, check_ends(&client));
         check_counts(&before, &counted, end.as_ref());
         if let Some(end) = &end {
@@ -200,15 +200,15 @@ async fn play(steps: &[Step]) {
             (Some(End::Fails(..)), _) => false,
             (None, CallMode::Cancels(0)) => rests,
             // If all of it had come, it was as good as read.
-            (None, CallMode::Leaves) => step.persists() && client.idle() == 1,
+            (None, CallMode::Leaves) => step.persists() && client.idle_connections() == 1,
             (None, _) => false,
         };
-        assert!(!rests || client.idle() == 1, "a good connection is lost: call {tag}");
+        assert!(!rests || client.idle_connections() == 1, "a good connection is lost: call {tag}");
     }
     let (before, farewell) = (stage.dialed().len(), client.get("http://a/farewell").await.unwrap());
     assert_eq!(farewell.body.text().unwrap(), "farewell");
     assert_eq!(stage.dialed().len() - before, usize::from(!rests), "connections dialed for the farewell");
-    assert_eq!((client.idle(), client.busy()), (1, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
     let (total, (read, written)) = (check_ends(&client).clone(), dialer.traffic());
     // A byte that was sent unasked is read, to see that there is one, and is not received.
     assert!(total.sent == written && total.received <= read && read - total.received <= total.dials);

@@ -54,7 +54,7 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
                 }
                 (Err(error), Err(cause)) => {
                     assert!(format!("{:?}", error.cause()).contains(cause), "{wire:?}: {error:?}");
-                    assert_eq!((error.phase(), client.busy()), (ClientPhase::Wait, 0), "{wire:?}");
+                    assert_eq!((error.phase(), client.busy_connections()), (ClientPhase::Wait, 0), "{wire:?}");
                 }
                 (received, _) => panic!("{wire:?} cut at {cut}: {received:?}, {expected:?}"),
             }
@@ -98,7 +98,7 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
             let client = stage.builder().head_max(1000).build();
             let taken = received(client.open(&request).await.unwrap()).await.unwrap();
             assert_eq!(taken, ("104 ; ".repeat(count), 200, "ok".to_owned()));
-            assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
+            assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection is used again");
             let mut response = Response::new();
             let dropped = client.send(&request, &mut response).await;
             match count <= at_most {
@@ -106,7 +106,7 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
                 false => {
                     let error = dropped.unwrap_err();
                     assert!(matches!(error.cause(), ClientCause::TooManyInformational), "{error:?}");
-                    assert_eq!((error.phase(), client.busy(), client.idle()), (ClientPhase::Wait, 0, 0));
+                    assert_eq!((error.phase(), client.busy_connections(), client.idle_connections()), (ClientPhase::Wait, 0, 0));
                 }
             }
         }
@@ -182,7 +182,7 @@ async fn interim_responses_that_nobody_takes_are_dropped() {
         assert_eq!((response.status.as_u16(), response.headers.len()), (200, 1));
         assert_eq!(received.chunk().await.unwrap(), Some(&b"ok"[..]));
         assert_eq!(received.chunk().await.unwrap(), None);
-        assert_eq!((client.idle(), client.busy()), (1, 0), "one connection carried all");
+        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "one connection carried all");
     }
 }
 
@@ -211,12 +211,12 @@ async fn a_call_dropped_beside_an_interim_response_frees_its_place() {
     let more = Arc::new(Semaphore::new(9));
     let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
     drop(client.open(&get()).await.unwrap());
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     let (writer, mut reader) = client.open(&get()).await.unwrap().split();
     assert!(reader.informational().await.unwrap().is_some());
     assert!(timeout(Duration::from_secs(1), reader.informational()).await.is_err(), "no other comes");
     drop((writer, reader));
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,7 +341,7 @@ async fn a_writer_that_has_failed_beside_an_interim_response_does_not_wait_for_e
     assert!(reader.informational().await.unwrap().is_some(), "the other is still there");
     assert_eq!(reader.head(&mut Response::new()).await.unwrap_err().phase(), ClientPhase::Send);
     drop((writer, reader));
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,7 +358,7 @@ async fn a_reader_dropped_beside_an_interim_response_ends_the_writing_too() {
     };
     assert!(!matches!(error.cause(), ClientCause::TimedOut), "{error:?}");
     drop(writer);
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

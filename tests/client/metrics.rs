@@ -122,7 +122,7 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
         });
     }
     callers.join_all().await;
-    eventually("the end of a dial that goes on without its caller", || client.busy() == 0).await;
+    eventually("the end of a dial that goes on without its caller", || client.busy_connections() == 0).await;
     let total = stats::check_counts(&client);
     assert_eq!((total.busy, total.waiting), (0, 0));
     let text = metrics.to_text(metrics::Format::Prometheus);

@@ -212,7 +212,7 @@ fn a_connection_that_must_not_get_old_is_asked_once() {
         let pipeline = client.pipeline("http://a").unwrap().build();
         let lines = ["GET /1", "GET /2", "GET /3"];
         assert_eq!(ask(&pipeline, &lines).await, ["200 a", "201 b", "202 c"]);
-        assert_eq!((server.received(), client.idle()), (lines.map(str::to_owned).into(), 0));
+        assert_eq!((server.received(), client.idle_connections()), (lines.map(str::to_owned).into(), 0));
     });
 }
 
@@ -607,7 +607,7 @@ fn a_connection_that_fails_to_flush_is_asked_nothing_more() {
         let client = Client::builder().dialer(UnflushedDialer(server.clone())).timeouts(timeouts()).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
         assert_eq!(ask(&pipeline, &["GET /2"]).await, ["201 b"]);
         assert_eq!(server.received(), ["GET /1", "GET /2"]);
     });
@@ -870,14 +870,14 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
         let pipelines = [(); 2].map(|()| client.pipeline("http://a").unwrap().build());
         assert_eq!(client.get("http://a/1").await.unwrap().body.bytes(), b"a");
         assert_eq!(ask(&pipelines[0], &["GET /2"]).await, ["201 b"]);
-        assert_eq!((client.busy(), client.idle()), (0, 1));
+        assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
         // It has answered, so that two may be asked at once: this server waits for both.
         assert_eq!(ask(&pipelines[1], &["GET /3", "GET /4"]).await, ["200 a", "202 c"]);
         assert_eq!(client.get("http://a/5").await.unwrap().body.bytes(), b"b");
         assert_eq!(server.received(), ["GET /1, GET /2, GET /3, GET /4, GET /5"]);
         assert_eq!(start.elapsed(), Duration::ZERO);
         client.close_idle();
-        assert_eq!((client.busy(), client.idle()), (0, 0));
+        assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0));
     });
 }
 
@@ -1016,7 +1016,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
         assert_eq!(tasks(), 3, "the pipe, the server, and who looks after what rests");
         tokio::time::sleep(Duration::from_secs(31)).await;
-        assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
+        assert_eq!((client.busy_connections(), client.idle_connections(), tasks()), (0, 0, 0));
         for response in ["201 b", "202 c"] {
             assert_eq!(ask(&pipeline, &["GET /2"]).await, [response]);
             tokio::time::sleep(Duration::from_secs(20)).await;
@@ -1024,7 +1024,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
         }
         drop(pipeline);
         tokio::task::yield_now().await;
-        assert_eq!((client.busy(), client.idle(), tasks()), (0, 1, 2));
+        assert_eq!((client.busy_connections(), client.idle_connections(), tasks()), (0, 1, 2));
     });
 }
 

@@ -44,7 +44,7 @@ async fn one_connection_serves_one_exchange_after_another() {
         client.send(&request, &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.body.bytes()), (200, &b"ok"[..]));
     }
-    assert_eq!((server.connections(), client.idle(), client.busy()), (1, 1, 0));
+    assert_eq!((server.connections(), client.idle_connections(), client.busy_connections()), (1, 1, 0));
     assert!(response.timings().reused);
 }
 
@@ -83,14 +83,14 @@ async fn the_connection_that_was_used_last_is_used_first() {
     let client = numbered().client();
     let mut response = Response::new();
     let mut held = client.open_response(&get(), &mut response).await.unwrap();
-    assert_eq!((number(&client).await, client.idle(), client.busy()), ("1".into(), 1, 1));
+    assert_eq!((number(&client).await, client.idle_connections(), client.busy_connections()), ("1".into(), 1, 1));
     assert_eq!(held.chunk().await.unwrap(), Some(&b"0"[..]));
     assert_eq!(held.chunk().await.unwrap(), None);
-    assert_eq!((client.idle(), client.busy()), (2, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (2, 0));
     assert_eq!(number(&client).await, "0");
     assert_eq!(number(&client).await, "0");
     client.close_idle();
-    assert_eq!((client.idle(), number(&client).await), (0, "2".into()));
+    assert_eq!((client.idle_connections(), number(&client).await), (0, "2".into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn callers_that_find_no_place_wait_in_turn() {
         settle().await;
     }
     sleep(Duration::from_secs(3)).await;
-    assert_eq!((client.busy(), stage.dialed().len(), served.len()), (2, 2, 0));
+    assert_eq!((client.busy_connections(), stage.dialed().len(), served.len()), (2, 2, 0));
     while second.chunk().await.unwrap().is_some() {}
     tasks.join_all().await;
     for turn in 0..5 {
@@ -119,7 +119,7 @@ async fn callers_that_find_no_place_wait_in_turn() {
         assert_eq!((timings.queue.as_secs(), timings.send.as_secs()), (3, 0), "waiting is not sending");
     }
     drop(first);
-    assert_eq!((client.idle(), client.busy(), stage.dialed().len()), (1, 0, 2));
+    assert_eq!((client.idle_connections(), client.busy_connections(), stage.dialed().len()), (1, 0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,9 +136,9 @@ async fn a_caller_waits_for_a_place_only_so_long() {
         let start = tokio::time::Instant::now();
         let error = ask(&client, &get()).await.unwrap_err();
         assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Queue, true, false));
-        assert_eq!((start.elapsed(), client.busy()), (limit, 1));
+        assert_eq!((start.elapsed(), client.busy_connections()), (limit, 1));
         drop(held);
-        assert_eq!((client.busy(), number(&client).await), (0, "1".into()), "the place is free");
+        assert_eq!((client.busy_connections(), number(&client).await), (0, "1".into()), "the place is free");
     }
 }
 
@@ -160,7 +160,7 @@ async fn a_place_is_of_no_use_to_a_caller_whose_time_is_up() {
     let phases = callers.join_all().await;
     let count = |phase| phases.iter().filter(|found| **found == phase).count();
     assert_eq!((count(ClientPhase::Wait), count(ClientPhase::Queue)), (2, 18));
-    assert_eq!((stage.dialed().len(), client.busy()), (2, 0));
+    assert_eq!((stage.dialed().len(), client.busy_connections()), (2, 0));
 }
 
 /// A connection has no task of its own. One task watches all that rest, until none does.
@@ -174,13 +174,13 @@ async fn one_task_watches_all_connections_that_rest() {
         let mut response = Response::new();
         held.push(client.open_response(&get(), &mut response).await.unwrap());
     }
-    assert_eq!((client.busy(), client.idle(), tasks()), (MANY, 0, MANY));
+    assert_eq!((client.busy_connections(), client.idle_connections(), tasks()), (MANY, 0, MANY));
     for mut reply in held {
         while reply.chunk().await.unwrap().is_some() {}
     }
-    assert_eq!((client.busy(), client.idle(), tasks()), (0, MANY, MANY + 1));
+    assert_eq!((client.busy_connections(), client.idle_connections(), tasks()), (0, MANY, MANY + 1));
     sleep(Duration::from_secs(32)).await;
-    assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
+    assert_eq!((client.busy_connections(), client.idle_connections(), tasks()), (0, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn each_origin_has_connections_and_places_of_its_own_rfc9110_4_3_1() {
         let mut response = Response::new();
         held.push(client.open_response(&Request::get(url).unwrap(), &mut response).await.unwrap());
     }
-    assert_eq!((client.busy(), stage.dialed().len()), (6, 6));
+    assert_eq!((client.busy_connections(), stage.dialed().len()), (6, 6));
     drop(held);
     for (url, connection) in
         [("http://a/", "6"), ("http://b/", "7"), ("HTTP://A:80/x?y", "6"), ("http://B:/", "7")]
@@ -210,9 +210,9 @@ async fn busy_connections_are_counted_whatever_the_bound() {
     for most in [0, 1, usize::MAX] {
         let (client, mut response) =
             (numbered().builder().connections_per_host_max(most).build(), Response::new());
-        assert_eq!((number(&client).await, client.busy(), client.idle()), ("0".into(), 0, 1), "{most}");
+        assert_eq!((number(&client).await, client.busy_connections(), client.idle_connections()), ("0".into(), 0, 1), "{most}");
         let _held = client.open_response(&get(), &mut response).await.unwrap();
-        assert_eq!((client.busy(), client.idle()), (1, 0), "{most}");
+        assert_eq!((client.busy_connections(), client.idle_connections()), (1, 0), "{most}");
     }
 }
 
@@ -260,22 +260,22 @@ async fn a_connection_rests_as_long_as_both_sides_let_it() {
 #[tokio::test(start_paused = true)]
 async fn useless_connections_close_though_nothing_is_asked() {
     let client = numbered().client();
-    assert_eq!((number(&client).await, client.idle()), ("0".into(), 1));
+    assert_eq!((number(&client).await, client.idle_connections()), ("0".into(), 1));
     sleep(Duration::from_secs(32)).await;
-    assert_eq!(client.idle(), 0, "it has rested too long");
+    assert_eq!(client.idle_connections(), 0, "it has rested too long");
     // Who comes before it is closed does not get it any more.
     let client = numbered().builder().idle_timeout(Duration::from_millis(1500)).build();
     assert_eq!(number(&client).await, "0");
     sleep(Duration::from_millis(1750)).await;
-    assert_eq!((client.idle(), number(&client).await), (1, "1".into()));
+    assert_eq!((client.idle_connections(), number(&client).await), (1, "1".into()));
     let once = Stage::new(|mut peer, _| async move {
         peer.request().await?;
         peer.send(OK).await
     });
     let client = once.client();
-    assert_eq!((number(&client).await, client.idle()), ("ok".into(), 1));
+    assert_eq!((number(&client).await, client.idle_connections()), ("ok".into(), 1));
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(client.idle(), 0, "its server has closed it");
+    assert_eq!(client.idle_connections(), 0, "its server has closed it");
 }
 
 /// A server answers the first request of its first connection, and to the second one says `end` and closes, or waits
@@ -307,7 +307,7 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
         }
         _ => panic!("{said}: {response:?}"),
     }
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,7 +412,7 @@ async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() 
     let error = ask(&client, &get()).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Closed) && !error.is_reused(), "{error:?}");
     assert_eq!(
-        (stage.dialed().len(), client.busy()),
+        (stage.dialed().len(), client.busy_connections()),
         (3, 0),
         "a new connection has failed: that is no accident"
     );
@@ -563,7 +563,7 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9
                 assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Send, written > 0), "{said}");
             }
         }
-        assert_eq!((stage.dialed().len(), client.busy()), (1 + usize::from(is_answered), 0), "{said}");
+        assert_eq!((stage.dialed().len(), client.busy_connections()), (1 + usize::from(is_answered), 0), "{said}");
     }
 }
 
@@ -625,7 +625,7 @@ async fn a_reset_right_after_the_request_is_treated_like_a_close() {
                 assert!(was_reset && !is_answered && error.is_reused() && error.is_sent(), "{error:?}");
             }
         }
-        assert_eq!((server.connections(), client.busy()), (1 + usize::from(is_answered), 0));
+        assert_eq!((server.connections(), client.busy_connections()), (1 + usize::from(is_answered), 0));
     }
 }
 
@@ -691,7 +691,7 @@ async fn what_a_new_connection_brings_first_is_its_first_response_rfc9110_15_5_9
             settle().await;
         }
         assert_eq!(ask(&client, &get()).await.unwrap(), (200, "ok".into()), "after {first:?}");
-        assert_eq!((stage.dialed().len(), client.busy()), (2, 0));
+        assert_eq!((stage.dialed().len(), client.busy_connections()), (2, 0));
     }
 }
 
@@ -760,12 +760,12 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     let (client, request) = (Client::new(), Request::get(&server.url).unwrap());
     for (runtime, connections) in [(&first, 1), (&second, 2), (&first, 2), (&second, 2)] {
         assert_eq!(runtime.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
-        assert_eq!((server.connections(), client.idle()), (connections, connections));
+        assert_eq!((server.connections(), client.idle_connections()), (connections, connections));
     }
     drop(first);
-    second.block_on(eventually("an ended runtime has closed its connections", || client.idle() == 1));
+    second.block_on(eventually("an ended runtime has closed its connections", || client.idle_connections() == 1));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
-    assert_eq!((server.connections(), client.busy()), (2, 0));
+    assert_eq!((server.connections(), client.busy_connections()), (2, 0));
     let nowhere = pin!(client.get(&server.url).send()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
@@ -792,7 +792,7 @@ fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
         let waits =
             |asks| async { tokio::time::timeout(Duration::from_secs(10), asks).await.expect("no hang") };
         assert_eq!(second.block_on(waits(moves)).unwrap(), (200, "ok".into()));
-        assert_eq!((client.idle(), client.busy()), (usize::from(rests), 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (usize::from(rests), 0));
         assert_eq!(first.block_on(waits(pin!(ask(&client, &request)))).unwrap(), (200, "ok".into()));
         assert_eq!(server.connections(), connections);
     }
@@ -823,7 +823,7 @@ fn a_response_can_be_read_after_its_runtime_has_ended() {
         }
     })
     .unwrap();
-    assert_eq!((&body[..], client.busy()), (&b"ok"[..], 0));
+    assert_eq!((&body[..], client.busy_connections()), (&b"ok"[..], 0));
     let server = serves.block_on(Scripted::new(|mut peer, _| async move {
         peer.request().await?;
         peer.send(HALF).await?;
@@ -854,10 +854,10 @@ fn a_host_shares_no_connection_between_runtimes_either() {
     for (runtime, connections) in [(&first, 1), (&second, 2), (&first, 2), (&second, 2)] {
         for host in [&made_here, &made_nowhere] {
             runtime.block_on(host.send(&request, &mut response)).unwrap();
-            assert_eq!((server.connections(), client.idle()), (connections, connections));
+            assert_eq!((server.connections(), client.idle_connections()), (connections, connections));
         }
     }
-    assert_eq!((made_here.idle(), made_here.busy(), made_nowhere.idle()), (1, 0, 0));
+    assert_eq!((made_here.idle_connections(), made_here.busy_connections(), made_nowhere.idle_connections()), (1, 0, 0));
 }
 
 /// Dials streams of a stage that do something when they are read.
@@ -879,7 +879,7 @@ async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
         let (stage, on_read) = (numbered(), OnRead::default());
         let dialer = Interrupting(stage.clone(), on_read.clone());
         let client = Client::builder().dialer(dialer).connections_per_host_max(1).build();
-        assert_eq!((number(&client).await, client.idle()), ("0".into(), 1));
+        assert_eq!((number(&client).await, client.idle_connections()), ("0".into(), 1));
         let asks = client.clone();
         let mut asking = Box::pin(async move { number(&asks).await });
         let (done, asked) = std::sync::mpsc::channel();
@@ -893,9 +893,9 @@ async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
         }));
         sleep(Duration::from_millis(1_500)).await;
         let asking = asked.try_recv().expect("it was looked at");
-        assert_eq!(client.idle(), 0, "{is_closed}");
+        assert_eq!(client.idle_connections(), 0, "{is_closed}");
         assert_eq!(asking.await, "1");
-        assert_eq!((client.idle(), client.busy(), stage.dialed().len()), (1, 0, 2), "{is_closed}");
+        assert_eq!((client.idle_connections(), client.busy_connections(), stage.dialed().len()), (1, 0, 2), "{is_closed}");
     }
 }
 
@@ -920,7 +920,7 @@ impl Dialer for CuriousDialer {
         Ok(Rigged::new(near).on_drop(move || {
             let client = client.lock().unwrap().clone().unwrap();
             client.close_idle();
-            assert_eq!(client.idle(), 0);
+            assert_eq!(client.idle_connections(), 0);
             // Also in a runtime that the client has not seen before.
             let elsewhere =
                 move || corehttp::block_on(async { client.get("http://nowhere/").await.map(drop) });
@@ -945,7 +945,7 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
                 end(&client);
             })
             .unwrap();
-            assert_eq!(client.idle(), 0);
+            assert_eq!(client.idle_connections(), 0);
             done.send(())
         });
         assert_eq!(received.recv_timeout(Duration::from_secs(10)), Ok(()));
@@ -980,12 +980,12 @@ fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
     corehttp::block_on(async {
         let response = client.open_response(&get(), &mut Response::new()).await.unwrap();
         assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
-        assert_eq!((client.idle(), client.busy()), (1, 1));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 1));
         *dialer.0.lock().unwrap() = Some(response);
     })
     .unwrap();
     assert!(dialer.0.lock().unwrap().is_none(), "it was read");
-    assert_eq!((client.idle(), client.busy()), (0, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 }
 
 /// A server that answers slowly with the path that was asked for, after a redirect if that is `/from`.
@@ -1032,7 +1032,7 @@ async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
                 ask(&client, &Request::get("http://a/warm").unwrap()).await.unwrap();
             }
             let done = cancelled_after(polls, client.send(&request, &mut response)).await;
-            assert_eq!(client.busy(), 0, "{} after {polls} polls", request.path());
+            assert_eq!(client.busy_connections(), 0, "{} after {polls} polls", request.path());
             let next = ask(&client, &Request::get("http://a/next").unwrap()).await;
             assert_eq!(next.unwrap(), (200, "/next".into()), "{} after {polls} polls", request.path());
             if done.is_some() {
@@ -1101,7 +1101,7 @@ async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
             let done = cancelled_after(polls, ask_by(way, client.clone())).await;
             // A pipeline that is dropped has its response first.
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(client.busy(), 0, "{way:?} after {polls} polls");
+            assert_eq!(client.busy_connections(), 0, "{way:?} after {polls} polls");
             let next = ask(&client, &Request::get("http://a/next").unwrap()).await;
             assert_eq!(next.unwrap(), (200, "/next".into()), "{way:?} after {polls} polls");
             if let Some(done) = done {
@@ -1129,7 +1129,7 @@ async fn a_caller_dropped_in_the_queue_is_skipped() {
     drop(held);
     second.abort();
     assert_eq!(third.await.unwrap().0, 200);
-    assert_eq!((client.busy(), client.idle()), (0, 1));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
 }
 
 /// Three addresses of this machine, each with a listener at the same port.
@@ -1177,7 +1177,7 @@ async fn connections_spread_over_the_addresses_of_a_name() {
         });
     }
     for keep in [Duration::from_secs(60), Duration::ZERO] {
-        let client = Client::builder().resolver(Three, keep).build();
+        let client = Client::builder().resolver(Three).dns_ttl(keep).build();
         let asks = Vec::from_iter((0..30).map(|_| {
             let client = client.clone();
             tokio::spawn(async move { client.get(&format!("http://a.example:{port}/")).await })
@@ -1209,7 +1209,11 @@ async fn a_resolver_that_panics_costs_those_who_wait_alone() {
     let url = server.url.replace("127.0.0.1", "a.example");
     let client = |panics| {
         let resolver = Fragile(AtomicUsize::new(panics));
-        Client::builder().resolver(resolver, Duration::from_secs(60)).connections_per_host_max(8).build()
+        Client::builder()
+            .resolver(resolver)
+            .dns_ttl(Duration::from_secs(60))
+            .connections_per_host_max(8)
+            .build()
     };
     let two = client(2);
     for _ in 0..2 {
@@ -1222,10 +1226,10 @@ async fn a_resolver_that_panics_costs_those_who_wait_alone() {
             assert_eq!(error.phase(), ClientPhase::Resolve);
             assert!(format!("{error:#}").ends_with(": the look-up was cut short"), "{error:#}");
         }
-        assert_eq!(two.busy(), 0);
+        assert_eq!(two.busy_connections(), 0);
     }
     assert_eq!(two.get(&url).await.unwrap().status, 200);
-    assert_eq!((two.busy(), server.connections()), (0, 1));
+    assert_eq!((two.busy_connections(), server.connections()), (0, 1));
     // The task of a pipeline looks up for those who wait.
     let pipeline = client(1).pipeline(&url).unwrap().build();
     let mut response = Response::new();
@@ -1249,7 +1253,7 @@ impl Resolver for Slow {
 async fn a_look_up_that_takes_longer_than_its_caller_serves_the_next() {
     let server = Scripted::always(OK).await;
     let url = server.url.replace("127.0.0.1", "a.example");
-    let builder = || Client::builder().resolver(Slow, Duration::from_secs(60));
+    let builder = || Client::builder().resolver(Slow).dns_ttl(Duration::from_secs(60));
     for client in [builder().timeout(Duration::from_millis(200)).build(), builder().build()] {
         let error = tokio::time::timeout(Duration::from_millis(200), client.get(&url)).await;
         if let Ok(error) = error {

@@ -166,7 +166,7 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
             let begins = "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: websocket\r\n";
             assert!(heads[0] == expected[0] && heads[1].starts_with(begins), "{heads:?}");
         }
-        assert_eq!((client.busy(), client.idle(), response.status.as_u16()), (0, 0, 101));
+        assert_eq!((client.busy_connections(), client.idle_connections(), response.status.as_u16()), (0, 0, 101));
     }
 }
 
@@ -187,11 +187,11 @@ async fn a_tunnel_is_kept_apart_from_requests_that_the_proxy_reads() {
     let lines = Vec::from_iter(heads.iter().map(|head| head.split("\r\n").next().unwrap()));
     let read = "GET http://a/ HTTP/1.1";
     assert_eq!(lines, ["CONNECT a:80 HTTP/1.1", "GET / HTTP/1.1", read, "GET / HTTP/1.1", read]);
-    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (2, 2, 0));
+    assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 2, 0));
     let counts = &client.stats().hosts["http://a"];
     assert_eq!((counts.dials, counts.answered, counts.idle), (2, 4, 2));
     client.close_idle();
-    assert_eq!(client.idle(), 0);
+    assert_eq!(client.idle_connections(), 0);
     let refusing = Stage::always("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
     let client = refusing.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
     let error = client.upgrade(&upgrade, &mut response).await.unwrap_err();
@@ -210,7 +210,7 @@ async fn requests_that_a_proxy_reads_share_its_connections() {
     }
     let host = client.host("http://x").unwrap();
     host.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
-    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (1, 1, 0));
+    assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (1, 1, 0));
     for (number, head) in stage.received().iter().take(50).enumerate() {
         let expected = format!(
             "GET http://a{number}/b HTTP/1.1\r\nhost: a{number}\r\nproxy-authorization: Basic am9lOnB3\r\n\r\n"
@@ -226,20 +226,20 @@ async fn requests_that_a_proxy_reads_share_its_connections() {
         assert_eq!(counts.idle, u64::from(&**key == "http://x"), "{key}");
         assert!(counts.received == OK.len() as u64 && counts.sent > 0, "{key}: {counts:?}");
     }
-    assert_eq!(host.idle(), 1);
+    assert_eq!(host.idle_connections(), 1);
     // A redirect to another host stays on its connection, and a pipeline uses it.
     let pipeline = client.pipeline("http://y").unwrap().build();
     pipeline.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
-    assert_eq!((stage.dialed().len(), client.idle(), host.idle()), (1, 1, 0));
+    assert_eq!((stage.dialed().len(), client.idle_connections(), host.idle_connections()), (1, 1, 0));
     tokio::time::sleep(std::time::Duration::from_secs(40)).await;
-    assert_eq!((client.idle(), client.busy()), (0, 0), "it has expired once for all");
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "it has expired once for all");
     // Without a proxy, or through a tunnel, each host has its own.
     let direct = Stage::always(OK);
     let client = direct.builder().proxies(proxies().except("*")).build();
     for host in ["http://a/", "http://b/", "http://a/"] {
         client.get(host).await.unwrap();
     }
-    assert_eq!((direct.dialed().len(), client.idle()), (2, 2));
+    assert_eq!((direct.dialed().len(), client.idle_connections()), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,7 +266,7 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
     let stats = client.stats();
     assert_eq!((stats.total.busy, stats.total.waiting, stats.total.idle), (2, 8, 0));
     assert!(stats.hosts.values().all(|counts| counts.busy + counts.waiting == 1), "{stats:?}");
-    assert_eq!(client.busy(), 2);
+    assert_eq!(client.busy_connections(), 2);
     let mut failed = 0;
     while let Some(asked) = asking.join_next().await {
         if let Err(error) = asked.unwrap() {
@@ -278,7 +278,7 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         }
     }
     // Two are answered each second, and the last two would have to wait for four.
-    assert_eq!((failed, stage.dialed().len(), client.idle(), client.busy()), (2, 2, 2, 0));
+    assert_eq!((failed, stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 2, 2, 0));
 }
 
 /// A request on behalf of one client must not leave over the connection of another.
@@ -303,7 +303,7 @@ async fn connections_on_behalf_of_others_are_not_shared() {
         for host in ["http://a/", "http://b/", "http://a/"] {
             own.get(host).await.unwrap();
         }
-        assert_eq!((own.idle(), client.idle(), stage.dialed().len()), (1, 0, usize::from(number) + 1));
+        assert_eq!((own.idle_connections(), client.idle_connections(), stage.dialed().len()), (1, 0, usize::from(number) + 1));
     }
 }
 
@@ -332,7 +332,7 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
         let response = client.get("http://a.example:8080/b?c").await.unwrap();
         assert_eq!(response.body.text(), Ok("GET /b?c HTTP/1.1\r\nhost: a.example:8080\r\n\r\n"));
     }
-    assert_eq!((proxy.connections(), client.idle()), (1, 1));
+    assert_eq!((proxy.connections(), client.idle_connections()), (1, 1));
 }
 
 /// No request is sent to a proxy that answers CONNECT with something else.
@@ -367,7 +367,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
             "{response:?}: {error:#}"
         );
         assert!(format!("{error:#}").contains(why), "{response:?}: {error:#}");
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
     let talkative = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
@@ -490,7 +490,7 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
             let shown = format!("{error} {error:#} {error:?}");
             assert!(shown.contains(&status.to_string()) && !shown.contains("secret"), "{shown}");
         }
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
     let silent = refusing("").builder().proxies(Proxies::all(Proxy::new("proxy").unwrap())).build();
     assert!(silent.get("https://a.example/").await.unwrap_err().proxy_response().is_none());
@@ -613,7 +613,7 @@ mod over_tls {
             assert_eq!((timings.reused, timings.tls.is_zero()), (is_reused, is_reused));
         }
         // A connection within a connection is seen to be closed, too.
-        assert_eq!(client.idle(), 2);
+        assert_eq!(client.idle_connections(), 2);
         origin.stop(Duration::ZERO);
         origin.wait().unwrap();
         let error = client.get(&url).await.unwrap_err();
@@ -661,7 +661,7 @@ mod over_tls {
         let ours = Authority::new("ours");
         let client = asking(&ours, &proxy.url.replace("http://127.0.0.1", "https://localhost"));
         // A paused clock does not wait for the threads that call the system.
-        let client = client.resolver(Loopback, Duration::MAX).build();
+        let client = client.resolver(Loopback).dns_ttl(Duration::MAX).build();
         let error = client.get("http://a.example").await.unwrap_err();
         assert!(
             matches!((error.phase(), error.cause()), (ClientPhase::Connect, ClientCause::TimedOut)),
@@ -746,7 +746,7 @@ mod over_tls {
                     }
                 }
             }
-            assert_eq!(client.busy(), 0);
+            assert_eq!(client.busy_connections(), 0);
         }
     }
 
@@ -768,7 +768,7 @@ mod over_tls {
         let (mut request, mut response) = (Request::get("http://a/b").unwrap(), Response::new());
         request.headers.set("upgrade", "own").unwrap();
         drop(client.upgrade(&request, &mut response).await.unwrap());
-        assert_eq!((client.busy(), client.idle(), stage.dialed().len()), (0, 0, 1));
+        assert_eq!((client.busy_connections(), client.idle_connections(), stage.dialed().len()), (0, 0, 1));
     }
 
     /// How a proxy goes on after what it has said.
@@ -802,7 +802,7 @@ mod over_tls {
         let error = ask(&client, &Request::get("https://a.example/").unwrap()).await.unwrap_err();
         assert_eq!(start.elapsed().as_secs(), seconds, "{said:?} {then:?}: {error:?}");
         assert_eq!(error.is_timeout(), seconds > 0, "{said:?} {then:?}: {error:?}");
-        assert_eq!((error.is_sent(), client.busy(), client.idle()), (false, 0, 0), "{said:?} {then:?}");
+        assert_eq!((error.is_sent(), client.busy_connections(), client.idle_connections()), (false, 0, 0), "{said:?} {then:?}");
         error
     }
 

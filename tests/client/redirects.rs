@@ -158,7 +158,7 @@ async fn refused(location: &str) -> ClientError {
     let client = stage.client();
     let error = ask(&client, &get("http://a/")).await.unwrap_err();
     assert_eq!(
-        (error.phase(), stage.received().len(), client.busy()),
+        (error.phase(), stage.received().len(), client.busy_connections()),
         (ClientPhase::Redirect, 1, 0),
         "{location}"
     );
@@ -199,7 +199,7 @@ async fn a_redirect_without_a_location_is_a_response_rfc9110_15_4() {
         for redirects in [Redirects::default(), Redirects::Follow(0)] {
             let client = stage.client().with_redirects(redirects);
             assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
-            assert_eq!((stage.received().len(), client.idle()), (1, 1));
+            assert_eq!((stage.received().len(), client.idle_connections()), (1, 1));
         }
     }
 }
@@ -315,7 +315,7 @@ async fn redirects_are_followed_only_so_often_rfc9110_15_4() {
         let error = ask(&client, &get("http://a/")).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::TooManyRedirects), "{error:?}");
         assert_eq!((error.is_reused(), error.is_sent()), (requests > 1, true), "{redirects:?}");
-        assert_eq!((stage.received().len(), client.busy()), (requests, 0), "{redirects:?}");
+        assert_eq!((stage.received().len(), client.busy_connections()), (requests, 0), "{redirects:?}");
     }
     let steps = Stage::answering(|request| match path(request).len() {
         11.. => OK.into(),
@@ -571,7 +571,7 @@ async fn a_host_handle_follows_redirects_too() {
     let elsewhere = host.send(&get("http://f/"), &mut response).await.unwrap_err();
     assert!(matches!(elsewhere.cause(), ClientCause::Origin), "{elsewhere:?}");
     host.send(&get("http://a:081/end"), &mut response).await.unwrap();
-    assert_eq!((host.idle(), host.busy()), (1, 0));
+    assert_eq!((host.idle_connections(), host.busy_connections()), (1, 0));
 }
 
 /// Little of a redirect's body is read, for the sake of the connection; if there is more, or no end, it is closed.
@@ -594,7 +594,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
         );
         let (client, start) = (stage.client(), tokio::time::Instant::now());
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
-        assert_eq!((stage.dialed().len(), start.elapsed(), client.busy()), (connections, Duration::ZERO, 0));
+        assert_eq!((stage.dialed().len(), start.elapsed(), client.busy_connections()), (connections, Duration::ZERO, 0));
     }
 }
 
@@ -621,7 +621,7 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
         let client = stage.client();
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
         assert_eq!((stage.dialed().len(), start.elapsed().as_millis() / 10), (2, 100), "{framing} {drop}");
-        assert_eq!((client.busy(), client.idle()), (0, 1));
+        assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
         // Nor is it waited for beyond the time of the exchange.
         let (hurried, start) =
             (new().client().with_timeout(Duration::from_millis(500)), tokio::time::Instant::now());

@@ -134,7 +134,7 @@ async fn connection_says_what_the_request_wants_rfc9112_9_6_rfc9110_7_6_1() {
     for _ in 0..2 {
         assert_eq!(self::ask(&client, &request).await.unwrap().0, 200);
     }
-    assert_eq!((stage.dialed().len(), client.idle()), (2, 0), "close is meant");
+    assert_eq!((stage.dialed().len(), client.idle_connections()), (2, 0), "close is meant");
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +214,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
         request.headers.set(name, value).unwrap();
         refuse(client.open(&request).await.map(drop), name);
     }
-    assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
+    assert_eq!((stage.dialed().len(), client.busy_connections()), (0, 0));
 
     let asked = "TRACE /b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\n\r\n";
     let mut request = Request::new(Method::Trace, "http://a/b").unwrap();
@@ -275,7 +275,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     assert!(matches!(nowhere.cause(), ClientCause::Origin), "{nowhere:?}");
     let tunnel = ask(&client, &Request::new(Method::Connect, "http://a/").unwrap()).await.unwrap_err();
     assert_eq!(tunnel.phase(), ClientPhase::Prepare, "{tunnel:?}");
-    assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
+    assert_eq!((stage.dialed().len(), client.busy_connections()), (0, 0));
 }
 
 /// A user and a password in a URL are sent as browsers, curl and Go send them, and nowhere else.
@@ -383,7 +383,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
         request.body.set_stream(&b"hello"[..], Some(length));
         let error = ask(&client, &request).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
-        assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+        assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
         settle().await;
         assert!(stage.received().concat().len() <= length as usize, "a length of {length} was kept");
     }
@@ -393,7 +393,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
     assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
     let spent = ask(&client, &request).await.unwrap_err();
     assert!(matches!(spent.cause(), ClientCause::BodyConsumed), "{spent:?}");
-    assert_eq!((spent.phase(), client.busy()), (ClientPhase::Prepare, 0));
+    assert_eq!((spent.phase(), client.busy_connections()), (ClientPhase::Prepare, 0));
 }
 
 /// A source that fails at once.
@@ -499,7 +499,7 @@ async fn without_100_the_body_is_sent_after_a_while_rfc9110_10_1_1() {
     assert_eq!(ask(&client, &expecting()).await.unwrap(), (200, "ok".into()));
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(300) && waited < Duration::from_millis(310), "{waited:?}");
-    assert_eq!(client.idle(), 1);
+    assert_eq!(client.idle_connections(), 1);
     let mut empty = expecting();
     empty.body.clear();
     assert_eq!(ask(&client, &empty).await.unwrap(), (200, "ok".into()));
@@ -539,7 +539,7 @@ async fn a_final_answer_instead_of_100_is_the_response_rfc9110_10_1_1() {
         let response = ask(&client, &expecting()).await.unwrap();
         assert_eq!(response, (status[..3].parse().unwrap(), "no".into()));
         settle().await;
-        assert_eq!((&*stage.received().concat(), client.idle(), client.busy()), ("", 0, 0));
+        assert_eq!((&*stage.received().concat(), client.idle_connections(), client.busy_connections()), ("", 0, 0));
     }
 }
 
@@ -577,7 +577,7 @@ async fn a_refused_expectation_is_dropped_and_the_request_sent_again_rfc9110_10_
         assert!(!response.headers.contains("x-refused") && start.elapsed() == Duration::ZERO);
         assert!(request.headers.contains("expect"), "the request is the caller's");
         settle().await;
-        assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (2, 1, 0));
+        assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 1, 0));
         // Through a host as well, and piece by piece.
         let mut request = expecting();
         set(&mut request);
@@ -709,14 +709,14 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
             true => request.body.set_stream(repeat(0), None),
         }
         assert_eq!(ask(&client, &request).await.unwrap(), (413, "no".into()));
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
     let mut call = client.open(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     let mut response = Response::new();
     let mut reader = call.finish(&mut response).await.unwrap();
     assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (413, Some(&b"no"[..])));
-    assert_eq!((reader.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
+    assert_eq!((reader.chunk().await.unwrap(), client.idle_connections(), client.busy_connections()), (None, 0, 0));
 }
 
 /// Many servers answer while they read. If the rest of the upload were not sent, the server would wait for it.
@@ -756,7 +756,7 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     let mut reader = call.finish(&mut response).await.unwrap();
     assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
     assert_eq!(reader.chunk().await.unwrap(), None);
-    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (dialed, idle, 0));
+    assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (dialed, idle, 0));
 }
 
 /// Uploads in one `way` what no buffer takes whole, and receives the content of the response.
@@ -804,7 +804,7 @@ async fn check_stands(
         let (start, response) = (Instant::now(), upload(&client, way).await);
         assert_eq!(response.as_ref().err().map(ClientError::is_timeout), expected.is_none().then_some(true));
         assert_eq!((start.elapsed().as_secs(), response.ok().as_deref()), (seconds, expected), "{way}");
-        assert_eq!((client.idle(), client.busy()), (0, 0), "{way}");
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "{way}");
     }
 }
 
@@ -831,5 +831,5 @@ async fn a_whole_response_that_says_close_ends_the_upload() {
     let mut request = post();
     request.body.set_bytes(vec![0; 1 << 20]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
-    assert_eq!((start.elapsed(), client.idle(), client.busy()), (Duration::ZERO, 0, 0));
+    assert_eq!((start.elapsed(), client.idle_connections(), client.busy_connections()), (Duration::ZERO, 0, 0));
 }

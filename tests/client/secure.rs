@@ -53,7 +53,7 @@ impl Secured {
         let request = Request::get(url).unwrap();
         let first = ask(&client, &request).await?;
         assert_eq!(ask(&client, &request).await?, first);
-        assert_eq!((client.idle(), client.busy()), (1, 0), "the connection was used again");
+        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection was used again");
         Ok(first.1)
     }
 }
@@ -295,7 +295,7 @@ async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
             let is_alert = matches!(error.cause(), ClientCause::Tls(tls::Error::Refused(_)));
             assert!(is_alert, "{way} {is_deaf}: {error:#}");
             assert!(format!("{error:#}").ends_with("received fatal alert: CertificateRequired"), "{error:#}");
-            assert_eq!((client.busy(), client.idle()), (0, 0), "{way} {is_deaf}");
+            assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0), "{way} {is_deaf}");
         }
     }
 }
@@ -321,7 +321,7 @@ async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
         let error = asked.expect("it is over").unwrap_err();
         assert!(error.is_timeout() && error.phase() == ClientPhase::Tls, "{error:#}");
         // A handshake that has time goes on for the next request.
-        assert_eq!((client.busy(), client.idle(), error.is_sent()), (lone, 0, false));
+        assert_eq!((client.busy_connections(), client.idle_connections(), error.is_sent()), (lone, 0, false));
     }
 }
 
@@ -334,7 +334,7 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
             let client = stage.builder().tls(tls).build();
             let error = client.send(&request, &mut Response::new()).await.unwrap_err();
             assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{host}: {error:#}");
-            assert_eq!((error.phase(), error.is_sent(), client.busy()), (ClientPhase::Tls, false, 0));
+            assert_eq!((error.phase(), error.is_sent(), client.busy_connections()), (ClientPhase::Tls, false, 0));
         }
     }
     assert_eq!(stage.dialed(), [""; 0]);
@@ -443,7 +443,7 @@ async fn a_secure_connection_closed_while_it_was_idle_is_not_used() {
         let mut request = Request::post(&server.url.replace("http:", "https:")).unwrap();
         request.body.set_stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
-        assert_eq!(client.idle(), 1, "{leave:?}");
+        assert_eq!(client.idle_connections(), 1, "{leave:?}");
         signs.0.0.notify_one();
         signs.0.1.notified().await;
         // The runtime polls the system for events before it sleeps.
@@ -524,7 +524,7 @@ async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
                 assert!(!is_good && error.phase() == ClientPhase::Receive, "{reply:?} {leave:?}: {error:#}");
             }
         }
-        assert_eq!((client.busy(), server.connections()), (0, 1));
+        assert_eq!((client.busy_connections(), server.connections()), (0, 1));
     }
 }
 

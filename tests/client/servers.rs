@@ -56,7 +56,7 @@ async fn check(client: &Client, base: &str) {
         assert_eq!(reader.chunk().await.unwrap(), Some(&b"hello, world"[..]));
         assert_eq!(reader.chunk().await.unwrap(), None);
     }
-    assert_eq!((client.idle(), client.busy()), (1, 0), "one connection was enough");
+    assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "one connection was enough");
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..20 {
         let (client, url) = (client.clone(), format!("{base}/{task}"));
@@ -69,7 +69,7 @@ async fn check(client: &Client, base: &str) {
         });
     }
     tasks.join_all().await;
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }
 
 /// This crate's own echo.
@@ -211,7 +211,7 @@ async fn an_upgraded_connection_goes_both_ways() {
     tunnel.write_all(b"ping").await.unwrap();
     let mut received = String::new();
     tunnel.read_to_string(&mut received).await.unwrap();
-    assert_eq!((&*received, client.busy()), ("ping", 0));
+    assert_eq!((&*received, client.busy_connections()), ("ping", 0));
 }
 
 /// A proxy in one process: a server that forwards each piece of both bodies as it arrives.

@@ -48,7 +48,7 @@ pub fn check_counts(client: &Client) -> ClientCounts {
     assert!(total.opened + total.reused >= ends(&total).iter().sum::<u64>(), "{total:?}");
     let failed = [total.send, total.wait, total.receive].map(|phase| phase.failed).iter().sum::<u64>();
     assert_eq!(total.failed, failed, "{total:?}");
-    assert_eq!((total.idle, total.busy), (client.idle() as u64, client.busy() as u64), "{total:?}");
+    assert_eq!((total.idle, total.busy), (client.idle_connections() as u64, client.busy_connections() as u64), "{total:?}");
     total
 }
 
@@ -139,7 +139,7 @@ async fn check_failure(builder: ClientBuilder, url: &str, phase: ClientPhase) {
 async fn failures_are_counted_by_phase() {
     let cut = Scripted::always("HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\n").await;
     let closing = Scripted::new(|_, _| async { Ok(()) }).await;
-    let lost = Client::builder().resolver(Lost, SECOND);
+    let lost = Client::builder().resolver(Lost).dns_ttl(SECOND);
     check_failure(lost, "http://a.example/", ClientPhase::Resolve).await;
     check_failure(Client::builder(), "http://127.0.0.1:1/", ClientPhase::Connect).await;
     #[cfg(feature = "tls")]

@@ -68,8 +68,8 @@ fn ten_thousand_callers_share_512_connections_and_a_second() {
         let took = start.elapsed().as_millis();
         assert!((1000..1010).contains(&took), "{took} ms");
         assert!(answered > 4_000 && late > 1_000 && gone > 1_000, "{answered}, {late}, {gone}");
-        assert_eq!(client.busy(), 0);
-        assert!(client.idle() <= 512, "{} rest", client.idle());
+        assert_eq!(client.busy_connections(), 0);
+        assert!(client.idle_connections() <= 512, "{} rest", client.idle_connections());
         for number in 0..1_000 {
             ask(&client, "http://a", number).await.unwrap();
         }
@@ -146,7 +146,7 @@ async fn a_server_that_fails_in_every_way_causes_no_wrong_response() {
     let (right, failed): (Vec<usize>, Vec<usize>) = ends.into_iter().unzip();
     let (right, failed) = (right.iter().sum::<usize>(), failed.iter().sum::<usize>());
     assert!(right > 500 && failed > 50, "{right} right, {failed} failed");
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }
 
 /// Never answers.
@@ -160,7 +160,7 @@ impl Resolver for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_hangs_times_out_for_every_caller() {
-    let client = Client::builder().resolver(Silent, SECOND).connections_per_host_max(8).build();
+    let client = Client::builder().resolver(Silent).dns_ttl(SECOND).connections_per_host_max(8).build();
     let start = Instant::now();
     let mut callers = JoinSet::new();
     for number in 0..24 {
@@ -182,7 +182,7 @@ async fn a_resolver_that_hangs_times_out_for_every_caller() {
     assert_eq!(count(Some((ClientPhase::Resolve, 5))), 7);
     assert_eq!(count(Some((ClientPhase::Resolve, 6))), 1);
     assert_eq!(ends.iter().flatten().filter(|(phase, _)| *phase == ClientPhase::Resolve).count(), 23);
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }
 
 /// Takes six seconds to connect.
@@ -225,7 +225,7 @@ async fn a_proxy_that_drips_times_out_while_connecting() {
                 "{proxy}: {error:#}"
             );
             assert_eq!(start.elapsed().as_secs(), 10, "{proxy}");
-            assert_eq!((client.idle(), client.busy()), (0, 0));
+            assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
         }
     }
 }

@@ -32,13 +32,13 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
             let (stage, mut response) = (cutting(wire, cut), Response::new());
             let client = stage.client();
             let mut reader = client.open_response(&get(), &mut response).await.unwrap();
-            assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (200, 0, 1));
+            assert_eq!((response.status.as_u16(), response.body.len(), client.busy_connections()), (200, 0, 1));
             let mut body = Vec::new();
             while let Some(chunk) = reader.chunk().await.unwrap() {
                 assert!(!chunk.is_empty());
                 body.extend_from_slice(chunk);
             }
-            assert_eq!((&body[..], client.idle(), client.busy()), (&b"hello"[..], 1, 0), "cut at {cut}");
+            assert_eq!((&body[..], client.idle_connections(), client.busy_connections()), (&b"hello"[..], 1, 0), "cut at {cut}");
             assert_eq!(reader.trailers().get("x-sum"), (wire == CHUNKED).then_some("1"));
             assert_eq!(reader.chunk().await.unwrap(), None, "it stays at its end");
             let mut reader = client.open_response(&get(), &mut response).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
             assert_eq!(reader.read(&mut []).await.unwrap(), 0);
             reader.read_exact(&mut some).await.unwrap();
             reader.read_to_string(&mut all).await.unwrap();
-            assert_eq!((&some, &*all, client.idle()), (b"he", "llo", 1));
+            assert_eq!((&some, &*all, client.idle_connections()), (b"he", "llo", 1));
             assert_eq!(stage.dialed().len(), 1);
         }
     }
@@ -62,7 +62,7 @@ async fn a_response_without_a_body_gives_its_connection_back_at_once() {
         let (client, mut response) = (Stage::always(wire).client(), Response::new());
         let mut reader =
             client.open_response(&Request::new(method, "http://a/").unwrap(), &mut response).await.unwrap();
-        assert_eq!((client.idle(), client.busy()), (1, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
         assert_eq!(reader.chunk().await.unwrap(), None);
     }
 }
@@ -84,7 +84,7 @@ async fn row_84_a_response_that_is_dropped_half_way_closes_its_connection() {
             drop(reader);
             settle().await;
             assert_eq!(
-                (client.idle(), client.busy(), stage.received().len()),
+                (client.idle_connections(), client.busy_connections(), stage.received().len()),
                 (0, 0, 2),
                 "{wire:?} after {reads}"
             );
@@ -100,13 +100,13 @@ async fn a_response_that_is_dropped_at_its_last_byte_gives_its_connection_back()
         let mut reader = client.open_response(&get(), &mut response).await.unwrap();
         assert_eq!(reader.read(&mut vec![0; most]).await.unwrap(), most.min(5));
         drop(reader);
-        assert_eq!((client.idle(), client.busy()), (idle, 0), "{most}");
+        assert_eq!((client.idle_connections(), client.busy_connections()), (idle, 0), "{most}");
     }
     let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
     let mut reader = client.open_response(&get(), &mut response).await.unwrap();
     assert_eq!(reader.chunk().await.unwrap(), Some(&b"hello"[..]));
     drop(reader);
-    assert_eq!((client.idle(), client.busy()), (1, 0));
+    assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn a_streamed_body_that_broke_stays_an_error() {
             assert!(reader.read(&mut [0; 9]).await.is_err());
         }
         // A caller that sends again at once need not drop it first.
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
 }
 
@@ -214,7 +214,7 @@ async fn a_written_body_of_another_length_than_announced_is_an_error() {
             }
         };
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
-        assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+        assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
     }
 }
 
@@ -228,10 +228,10 @@ async fn a_call_that_is_dropped_closes_its_connection() {
         let client = stage.client();
         let mut call = client.open(&post()).await.unwrap();
         call.write_all(written.as_bytes()).await.unwrap();
-        assert_eq!(client.busy(), 1);
+        assert_eq!(client.busy_connections(), 1);
         drop(call);
         settle().await;
-        assert_eq!((client.busy(), client.idle(), stage.received().len()), (0, 0, 1));
+        assert_eq!((client.busy_connections(), client.idle_connections(), stage.received().len()), (0, 0, 1));
     }
 }
 
@@ -256,7 +256,7 @@ async fn a_connection_is_handed_over_with_what_came_early_rfc9110_7_8() {
         let (client, mut response) = (stage.client(), Response::new());
         let mut tunnel = client.upgrade(&upgrade(), &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.headers.get("upgrade")), (101, Some("own")));
-        assert_eq!((client.busy(), client.idle()), (0, 0), "it has no place in the pool");
+        assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0), "it has no place in the pool");
         let mut early = [0; 5];
         tunnel.read_exact(&mut early).await.unwrap();
         tunnel.write_all(b"ping").await.unwrap();
@@ -280,7 +280,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
         let client = refuses.client();
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
-        assert_eq!((response.status.as_u16(), client.busy()), (200, 0));
+        assert_eq!((response.status.as_u16(), client.busy_connections()), (200, 0));
     }
     let switches = Stage::always(SWITCHING);
     let client = switches.client();
@@ -293,11 +293,11 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
     let exact = Stage::always(SWITCHING.strip_suffix("early").unwrap());
     let client = exact.client();
     assert_eq!(ask(&client, &upgrade()).await.unwrap().0, 101);
-    assert_eq!((client.idle(), client.busy()), (0, 0), "a connection that speaks something else is not kept");
+    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "a connection that speaks something else is not kept");
     drop(client.open_response(&upgrade(), &mut response).await.unwrap());
     let call = client.open(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
-    assert_eq!((client.idle(), client.busy(), exact.dialed().len()), (0, 0, 3));
+    assert_eq!((client.idle_connections(), client.busy_connections(), exact.dialed().len()), (0, 0, 3));
 }
 
 /// A server that speaks another protocol must not be taken for one that speaks this one.
@@ -338,7 +338,7 @@ async fn check_switch(fields: &str, is_granted: bool) {
     let (client, mut response, mut request) = (stage.client(), Response::new(), upgrade());
     request.headers.append("upgrade", "tls/1.0").unwrap();
     let upgraded = client.upgrade(&request, &mut response).await.map(drop);
-    assert_eq!((response.status.as_u16(), client.busy(), client.idle()), (101, 0, 0), "{fields:?}");
+    assert_eq!((response.status.as_u16(), client.busy_connections(), client.idle_connections()), (101, 0, 0), "{fields:?}");
     let called = async { client.open(&request).await?.finish(&mut Response::new()).await.map(drop) }.await;
     let whole = client.send(&request, &mut response).await;
     for switched in [upgraded, called, whole] {
@@ -349,7 +349,7 @@ async fn check_switch(fields: &str, is_granted: bool) {
             }
         }
     }
-    assert_eq!((client.busy(), client.idle()), (0, 0), "{fields:?}");
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0), "{fields:?}");
 }
 
 /// An upgrade that is answered with `wire`, cut at each byte, has failed, and says why: with this status, body and
@@ -373,7 +373,7 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
         assert!(error.is_sent() && !error.is_timeout(), "{case}");
         assert_eq!((response.status.as_u16(), response.body.text()), (status, Ok(body)), "{case}");
         assert_eq!(response.trailers.get("x-sum"), sum, "{case}");
-        assert_eq!((client.idle(), client.busy()), (idle, 0), "{case}");
+        assert_eq!((client.idle_connections(), client.busy_connections()), (idle, 0), "{case}");
     }
 }
 
@@ -413,7 +413,7 @@ async fn a_refused_upgrade_says_why() {
         let (began, mut response) = (Instant::now(), Response::new());
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
-        assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (401, 0, 0));
+        assert_eq!((response.status.as_u16(), response.body.len(), client.busy_connections()), (401, 0, 0));
         assert_eq!(began.elapsed().as_secs(), seconds);
     }
 }
@@ -443,7 +443,7 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
         assert!(chunk.len() <= 256 << 10);
         read += chunk.len() as u64;
     }
-    assert_eq!((read, client.idle()), (LARGE, 1));
+    assert_eq!((read, client.idle_connections()), (LARGE, 1));
 }
 
 /// If the client does not read, the server cannot write.
@@ -469,5 +469,5 @@ async fn a_response_that_is_not_read_holds_the_server_back() {
     let most = *written.borrow();
     assert!(most < 256, "{most} KiB");
     drop(reader);
-    assert_eq!(client.busy(), 0);
+    assert_eq!(client.busy_connections(), 0);
 }

@@ -41,7 +41,7 @@ async fn check(client: &Client, request: &Request, phase: ClientPhase, seconds: 
     assert!(late <= Duration::from_millis(3), "{phase:?}: {waited:?}");
     // A connection that is being opened goes on for the next request.
     let is_dialing = matches!(phase, ClientPhase::Resolve | ClientPhase::Connect | ClientPhase::Tls);
-    assert!(client.busy() <= usize::from(is_dialing) && client.idle() == 0);
+    assert!(client.busy_connections() <= usize::from(is_dialing) && client.idle_connections() == 0);
     assert_eq!(io::Error::from(ask(client, request).await.unwrap_err()).kind(), io::ErrorKind::TimedOut);
     error
 }
@@ -136,7 +136,7 @@ async fn a_streamed_body_has_the_same_timeouts() {
 
 fn drop_and_count<T>(dropped: T, client: &Client) {
     drop(dropped);
-    assert_eq!((client.busy(), client.idle()), (0, 0));
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn a_request_without_progress_times_out() {
     never.body.set_stream(Never, None);
     let client = Stage::always(OK).builder().timeout(100 * SECOND).build();
     let error = ask(&client, &never).await.unwrap_err();
-    assert_eq!((error.phase(), error.is_timeout(), client.busy()), (ClientPhase::Send, true, 0));
+    assert_eq!((error.phase(), error.is_timeout(), client.busy_connections()), (ClientPhase::Send, true, 0));
 }
 
 /// A source that never yields anything; a connection that cannot be written to, and is silent.
@@ -205,7 +205,7 @@ async fn a_connection_that_cannot_be_written_to_times_out() {
     let (client, start) = (Client::builder().dialer(Dials(Some(SECOND))).build(), Instant::now());
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Send, false, false));
-    assert_eq!((start.elapsed().as_secs(), client.busy()), (31, 0));
+    assert_eq!((start.elapsed().as_secs(), client.busy_connections()), (31, 0));
     let said = format!("{error:#}");
     let expected = "http://a/: sending the request to a:80 failed: the connection failed: ";
     assert!(said.starts_with(expected), "{said}");
@@ -260,7 +260,7 @@ async fn every_timeout_may_be_boundless() {
     let (one, two) = tokio::join!(ask(&client, &plain), ask(&client, &expecting));
     assert_eq!((one.unwrap(), two.unwrap()), ((200, "ok".into()), (200, "ok".into())));
     sleep(10_000 * SECOND).await;
-    assert_eq!((client.idle(), client.busy(), stage.dialed().len()), (1, 0, 1));
+    assert_eq!((client.idle_connections(), client.busy_connections(), stage.dialed().len()), (1, 0, 1));
     let pipeline = client.pipeline("http://a").unwrap().build();
     pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
     assert_eq!(stage.dialed().len(), 1);
@@ -285,7 +285,7 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
     let error = check(&dials().build(), &get(), ClientPhase::Connect, 10).await;
     assert!(!error.is_sent());
     check(&dials().timeout(4 * SECOND).build(), &get(), ClientPhase::Connect, 4).await;
-    let resolves = || Client::builder().resolver(Resolves(Duration::ZERO), SECOND);
+    let resolves = || Client::builder().resolver(Resolves(Duration::ZERO)).dns_ttl(SECOND);
     check(&resolves().build(), &get(), ClientPhase::Resolve, 5).await;
     check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
 }
@@ -386,7 +386,7 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         pending().await
     });
     let silent = || dripping("", "", SECOND);
-    let resolving = Client::builder().resolver(Resolves(Duration::ZERO), SECOND).build();
+    let resolving = Client::builder().resolver(Resolves(Duration::ZERO)).dns_ttl(SECOND).build();
     let dialing = Client::builder().dialer(Dials(None)).build();
     let limits = |timeouts: ClientTimeouts, client: Client| client.with_timeouts(timeouts);
     for (client, request, phase) in [
@@ -484,7 +484,8 @@ async fn the_time_of_an_exchange_that_is_over_ends_no_other() {
 async fn row_85_one_deadline_is_over_all_phases() {
     let (_sockets, port) = full();
     let request = Request::get(&format!("http://a:{port}/")).unwrap();
-    let client = Client::builder().resolver(Resolves(3 * SECOND), Duration::ZERO).timeout(4 * SECOND).build();
+    let client =
+        Client::builder().resolver(Resolves(3 * SECOND)).dns_ttl(Duration::ZERO).timeout(4 * SECOND).build();
     check(&client, &request, ClientPhase::Connect, 4).await;
     let hops = Stage::new(|mut peer, _| async move {
         while peer.request().await?.is_some() {
@@ -496,7 +497,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
     let (client, start) = (hops.client().with_timeout(3500 * SECOND / 1000), Instant::now());
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), error.is_reused()), (ClientPhase::Wait, true, true));
-    assert_eq!((start.elapsed().as_millis() / 10, client.busy()), (350, 0));
+    assert_eq!((start.elapsed().as_millis() / 10, client.busy_connections()), (350, 0));
     let deaf = Stage::new(|peer, _| async move {
         sleep(3600 * SECOND).await;
         drop(peer);
@@ -506,7 +507,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
     long.headers.set("x-long", "x".repeat(1 << 17)).unwrap();
     let error = client.open(&long).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Send, true));
-    assert_eq!((start.elapsed().as_secs(), client.busy()), (5, 0));
+    assert_eq!((start.elapsed().as_secs(), client.busy_connections()), (5, 0));
     let ended = client.with_timeout(Duration::ZERO);
     assert!(ask(&ended, &get()).await.unwrap_err().is_timeout());
 }
@@ -593,7 +594,7 @@ async fn a_response_that_comes_early_was_not_waited_for() {
 #[tokio::test]
 async fn timings_tell_a_look_up_from_connecting() {
     let (server, wait) = (Scripted::always(OK).await, Duration::from_millis(50));
-    let client = Client::builder().resolver(Resolves(wait), SECOND).build();
+    let client = Client::builder().resolver(Resolves(wait)).dns_ttl(SECOND).build();
     let url = server.url.replace("127.0.0.1", "a.example");
     for is_reused in [false, true] {
         let times = client.get(&url).await.unwrap().timings();
@@ -617,7 +618,7 @@ async fn timings_tell_of_the_look_up_of_a_proxy() {
     let (url, wait) =
         (proxy.url.replace("http://127.0.0.1", "socks5://p.example"), Duration::from_millis(50));
     let proxies = Proxies::all(Proxy::new(&url).unwrap());
-    let client = Client::builder().resolver(Resolves(wait), SECOND).proxies(proxies).build();
+    let client = Client::builder().resolver(Resolves(wait)).dns_ttl(SECOND).proxies(proxies).build();
     let times = client.get("http://a.example/").await.unwrap().timings();
     assert!(times.resolve >= 2 * wait, "{times:?}");
 }

@@ -111,12 +111,12 @@ async fn a_connection_is_used_again_once_its_response_was_read() {
     for _ in 0..3 {
         let response = ServiceExt::<Request<Empty<Bytes>>>::ready(&mut client).await.unwrap();
         let response = response.call(get("http://a/")).await.unwrap();
-        assert_eq!(client.idle(), 0);
+        assert_eq!(client.idle_connections(), 0);
         read(response.into_body()).await.unwrap();
-        assert_eq!(client.idle(), 1);
+        assert_eq!(client.idle_connections(), 1);
     }
     drop(client.call(get("http://a/")).await.unwrap());
-    assert_eq!((client.idle(), stage.dialed().len()), (0, 1));
+    assert_eq!((client.idle_connections(), stage.dialed().len()), (0, 1));
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ mod layers {
             let client = silent().client();
             let service = ServiceBuilder::new().timeout(Duration::from_secs(5)).service(client.clone());
             let error = service.oneshot(get("http://a/")).await.unwrap_err();
-            assert!(error.is::<Elapsed>() && client.busy() == 0, "{error}");
+            assert!(error.is::<Elapsed>() && client.busy_connections() == 0, "{error}");
         });
     }
 

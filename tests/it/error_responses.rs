@@ -74,7 +74,7 @@ fn explanation(report: &ErrorReport<'_>, response: &Response) -> String {
         ErrorCause::Handler(error) if error.cause().is_none() => "status",
         ErrorCause::Handler(_) => "handler",
         ErrorCause::Panic => "panic",
-        ErrorCause::Plan => "plan",
+        ErrorCause::Refused => "plan",
         ErrorCause::Tls(_) => "tls",
         ErrorCause::Connections(_) => "connections",
         ErrorCause::ConnectionsOfPeer(_) => "connections of peer",

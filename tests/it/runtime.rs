@@ -889,7 +889,7 @@ fn errors_are_counted_by_kind() {
     check_error(|errors| &mut errors.incomplete, |served| assert_eq!(status(&served.ask("GET / HT")), 400));
     check_error(|errors| &mut errors.rejected, |served| assert_eq!(status(&served.ask(get("/fail"))), 409));
     check_error(|errors| &mut errors.panic, |served| assert_eq!(status(&served.ask(get("/panic"))), 500));
-    check_error(|errors| &mut errors.plan, |served| assert_eq!(status(&served.ask(get("/refuse"))), 403));
+    check_error(|errors| &mut errors.refused, |served| assert_eq!(status(&served.ask(get("/refuse"))), 403));
     check_error(
         |errors| &mut errors.io,
         |served| {

@@ -418,7 +418,8 @@ fn the_server_is_named_only_if_it_has_a_name_rfc9110_10_2_4() {
     let received = Wired::with(named, own).ask_cut(GET, Then::Waits);
     assert_eq!(received.to_lowercase().matches("server: ").count(), 1, "{received}");
     for none in ["", " "] {
-        let received = Wired::with(|server: Server| server.name(none).unwrap(), quiet).ask_cut(GET, Then::Waits);
+        let received =
+            Wired::with(|server: Server| server.name(none).unwrap(), quiet).ask_cut(GET, Then::Waits);
         assert!(!received.contains("server"), "{received}");
     }
     assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));

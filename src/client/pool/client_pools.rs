@@ -325,9 +325,12 @@ mod tests {
             let pools = lock(&all[0].1.by_origin).by_key.len();
             drop(all);
             assert!(pools < 50, "{pools} pools");
-            assert_eq!((client.idle(), client.busy(), client.stats().total.dials), (1, 0, 1));
+            assert_eq!(
+                (client.idle_connections(), client.busy_connections(), client.stats().total.dials),
+                (1, 0, 1)
+            );
             client.close_idle();
-            assert_eq!(client.idle(), 0);
+            assert_eq!(client.idle_connections(), 0);
         })
         .unwrap();
         running.stop(std::time::Duration::ZERO);

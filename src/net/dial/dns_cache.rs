@@ -22,7 +22,7 @@ use crate::net::UriHost;
 /// own, because this one may never be polled again. A failure is returned to all callers that wait for it, and is not
 /// cached.
 pub(crate) struct DnsCache {
-    resolver: Box<dyn AnyResolver>,
+    resolver: Arc<dyn AnyResolver>,
     keep: Duration,
     known: Mutex<HashMap<Box<str>, DnsEntry>>,
     look_ups: LookUps<(Id, Box<str>)>,
@@ -48,12 +48,21 @@ impl DnsCache {
     /// Caches each result of `resolver` for `keep`. With zero nothing is cached, but concurrent queries are still
     /// shared.
     pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> DnsCache {
-        DnsCache {
-            resolver: Box::new(resolver),
-            keep: keep.min(KEEP_MAX),
-            known: Mutex::default(),
-            look_ups: LookUps::new(NAMES_MAX),
-        }
+        DnsCache::from_parts(Arc::new(resolver), keep.min(KEEP_MAX))
+    }
+
+    /// The same resolver, whose results are kept for `keep`. Nothing is known yet.
+    pub(crate) fn kept_for(&self, keep: Duration) -> DnsCache {
+        DnsCache::from_parts(self.resolver.clone(), keep.min(KEEP_MAX))
+    }
+
+    /// Another resolver, whose results are kept for as long. Nothing is known yet.
+    pub(crate) fn asking(&self, resolver: impl Resolver) -> DnsCache {
+        DnsCache::from_parts(Arc::new(resolver), self.keep)
+    }
+
+    fn from_parts(resolver: Arc<dyn AnyResolver>, keep: Duration) -> DnsCache {
+        DnsCache { resolver, keep, known: Mutex::default(), look_ups: LookUps::new(NAMES_MAX) }
     }
 
     /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.

@@ -130,7 +130,7 @@ fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome 
 /// Sets the response to a request that the handler has refused by its head.
 #[cold]
 pub(super) fn respond_refused(ctx: &mut Context, status: Status) {
-    respond_error(ctx, status, ErrorCause::Plan);
+    respond_error(ctx, status, ErrorCause::Refused);
 }
 
 /// Sets the response to a handler's error. Fields that middleware has set stay, except those that describe content that

@@ -156,7 +156,7 @@ async fn play(steps: &[Step], proxies: Proxies, hosts: usize) {
     sleep(Duration::from_secs(20)).await;
     let seen = world.seen.lock().unwrap();
     assert!(seen.open_max <= *connections_max, "{seen:?}");
-    assert_eq!((client.busy(), client.idle()), (0, seen.open), "{seen:?}");
+    assert_eq!((client.busy_connections(), client.idle_connections()), (0, seen.open), "{seen:?}");
     let total = client.stats().total;
     assert!(total.opened <= total.dials && total.waiting == 0, "{total:?}");
 }
@@ -180,7 +180,7 @@ async fn check_for(wait: Duration, client: &Client, world: &World) {
     let start = Instant::now();
     loop {
         settle().await;
-        let idle = client.idle();
+        let idle = client.idle_connections();
         assert!(idle == 0 || !world.has_waiting(), "{idle} are idle: {:?}", world.seen);
         if start.elapsed() >= wait {
             return;

@@ -193,7 +193,7 @@ async fn play(steps: &[Step]) {
     let ends = timeout(LONG / 2, callers.join_all()).await.expect("a caller waits for ever");
     // Requests of callers that went away are still answered.
     sleep(Duration::from_secs(1000)).await;
-    assert_eq!((pipeline.in_flight(), client.busy()), (0, 0), "something is left");
+    assert_eq!((pipeline.in_flight(), client.busy_connections()), (0, 0), "something is left");
     let mut response = Response::new();
     pipeline.send(&Request::get("/farewell").unwrap(), &mut response).await.unwrap();
     assert_eq!(response.body.text().unwrap(), GOOD);
