@@ -240,8 +240,8 @@ pub mod routing {
 }
 
 /// Compiles the programs in the README.
-#[cfg(all(doctest, feature = "json"))]
 #[doc = include_str!("../README.md")]
+#[cfg(all(doctest, feature = "json"))]
 mod readme {}
 
 /// Checks at compile time that messages and running servers can be sent and shared between threads.

@@ -23,7 +23,7 @@ use super::settings::{ClientTimeouts, Settings};
 use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
-use crate::net::{Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver};
+use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///

@@ -1,6 +1,6 @@
 //! The client: pools of connections, redirects, proxies, many hosts and many requests at once.
 //!
-//! A [`Client`] is made once and shared. Its clones share its connections.
+//! A [`Client`](crate::Client) is made once and shared. Its clones share its connections.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -21,13 +21,13 @@
 //! | a request in one expression | [the builder of requests](crate::RequestBuilder) |
 //! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientTimeouts`] |
 //! | redirects | [`Redirects`] |
-//! | bodies that are read or written piece by piece | [`Client::open_response`], [`Call`] |
-//! | many requests to one host | [`Client::host`], [`Pipeline`] |
+//! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
+//! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
 //! | one of several hosts | [`Balancer`] |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
-//! | counts and times of each host | [`Client::stats`] |
+//! | counts and times of each host | [`Client::stats`](crate::Client::stats) |
 
 // Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
 // one exchange on it.
@@ -81,8 +81,6 @@ pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter};
 pub use cause::{ClientCause, ClientPhase};
-#[cfg(any(feature = "metrics", feature = "websocket"))]
-pub(crate) use client::Client;
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
 pub use host::Host;
@@ -90,8 +88,6 @@ pub use host::Host;
 pub(crate) use metrics::ObservedClient;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
-#[cfg(any(feature = "form", feature = "json", feature = "multipart", feature = "websocket"))]
-pub(crate) use request_builder::RequestBuilder;
 pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};

@@ -16,7 +16,7 @@ use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
-/// Made by [`Client::open_response`](super::Client::open_response) and [`Call::finish`](super::Call::finish). Once the
+/// Made by [`Client::open_response`](crate::Client::open_response) and [`Call::finish`](super::Call::finish). Once the
 /// body has been read to its end, the connection is free for other requests. If the `ResponseReader` is
 /// dropped before that, the connection is closed.
 ///

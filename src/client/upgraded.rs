@@ -9,7 +9,7 @@ use crate::net::{Rewind, Stream, delegate_stream};
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server has already sent. There are
+/// Made by [`Client::upgrade`](crate::Client::upgrade). Reading begins with what the server has already sent. There are
 /// no timeouts except those that you set, and the connection no longer counts in the pool. Dropping it closes the
 /// connection.
 ///

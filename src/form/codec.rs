@@ -3,7 +3,7 @@
 use serde_core::{Deserialize, Serialize};
 use serde_html_form::Deserializer;
 
-use crate::client::RequestBuilder;
+use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
 use crate::message::{Form, FormBuf, InvalidForm, InvalidPairs, InvalidRequest, Request};
 

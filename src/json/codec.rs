@@ -6,7 +6,7 @@ use std::fmt;
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
-use crate::client::RequestBuilder;
+use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, write_reason};
 use crate::message::{
     Body, ContentError, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,

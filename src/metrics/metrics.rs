@@ -17,7 +17,8 @@ use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
-use crate::client::{Client, ClientStats, ObservedClient};
+use crate::client::client::Client;
+use crate::client::{ClientStats, ObservedClient};
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 

@@ -11,7 +11,7 @@ use super::error::{MultipartError, MultipartLimits};
 use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
-use crate::client::RequestBuilder;
+use crate::client::request_builder::RequestBuilder;
 use crate::message::{Headers, InvalidRequest, Request};
 use crate::server::{BodyReader, Context};
 

@@ -95,8 +95,6 @@ pub(crate) use confine::is_panic;
 pub(crate) use confine::take_panic;
 pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "session")]
-pub(crate) use context::Extensions;
-#[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
 pub(crate) use context::{BodyReader, BodyWriter, Context};
 #[cfg(feature = "tower")]

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 
 use super::session_id::SessionId;
 use super::session_store::StoredSession;
-use crate::server::{Context, Error, Extensions, Result};
+use crate::server::context::Extensions;
+use crate::server::{Context, Error, Result};
 
 /// The values that the application keeps for a user agent, from one request to the next. Each has a name.
 ///

@@ -13,7 +13,8 @@ use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
 use crate::message::{InvalidCookie, Request, Response, SetCookie};
 use crate::runtime::boxed;
-use crate::server::{Context, Error, Extensions, Handler, Middleware, Result, StateSaver};
+use crate::server::context::Extensions;
+use crate::server::{Context, Error, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
 /// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.

@@ -12,7 +12,9 @@ use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, ne
 use super::role::ClientRole;
 use super::settings::Settings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
-use crate::client::{Client, ClientError, ClientTimeouts, RequestBuilder, not_prepared, switch_protocols};
+use crate::client::client::Client;
+use crate::client::request_builder::RequestBuilder;
+use crate::client::{ClientError, ClientTimeouts, not_prepared, switch_protocols};
 use crate::message::{FieldValue, Response};
 use crate::runtime::Handle;
 

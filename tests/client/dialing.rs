@@ -96,7 +96,11 @@ async fn a_connection_that_comes_back_is_not_kept_waiting_for_a_dial() {
         let (took, by) = second.await.unwrap().unwrap();
         assert_eq!((took.as_millis(), &*by), (answered.as_millis(), on), "{plan:?}");
         sleep(5 * SECOND).await;
-        assert_eq!((client.idle_connections(), client.busy_connections(), dialer.begun()), (idle, 0, 2), "{plan:?}");
+        assert_eq!(
+            (client.idle_connections(), client.busy_connections(), dialer.begun()),
+            (idle, 0, 2),
+            "{plan:?}"
+        );
         let total = client.stats().total;
         assert_eq!((total.dials, total.opened, total.answered), (2, idle as u64, 2), "{plan:?}");
     }
@@ -140,7 +144,11 @@ async fn requests_that_dial_take_what_comes_back_in_turn() {
         let (took, on) = call.await.unwrap().unwrap();
         assert_eq!((took.as_millis(), &*on), (500 * turn, "0"));
     }
-    assert_eq!((dialer.begun(), client.idle_connections(), client.busy_connections()), (5, 1, 1), "one dial goes on");
+    assert_eq!(
+        (dialer.begun(), client.idle_connections(), client.busy_connections()),
+        (5, 1, 1),
+        "one dial goes on"
+    );
     sleep(9 * SECOND).await;
     assert_eq!((client.idle_connections(), client.busy_connections()), (2, 0));
 }

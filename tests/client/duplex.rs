@@ -58,7 +58,11 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
             };
             assert_eq!(tokio::try_join!(write, read).unwrap().1, SIZE);
             drop((writer, reader));
-            assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection is used again");
+            assert_eq!(
+                (client.idle_connections(), client.busy_connections()),
+                (1, 0),
+                "the connection is used again"
+            );
         }
     });
     asked.unwrap();
@@ -170,7 +174,11 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
         assert_eq!(began.elapsed(), Duration::ZERO, "{said:?}");
         // If the response has begun, nothing failed: the rest of the request is only not wanted any more.
         assert_eq!(writing.await.unwrap().is_ok(), said.contains("200"), "{said:?}");
-        assert_eq!((began.elapsed().as_secs(), client.busy_connections(), client.idle_connections()), (1, 0, 0), "{said:?}");
+        assert_eq!(
+            (began.elapsed().as_secs(), client.busy_connections(), client.idle_connections()),
+            (1, 0, 0),
+            "{said:?}"
+        );
     }
 }
 

@@ -158,7 +158,10 @@ async fn a_body_that_is_too_short_is_an_error_however_it_ends() {
                     matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)),
                     "{end:?}: {error:?}"
                 );
-                assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
+                assert_eq!(
+                    (error.phase(), client.idle_connections(), client.busy_connections()),
+                    (ClientPhase::Send, 0, 0)
+                );
             }
         }
     }
@@ -218,7 +221,10 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     for end in ENDS {
         let call = client.open(&request).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
-        assert_eq!((response.status.as_u16(), client.idle_connections(), client.busy_connections()), (413, 0, 0));
+        assert_eq!(
+            (response.status.as_u16(), client.idle_connections(), client.busy_connections()),
+            (413, 0, 0)
+        );
     }
 }
 
@@ -250,7 +256,10 @@ async fn a_refusal_is_heard_though_the_connection_is_reset_rfc9112_9_6() {
         let (client, mut response) = (Client::new(), Response::new());
         let call = client.open(&request(&server.url, None, "")).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
-        assert_eq!((response.status.as_u16(), client.idle_connections(), client.busy_connections()), (413, 0, 0));
+        assert_eq!(
+            (response.status.as_u16(), client.idle_connections(), client.busy_connections()),
+            (413, 0, 0)
+        );
     }
 }
 
@@ -266,7 +275,11 @@ async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
         assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
         let received = stage.received().concat();
         assert!(received.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {received}");
-        assert_eq!((client.idle_connections(), stage.dialed().len()), (1, 1), "{end:?}: its connection is kept");
+        assert_eq!(
+            (client.idle_connections(), stage.dialed().len()),
+            (1, 1),
+            "{end:?}: its connection is kept"
+        );
     }
     assert_eq!(start.elapsed().as_secs(), 0);
 }

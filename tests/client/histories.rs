@@ -186,7 +186,10 @@ async fn play(steps: &[Step]) {
         let end = call(&client, step).await;
         let dialed = stage.dialed().len() - before;
         settle().await;
-        assert!(client.busy_connections() == 0 && client.idle_connections() <= 1, "a place is lost: call {tag}");
+        assert!(
+            client.busy_connections() == 0 && client.idle_connections() <= 1,
+            "a place is lost: call {tag}"
+        );
         let before = std::mem::replace(&mut counted, check_ends(&client));
         check_counts(&before, &counted, end.as_ref());
         if let Some(end) = &end {

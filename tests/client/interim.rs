@@ -54,7 +54,11 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
                 }
                 (Err(error), Err(cause)) => {
                     assert!(format!("{:?}", error.cause()).contains(cause), "{wire:?}: {error:?}");
-                    assert_eq!((error.phase(), client.busy_connections()), (ClientPhase::Wait, 0), "{wire:?}");
+                    assert_eq!(
+                        (error.phase(), client.busy_connections()),
+                        (ClientPhase::Wait, 0),
+                        "{wire:?}"
+                    );
                 }
                 (received, _) => panic!("{wire:?} cut at {cut}: {received:?}, {expected:?}"),
             }
@@ -98,7 +102,11 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
             let client = stage.builder().head_max(1000).build();
             let taken = received(client.open(&request).await.unwrap()).await.unwrap();
             assert_eq!(taken, ("104 ; ".repeat(count), 200, "ok".to_owned()));
-            assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection is used again");
+            assert_eq!(
+                (client.idle_connections(), client.busy_connections()),
+                (1, 0),
+                "the connection is used again"
+            );
             let mut response = Response::new();
             let dropped = client.send(&request, &mut response).await;
             match count <= at_most {
@@ -106,7 +114,10 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
                 false => {
                     let error = dropped.unwrap_err();
                     assert!(matches!(error.cause(), ClientCause::TooManyInformational), "{error:?}");
-                    assert_eq!((error.phase(), client.busy_connections(), client.idle_connections()), (ClientPhase::Wait, 0, 0));
+                    assert_eq!(
+                        (error.phase(), client.busy_connections(), client.idle_connections()),
+                        (ClientPhase::Wait, 0, 0)
+                    );
                 }
             }
         }
@@ -182,7 +193,11 @@ async fn interim_responses_that_nobody_takes_are_dropped() {
         assert_eq!((response.status.as_u16(), response.headers.len()), (200, 1));
         assert_eq!(received.chunk().await.unwrap(), Some(&b"ok"[..]));
         assert_eq!(received.chunk().await.unwrap(), None);
-        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "one connection carried all");
+        assert_eq!(
+            (client.idle_connections(), client.busy_connections()),
+            (1, 0),
+            "one connection carried all"
+        );
     }
 }
 

@@ -83,7 +83,10 @@ async fn the_connection_that_was_used_last_is_used_first() {
     let client = numbered().client();
     let mut response = Response::new();
     let mut held = client.open_response(&get(), &mut response).await.unwrap();
-    assert_eq!((number(&client).await, client.idle_connections(), client.busy_connections()), ("1".into(), 1, 1));
+    assert_eq!(
+        (number(&client).await, client.idle_connections(), client.busy_connections()),
+        ("1".into(), 1, 1)
+    );
     assert_eq!(held.chunk().await.unwrap(), Some(&b"0"[..]));
     assert_eq!(held.chunk().await.unwrap(), None);
     assert_eq!((client.idle_connections(), client.busy_connections()), (2, 0));
@@ -210,7 +213,11 @@ async fn busy_connections_are_counted_whatever_the_bound() {
     for most in [0, 1, usize::MAX] {
         let (client, mut response) =
             (numbered().builder().connections_per_host_max(most).build(), Response::new());
-        assert_eq!((number(&client).await, client.busy_connections(), client.idle_connections()), ("0".into(), 0, 1), "{most}");
+        assert_eq!(
+            (number(&client).await, client.busy_connections(), client.idle_connections()),
+            ("0".into(), 0, 1),
+            "{most}"
+        );
         let _held = client.open_response(&get(), &mut response).await.unwrap();
         assert_eq!((client.busy_connections(), client.idle_connections()), (1, 0), "{most}");
     }
@@ -563,7 +570,11 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9
                 assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Send, written > 0), "{said}");
             }
         }
-        assert_eq!((stage.dialed().len(), client.busy_connections()), (1 + usize::from(is_answered), 0), "{said}");
+        assert_eq!(
+            (stage.dialed().len(), client.busy_connections()),
+            (1 + usize::from(is_answered), 0),
+            "{said}"
+        );
     }
 }
 
@@ -763,7 +774,9 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
         assert_eq!((server.connections(), client.idle_connections()), (connections, connections));
     }
     drop(first);
-    second.block_on(eventually("an ended runtime has closed its connections", || client.idle_connections() == 1));
+    second.block_on(eventually("an ended runtime has closed its connections", || {
+        client.idle_connections() == 1
+    }));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
     assert_eq!((server.connections(), client.busy_connections()), (2, 0));
     let nowhere = pin!(client.get(&server.url).send()).poll(&mut Context::from_waker(Waker::noop()));
@@ -857,7 +870,10 @@ fn a_host_shares_no_connection_between_runtimes_either() {
             assert_eq!((server.connections(), client.idle_connections()), (connections, connections));
         }
     }
-    assert_eq!((made_here.idle_connections(), made_here.busy_connections(), made_nowhere.idle_connections()), (1, 0, 0));
+    assert_eq!(
+        (made_here.idle_connections(), made_here.busy_connections(), made_nowhere.idle_connections()),
+        (1, 0, 0)
+    );
 }
 
 /// Dials streams of a stage that do something when they are read.
@@ -895,7 +911,11 @@ async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
         let asking = asked.try_recv().expect("it was looked at");
         assert_eq!(client.idle_connections(), 0, "{is_closed}");
         assert_eq!(asking.await, "1");
-        assert_eq!((client.idle_connections(), client.busy_connections(), stage.dialed().len()), (1, 0, 2), "{is_closed}");
+        assert_eq!(
+            (client.idle_connections(), client.busy_connections(), stage.dialed().len()),
+            (1, 0, 2),
+            "{is_closed}"
+        );
     }
 }
 

@@ -166,7 +166,10 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
             let begins = "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: websocket\r\n";
             assert!(heads[0] == expected[0] && heads[1].starts_with(begins), "{heads:?}");
         }
-        assert_eq!((client.busy_connections(), client.idle_connections(), response.status.as_u16()), (0, 0, 101));
+        assert_eq!(
+            (client.busy_connections(), client.idle_connections(), response.status.as_u16()),
+            (0, 0, 101)
+        );
     }
 }
 
@@ -278,7 +281,10 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         }
     }
     // Two are answered each second, and the last two would have to wait for four.
-    assert_eq!((failed, stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 2, 2, 0));
+    assert_eq!(
+        (failed, stage.dialed().len(), client.idle_connections(), client.busy_connections()),
+        (2, 2, 2, 0)
+    );
 }
 
 /// A request on behalf of one client must not leave over the connection of another.
@@ -303,7 +309,10 @@ async fn connections_on_behalf_of_others_are_not_shared() {
         for host in ["http://a/", "http://b/", "http://a/"] {
             own.get(host).await.unwrap();
         }
-        assert_eq!((own.idle_connections(), client.idle_connections(), stage.dialed().len()), (1, 0, usize::from(number) + 1));
+        assert_eq!(
+            (own.idle_connections(), client.idle_connections(), stage.dialed().len()),
+            (1, 0, usize::from(number) + 1)
+        );
     }
 }
 
@@ -802,7 +811,11 @@ mod over_tls {
         let error = ask(&client, &Request::get("https://a.example/").unwrap()).await.unwrap_err();
         assert_eq!(start.elapsed().as_secs(), seconds, "{said:?} {then:?}: {error:?}");
         assert_eq!(error.is_timeout(), seconds > 0, "{said:?} {then:?}: {error:?}");
-        assert_eq!((error.is_sent(), client.busy_connections(), client.idle_connections()), (false, 0, 0), "{said:?} {then:?}");
+        assert_eq!(
+            (error.is_sent(), client.busy_connections(), client.idle_connections()),
+            (false, 0, 0),
+            "{said:?} {then:?}"
+        );
         error
     }
 

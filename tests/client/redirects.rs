@@ -594,7 +594,10 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
         );
         let (client, start) = (stage.client(), tokio::time::Instant::now());
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
-        assert_eq!((stage.dialed().len(), start.elapsed(), client.busy_connections()), (connections, Duration::ZERO, 0));
+        assert_eq!(
+            (stage.dialed().len(), start.elapsed(), client.busy_connections()),
+            (connections, Duration::ZERO, 0)
+        );
     }
 }
 

@@ -383,7 +383,10 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
         request.body.set_stream(&b"hello"[..], Some(length));
         let error = ask(&client, &request).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
-        assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
+        assert_eq!(
+            (error.phase(), client.idle_connections(), client.busy_connections()),
+            (ClientPhase::Send, 0, 0)
+        );
         settle().await;
         assert!(stage.received().concat().len() <= length as usize, "a length of {length} was kept");
     }
@@ -539,7 +542,10 @@ async fn a_final_answer_instead_of_100_is_the_response_rfc9110_10_1_1() {
         let response = ask(&client, &expecting()).await.unwrap();
         assert_eq!(response, (status[..3].parse().unwrap(), "no".into()));
         settle().await;
-        assert_eq!((&*stage.received().concat(), client.idle_connections(), client.busy_connections()), ("", 0, 0));
+        assert_eq!(
+            (&*stage.received().concat(), client.idle_connections(), client.busy_connections()),
+            ("", 0, 0)
+        );
     }
 }
 
@@ -716,7 +722,10 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     let mut response = Response::new();
     let mut reader = call.finish(&mut response).await.unwrap();
     assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (413, Some(&b"no"[..])));
-    assert_eq!((reader.chunk().await.unwrap(), client.idle_connections(), client.busy_connections()), (None, 0, 0));
+    assert_eq!(
+        (reader.chunk().await.unwrap(), client.idle_connections(), client.busy_connections()),
+        (None, 0, 0)
+    );
 }
 
 /// Many servers answer while they read. If the rest of the upload were not sent, the server would wait for it.
@@ -756,7 +765,10 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     let mut reader = call.finish(&mut response).await.unwrap();
     assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
     assert_eq!(reader.chunk().await.unwrap(), None);
-    assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (dialed, idle, 0));
+    assert_eq!(
+        (stage.dialed().len(), client.idle_connections(), client.busy_connections()),
+        (dialed, idle, 0)
+    );
 }
 
 /// Uploads in one `way` what no buffer takes whole, and receives the content of the response.
@@ -831,5 +843,8 @@ async fn a_whole_response_that_says_close_ends_the_upload() {
     let mut request = post();
     request.body.set_bytes(vec![0; 1 << 20]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
-    assert_eq!((start.elapsed(), client.idle_connections(), client.busy_connections()), (Duration::ZERO, 0, 0));
+    assert_eq!(
+        (start.elapsed(), client.idle_connections(), client.busy_connections()),
+        (Duration::ZERO, 0, 0)
+    );
 }

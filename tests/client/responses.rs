@@ -479,7 +479,11 @@ async fn without_a_length_a_body_ends_with_the_connection_rfc9112_6_3() {
             let client = stage.client();
             let response = ask(&client, &get()).await;
             check_read(get_closed(wire, LIMITS), (&response, Then::Closes));
-            assert_eq!((response.unwrap(), client.idle_connections()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
+            assert_eq!(
+                (response.unwrap(), client.idle_connections()),
+                ((200, body.into()), 0),
+                "{wire:?} cut at {cut}"
+            );
         }
     }
 }

@@ -53,7 +53,11 @@ impl Secured {
         let request = Request::get(url).unwrap();
         let first = ask(&client, &request).await?;
         assert_eq!(ask(&client, &request).await?, first);
-        assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0), "the connection was used again");
+        assert_eq!(
+            (client.idle_connections(), client.busy_connections()),
+            (1, 0),
+            "the connection was used again"
+        );
         Ok(first.1)
     }
 }
@@ -334,7 +338,10 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
             let client = stage.builder().tls(tls).build();
             let error = client.send(&request, &mut Response::new()).await.unwrap_err();
             assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{host}: {error:#}");
-            assert_eq!((error.phase(), error.is_sent(), client.busy_connections()), (ClientPhase::Tls, false, 0));
+            assert_eq!(
+                (error.phase(), error.is_sent(), client.busy_connections()),
+                (ClientPhase::Tls, false, 0)
+            );
         }
     }
     assert_eq!(stage.dialed(), [""; 0]);

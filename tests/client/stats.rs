@@ -48,7 +48,11 @@ pub fn check_counts(client: &Client) -> ClientCounts {
     assert!(total.opened + total.reused >= ends(&total).iter().sum::<u64>(), "{total:?}");
     let failed = [total.send, total.wait, total.receive].map(|phase| phase.failed).iter().sum::<u64>();
     assert_eq!(total.failed, failed, "{total:?}");
-    assert_eq!((total.idle, total.busy), (client.idle_connections() as u64, client.busy_connections() as u64), "{total:?}");
+    assert_eq!(
+        (total.idle, total.busy),
+        (client.idle_connections() as u64, client.busy_connections() as u64),
+        "{total:?}"
+    );
     total
 }
 

@@ -32,13 +32,20 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
             let (stage, mut response) = (cutting(wire, cut), Response::new());
             let client = stage.client();
             let mut reader = client.open_response(&get(), &mut response).await.unwrap();
-            assert_eq!((response.status.as_u16(), response.body.len(), client.busy_connections()), (200, 0, 1));
+            assert_eq!(
+                (response.status.as_u16(), response.body.len(), client.busy_connections()),
+                (200, 0, 1)
+            );
             let mut body = Vec::new();
             while let Some(chunk) = reader.chunk().await.unwrap() {
                 assert!(!chunk.is_empty());
                 body.extend_from_slice(chunk);
             }
-            assert_eq!((&body[..], client.idle_connections(), client.busy_connections()), (&b"hello"[..], 1, 0), "cut at {cut}");
+            assert_eq!(
+                (&body[..], client.idle_connections(), client.busy_connections()),
+                (&b"hello"[..], 1, 0),
+                "cut at {cut}"
+            );
             assert_eq!(reader.trailers().get("x-sum"), (wire == CHUNKED).then_some("1"));
             assert_eq!(reader.chunk().await.unwrap(), None, "it stays at its end");
             let mut reader = client.open_response(&get(), &mut response).await.unwrap();
@@ -214,7 +221,10 @@ async fn a_written_body_of_another_length_than_announced_is_an_error() {
             }
         };
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
-        assert_eq!((error.phase(), client.idle_connections(), client.busy_connections()), (ClientPhase::Send, 0, 0));
+        assert_eq!(
+            (error.phase(), client.idle_connections(), client.busy_connections()),
+            (ClientPhase::Send, 0, 0)
+        );
     }
 }
 
@@ -256,7 +266,11 @@ async fn a_connection_is_handed_over_with_what_came_early_rfc9110_7_8() {
         let (client, mut response) = (stage.client(), Response::new());
         let mut tunnel = client.upgrade(&upgrade(), &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.headers.get("upgrade")), (101, Some("own")));
-        assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0), "it has no place in the pool");
+        assert_eq!(
+            (client.busy_connections(), client.idle_connections()),
+            (0, 0),
+            "it has no place in the pool"
+        );
         let mut early = [0; 5];
         tunnel.read_exact(&mut early).await.unwrap();
         tunnel.write_all(b"ping").await.unwrap();
@@ -293,7 +307,11 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
     let exact = Stage::always(SWITCHING.strip_suffix("early").unwrap());
     let client = exact.client();
     assert_eq!(ask(&client, &upgrade()).await.unwrap().0, 101);
-    assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "a connection that speaks something else is not kept");
+    assert_eq!(
+        (client.idle_connections(), client.busy_connections()),
+        (0, 0),
+        "a connection that speaks something else is not kept"
+    );
     drop(client.open_response(&upgrade(), &mut response).await.unwrap());
     let call = client.open(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
@@ -338,7 +356,11 @@ async fn check_switch(fields: &str, is_granted: bool) {
     let (client, mut response, mut request) = (stage.client(), Response::new(), upgrade());
     request.headers.append("upgrade", "tls/1.0").unwrap();
     let upgraded = client.upgrade(&request, &mut response).await.map(drop);
-    assert_eq!((response.status.as_u16(), client.busy_connections(), client.idle_connections()), (101, 0, 0), "{fields:?}");
+    assert_eq!(
+        (response.status.as_u16(), client.busy_connections(), client.idle_connections()),
+        (101, 0, 0),
+        "{fields:?}"
+    );
     let called = async { client.open(&request).await?.finish(&mut Response::new()).await.map(drop) }.await;
     let whole = client.send(&request, &mut response).await;
     for switched in [upgraded, called, whole] {

@@ -205,7 +205,7 @@ fn micros(time: Duration) -> f64 {
 mod tests {
     use super::*;
     use crate::Server;
-    use crate::client::Client;
+    use crate::client::client::Client;
     use crate::message::{Request, Status};
     use crate::metrics::metrics::Settings;
     use crate::server::{Context, Error};

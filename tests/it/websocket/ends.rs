@@ -186,7 +186,8 @@ fn a_slow_reader_is_not_silent() {
 #[test]
 fn a_peer_that_never_reads_is_given_up() {
     let reports = ErrorReports::default();
-    let settings = websocket::Settings { write_timeout: Duration::from_secs(3), ..websocket::Settings::default() };
+    let settings =
+        websocket::Settings { write_timeout: Duration::from_secs(3), ..websocket::Settings::default() };
     let service =
         reports.attach(Server::new()).service(async move |ctx: &mut Context| echo(ctx, &settings).await);
     paused(async {
