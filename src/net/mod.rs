@@ -60,7 +60,7 @@ pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, DnsCache, HostConnector, Network, timed};
+pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, Network, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(feature = "websocket")]

@@ -63,7 +63,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// };
 /// let (one, two) = tokio::join!(ask("/one"), ask("/two"));
 /// assert_eq!((one?.body.bytes(), two?.body.bytes()), (&b"/one"[..], &b"/two"[..]));
-/// assert_eq!((client.idle(), client.busy()), (1, 0));
+/// assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

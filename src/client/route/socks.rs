@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::client::route::proxy::{Protocol, Proxy};
-    use crate::net::{Dialer, DnsCache, MemoryConnector, MemoryListener, MemoryStream, Network, Resolver};
+    use crate::net::{Dialer, MemoryConnector, MemoryListener, MemoryStream, Network, Resolver};
 
     /// Answers after a second, but never for `silent.example`.
     struct SlowNames;
@@ -182,7 +182,7 @@ mod tests {
         network: Network,
     ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
-        let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
+        let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
         let dial = HostConnector { network, dns, ..HostConnector::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
         let (network, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
-        let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
+        let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
         let (dial, proxy) =
             (HostConnector { network, dns, ..HostConnector::default() }, Proxy::new("socks5://p").unwrap());
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
