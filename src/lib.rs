@@ -9,7 +9,7 @@
 //! use corehttp::{Context, Handler, Result, Server, Status, routes};
 //!
 //! async fn add(ctx: &mut Context) -> Result {
-//!     let left: i64 = ctx.params().get_as("left")?; // `/add/x/1` is answered with 400
+//!     let left: i64 = ctx.params().get_as("left")?; // `/add/x/1` is answered with 404
 //!     let right: i64 = ctx.params().get_as("right")?;
 //!     let sum = left.checked_add(right).ok_or(Status::UNPROCESSABLE_CONTENT)?;
 //!     # #[cfg(feature = "json")]

@@ -4,8 +4,9 @@ use std::any::Any;
 use std::cell::Cell;
 use std::error::Error as StdError;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
@@ -37,6 +38,13 @@ pub(super) fn poll_confined(
         Ok(ready) => ready,
         Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
     }
+}
+
+/// Runs middleware through which a panic of the handler may pass. If it does, the error is the outcome.
+#[allow(dead_code, reason = "unused without the feature `tower`")]
+pub(crate) async fn confined(handling: impl Future<Output = Result>) -> Result {
+    let mut handling = pin!(Some(handling));
+    poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
 }
 
 /// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.

@@ -92,7 +92,7 @@ pub(crate) use body_plan::BodyPlan;
 #[cfg(feature = "tracing")]
 pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
-pub(crate) use confine::take_panic;
+pub(crate) use confine::{confined, take_panic};
 pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;

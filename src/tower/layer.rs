@@ -23,7 +23,7 @@ use crate::exchange::ExchangeError;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
-use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result, take_panic};
+use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result, confined, take_panic};
 
 /// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
 /// [`Tower`](super::Tower), or any other handler. Several layers at once are a `tower::ServiceBuilder`.
@@ -78,7 +78,8 @@ use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result
 ///
 /// A handler fails as it does without layers: the layers see a response with the status of its error and without
 /// content. Unless they change that, the error goes on to the server, which makes the content and calls
-/// [`Server::on_error`](crate::Server::on_error). A panic reaches the layers, one of which may catch it.
+/// [`Server::on_error`](crate::Server::on_error). A panic reaches the layers, one of which may catch
+/// it. If none does, what they would have added to the response is lost, and the middleware around them gets the error.
 ///
 /// # What is not supported
 ///
@@ -166,7 +167,19 @@ where
     S::Error: Into<Box<dyn StdError + Send + Sync>>,
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
 {
+    /// A panic that no layer catches is an error for the middleware around them, as without layers.
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        confined(self.pass(ctx, next)).await
+    }
+}
+
+impl<S, B> Layered<S>
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
+{
+    async fn pass(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let call = HandlerCall::default();
         let _guard = CallGuard(&call);
         let (pump, body) = BodyPump::new(ctx);

@@ -551,6 +551,16 @@ mod responses_of_layers {
         let received = uncaught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
         assert!(status(&received) == 500 && received.contains("connection: close"), "{received}");
         assert_eq!(reports.take().len(), 1);
+        let notes = async |ctx: &mut Context, next: middleware::Next<'_>| {
+            ctx.response.headers.set("x-before", "1")?;
+            let outcome = next.handle(ctx).await;
+            let failed = outcome.as_ref().is_err_and(|error| error.status() == Status::INTERNAL_SERVER_ERROR);
+            ctx.response.headers.set("x-after", failed.to_string())?;
+            outcome
+        };
+        let around = Wired::new(wrap((notes, layer(CorsLayer::permissive())), panics));
+        let received = around.ask(&[GET.as_bytes()], Then::Ends);
+        assert!(received.contains("x-before: 1") && received.contains("x-after: true"), "{received}");
     }
 
     #[test]
