@@ -133,6 +133,8 @@
 //! | large bodies | [`Client::open_response`], [`Client::open`] |
 //! | no allocation at all | [`Client::send`] |
 //!
+//! The folder `examples` has programs for most of this. `api` is a service with a database.
+//!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
 

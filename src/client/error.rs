@@ -40,7 +40,7 @@ use crate::net::{ConnError, DialError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server, or if it may have its effect twice:
+/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2):
 ///
 /// ```
 /// use std::time::Duration;

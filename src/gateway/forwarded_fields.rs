@@ -104,7 +104,7 @@ const FIELDS: [(ForwardedField, FieldName<'static>); 4] = [
 
 /// Whether a server may take a field of this name for one in which proxies describe their client. Servers that make
 /// variables of names read `_` as `-` (RFC 3875 §4.1.18).
-fn describes_client(name: &[u8]) -> bool {
+pub(super) fn describes_client(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded";
     let begins_with = |known: &[u8]| {
         name.len() >= known.len()

@@ -248,7 +248,7 @@ impl Server {
     /// - [`ExchangeReport::client_ip`](crate::server::ExchangeReport::client_ip), and so the access log
     /// - [`RateLimit`](crate::middleware::RateLimit), [`HttpsRedirect`](crate::middleware::HttpsRedirect) and
     ///   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection)
-    /// - `Origins` of WebSockets
+    /// - `Origins` of WebSockets, and `Tracing`
     ///
     /// A PROXY header is another matter: [`Context::peer_addr`](crate::Context::peer_addr) is the address that it names,
     /// and only if that one is a proxy's are its fields believed.

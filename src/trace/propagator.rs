@@ -25,7 +25,8 @@ use crate::message::{Headers, Method, Version};
 /// | `http.route` | [`Request::matched_pattern`](crate::Request::matched_pattern) | |
 /// | `http.response.status_code` | of the response, or of the handler's error | of the response |
 /// | `server.address`, `server.port` | of the request | of the origin |
-/// | `client.address`, `network.peer.address` | of the peer | of the server or its proxy, as `network.peer.address` |
+/// | `client.address` | of the [client](crate::Context::client_ip) | |
+/// | `network.peer.address` | of the peer | of the server or its proxy |
 /// | `network.peer.port` | of the peer | of the server or its proxy |
 /// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |

@@ -130,16 +130,17 @@ impl fmt::Display for SpanName<'_> {
     }
 }
 
-/// Records the port that the request names, and the address of the peer.
+/// Records the port that the request names, and the addresses of the client and of the peer, which may be a proxy.
 fn record_addresses(span: &Span, ctx: &Context) {
     let port = ctx.request.authority().and_then(|authority| split_port(authority).1);
     if let Some(Some(port)) = port.and_then(|port| port_number(port.as_bytes())) {
         span.record("server.port", port);
     }
+    if let Some(client) = ctx.client_ip() {
+        span.record("client.address", display(client));
+    }
     if let PeerAddr::Tcp(peer) = ctx.peer_addr() {
-        let address = peer.ip();
-        span.record("client.address", display(address));
-        span.record("network.peer.address", display(address));
+        span.record("network.peer.address", display(peer.ip()));
         span.record("network.peer.port", peer.port());
     }
 }

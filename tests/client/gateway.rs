@@ -166,6 +166,12 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
              0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
         ),
+        // Some servers take trailers for fields (RFC 9110 §6.5.1).
+        (
+            "transfer-encoding: chunked\r\n\r\n\
+             0\r\ntrue-client-ip: 192.0.2.66\r\nx_real_ip: 192.0.2.66\r\nx-sum: 1\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
         ("content-length: 0\r\n\r\n", "content-length: 0\r\n\r\n"),
         // Chunks are not forwarded to a server of HTTP/1.0, which cannot read them (RFC 9112 §6.1).
         ("\r\n", "content-length: 0\r\n\r\n"),

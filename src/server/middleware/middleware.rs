@@ -9,6 +9,8 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// decides by the head has [`on_head`](Middleware::on_head). Functions and closures are middleware, too: `async` ones with
 /// the parameters `&mut Context` and [`Next`].
 ///
+/// In a group of [`routes!`](crate::routes), middleware is cloned for each route, so its type is [`Clone`].
+///
 /// # Examples
 ///
 /// ```
