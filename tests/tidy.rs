@@ -114,7 +114,7 @@ const ASYNC: &[&str] = &[
     "src/session/",
     "src/sse/",
     "src/tower/",
-    "src/traced/",
+    "src/traced.rs",
     "src/websocket/",
 ];
 
