@@ -5,6 +5,7 @@
 
 mod cores;
 mod future;
+mod hooks;
 mod queue_probe;
 mod shutdown_signal;
 mod time;
@@ -21,6 +22,7 @@ pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
+pub(crate) use hooks::Hooks;
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;

@@ -12,6 +12,7 @@ use super::exchange_report::ExchangeReport;
 use super::opening::OpenedConnection;
 use super::stats::{CoreStats, ServerCounts};
 use crate::net::Conn;
+use crate::runtime::Hooks;
 
 /// Watches a server: a log, metrics, or an alarm.
 ///
@@ -94,20 +95,17 @@ pub struct CoreEvents {
     poll: Hooks<dyn Fn(&PollReport)>,
 }
 
-/// The functions that are attached to one event, in the order in which they are called.
-type Hooks<F> = Vec<Box<F>>;
-
 impl CoreEvents {
     pub(super) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {
         let mut events = CoreEvents {
             index,
             stats,
-            exchange: Vec::new(),
-            error: Vec::new(),
-            connect: Vec::new(),
-            disconnect: Vec::new(),
-            accept: Vec::new(),
-            poll: Vec::new(),
+            exchange: Hooks::default(),
+            error: Hooks::default(),
+            connect: Hooks::default(),
+            disconnect: Hooks::default(),
+            accept: Hooks::default(),
+            poll: Hooks::default(),
         };
         for observer in observers {
             observer.attach(&mut events);
@@ -159,11 +157,11 @@ impl CoreEvents {
 
     #[inline]
     pub(super) fn report_exchange(&self, report: &ExchangeReport<'_>) {
-        notify(&self.exchange, |on_exchange| on_exchange(report));
+        self.exchange.call(|on_exchange| on_exchange(report));
     }
 
     pub(super) fn report_error(&self, report: &ErrorReport<'_>) {
-        notify(&self.error, |on_error| on_error(report));
+        self.error.call(|on_error| on_error(report));
     }
 
     /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
@@ -175,7 +173,7 @@ impl CoreEvents {
         }
         catch_unwind(AssertUnwindSafe(|| {
             OpenedConnection::is_admitted(conn, |opened| {
-                for on_connect in &self.connect {
+                for on_connect in self.connect.iter() {
                     on_connect(opened);
                 }
             })
@@ -183,15 +181,15 @@ impl CoreEvents {
     }
 
     pub(super) fn report_disconnect(&self, report: &ConnectionReport) {
-        notify(&self.disconnect, |on_disconnect| on_disconnect(report));
+        self.disconnect.call(|on_disconnect| on_disconnect(report));
     }
 
     pub(super) fn report_accept(&self, waited: Duration) {
-        notify(&self.accept, |on_accept| on_accept(waited));
+        self.accept.call(|on_accept| on_accept(waited));
     }
 
     pub(super) fn report_poll(&self, report: &PollReport) {
-        notify(&self.poll, |on_poll| on_poll(report));
+        self.poll.call(|on_poll| on_poll(report));
     }
 
     #[inline]
@@ -215,15 +213,6 @@ impl CoreEvents {
     #[inline]
     pub(super) fn observes_polls(&self) -> bool {
         !self.poll.is_empty()
-    }
-}
-
-/// Calls each function. A panic of one must end neither the exchange, the connection nor the core, and the others are
-/// called all the same.
-#[inline]
-fn notify<F: ?Sized>(functions: &[Box<F>], call: impl Fn(&F)) {
-    for function in functions {
-        let _ = catch_unwind(AssertUnwindSafe(|| call(function)));
     }
 }
 
