@@ -145,7 +145,6 @@ const SHORT: &[(&str, &str)] = &[
     ("src/guide.rs", "a door"),
     ("src/proxy_protocol.rs", "a door"),
     ("src/tracing.rs", "a door"),
-    ("src/client/metrics.rs", "only there with a feature"),
     ("src/client/tracing.rs", "only there with a feature"),
     ("src/fs/metrics.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),

@@ -12,6 +12,7 @@ use super::call::Call;
 use super::cookies::CookieStore;
 use super::error::ClientError;
 use super::host::Host;
+use super::observer::ClientObserver;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
 use super::redirect::Redirects;
@@ -561,6 +562,14 @@ impl ClientBuilder {
     /// field instead, and a TRACE is sent without cookies.
     pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
+        self
+    }
+
+    /// Adds an observer, such as metrics. Default: none, which costs nothing. Observers are called in the order in which
+    /// they were added.
+    #[doc(alias("on_request", "on_response", "connection_verbose"))]
+    pub fn observe(mut self, observer: impl ClientObserver) -> Self {
+        self.settings.observers.push(Arc::new(observer));
         self
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::observer::{ClientExchangeReport, ExchangeEnd, HostEvents};
 use super::response::ClientConnection;
 use super::settings::RequestLimits;
-use super::stats::{ExchangeEnd, PoolCounters};
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
-use crate::message::{FieldName, Headers, Request, Response, Timings, Version, members};
-use crate::net::IoState;
+use crate::message::{FieldName, Headers, Request, Response, Status, Timings, Version, members};
+use crate::net::{IoState, Traffic, TrafficTotals};
 use crate::runtime::{self, Budget, Instant};
 use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 
@@ -29,47 +29,53 @@ pub(super) struct ClientExchange {
     pub(super) target: String,
     /// The connection, during an exchange.
     pub(super) connection: Option<Arc<ClientConnection>>,
-    /// The counters of the pool that uses the memory.
-    counters: Arc<PoolCounters>,
+    /// The events of the pool that uses the memory.
+    events: Arc<HostEvents>,
+    /// The bytes of a connection that was dropped during the exchange, and its `IoState` with it.
+    dropped: Arc<TrafficTotals>,
     pub(super) persistence: Persistence,
     pub(super) spec: ExchangeSpec,
     pub(super) progress: Progress,
 }
 
 impl ClientExchange {
-    pub(super) fn new(counters: Arc<PoolCounters>) -> ClientExchange {
+    pub(super) fn new(events: Arc<HostEvents>) -> ClientExchange {
         let now = runtime::now();
+        let dropped = Arc::<TrafficTotals>::default();
         ClientExchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
-            io_state: Some(Box::new(IoState::with_totals(counters.unreturned.clone()))),
+            io_state: Some(Box::new(IoState::with_totals(dropped.clone()))),
             early: None,
             budget: Budget::default(),
             target: String::new(),
             connection: None,
-            counters,
+            events,
+            dropped,
             persistence: Persistence::new(),
             spec: ExchangeSpec::default(),
             progress: Progress::new(Timings::default(), now),
         }
     }
 
-    /// Prepares for the next response on a connection with several requests in flight. Only the persistence of the
-    /// connection remains.
+    /// Prepares for the next response on a connection with several requests in flight, which has had this traffic so far.
+    /// Only the persistence of the connection remains.
     pub(super) fn next_response(
         &mut self,
         request_info: RequestInfo,
         timings: Timings,
         limits: &RequestLimits,
+        traffic: Traffic,
     ) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
         if self.progress.has_response() {
-            self.count_end(ExchangeEnd::Answered);
+            self.count_end(ExchangeEnd::Answered, traffic);
+            self.progress.reported = traffic;
         }
         self.incoming.forget_message();
         self.spec = ExchangeSpec { request_info, upgrade: None, limits: limits.clone() };
-        let was_idle = self.progress.was_idle;
-        self.progress = Progress { was_idle, ..Progress::new(timings, runtime::now()) };
+        let Progress { was_idle, reported, .. } = self.progress;
+        self.progress = Progress { was_idle, reported, ..Progress::new(timings, runtime::now()) };
     }
 
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
@@ -78,29 +84,50 @@ impl ClientExchange {
         self.progress.has_response() && self.incoming.has_arrived()
     }
 
-    /// Makes this the memory of a pool with these counters.
-    pub(super) fn set_counters(&mut self, counters: &Arc<PoolCounters>) {
-        if !Arc::ptr_eq(&self.counters, counters) {
-            self.counters = counters.clone();
-            if let Some(io_state) = &mut self.io_state {
-                io_state.set_totals(counters.unreturned.clone());
-            }
+    /// Makes this the memory of a pool with these events.
+    pub(super) fn set_events(&mut self, events: &Arc<HostEvents>) {
+        if !Arc::ptr_eq(&self.events, events) {
+            self.events = events.clone();
         }
     }
 
-    /// Counts an exchange that is over, and after which the connection is not given back.
-    pub(super) fn count_end(&self, end: ExchangeEnd) {
-        self.counters.count_end(end, &self.progress.timings);
+    /// Counts an exchange that is over, and after which the connection, which has had this traffic, is not given back.
+    pub(super) fn count_end(&self, end: ExchangeEnd, traffic: Traffic) {
+        self.events.count_end(&self.report(end, traffic));
+    }
+
+    /// The report of an exchange after which the connection goes back to the pool, if there is an observer.
+    #[inline]
+    pub(super) fn wanted_report(&self, traffic: Traffic) -> Option<ClientExchangeReport> {
+        self.events.observes_exchanges().then(|| self.report(ExchangeEnd::Answered, traffic))
+    }
+
+    /// The report of an exchange that is over, on a connection that has had this traffic.
+    fn report(&self, end: ExchangeEnd, traffic: Traffic) -> ClientExchangeReport {
+        let Progress { status, timings, .. } = self.progress;
+        let Traffic { received, sent } = self.own_traffic(traffic);
+        ClientExchangeReport { end, status, timings, received, sent }
+    }
+
+    /// The part of this traffic that belongs to no earlier exchange.
+    #[inline]
+    pub(super) fn own_traffic(&self, Traffic { received, sent }: Traffic) -> Traffic {
+        let reported = self.progress.reported;
+        Traffic {
+            received: received.saturating_sub(reported.received),
+            sent: sent.saturating_sub(reported.sent),
+        }
     }
 }
 
 impl Drop for ClientExchange {
-    /// An exchange that ends well gives its memory back. The memory itself is dropped with its I/O state.
+    /// An exchange that ends well gives its memory back. The memory itself is dropped with its I/O state. In an exchange,
+    /// that state was with the connection, which is dropped first.
     fn drop(&mut self) {
         if self.io_state.is_none() {
             let is_read = self.progress.has_response() && self.incoming.is_end_stream();
             let unnoted = if is_read { ExchangeEnd::Answered } else { ExchangeEnd::Canceled };
-            self.count_end(self.progress.end.unwrap_or(unnoted));
+            self.count_end(self.progress.end.unwrap_or(unnoted), self.dropped.get());
         }
     }
 }
@@ -115,7 +142,8 @@ impl Reset for ClientExchange {
             budget,
             target,
             connection,
-            counters: _,
+            events: _,
+            dropped: _,
             persistence,
             spec,
             progress,
@@ -231,10 +259,14 @@ pub(super) struct Progress {
     pub(super) decoder: Option<Box<ContentDecoder>>,
     /// The version in which the server has answered.
     pub(super) version: Version,
+    /// The status of the final response.
+    pub(super) status: Option<Status>,
     /// How the exchange ends, if it ends otherwise than with its response or because the caller is gone.
     pub(super) end: Option<ExchangeEnd>,
     /// Whether the connection was idle before, so that its server may have closed it.
     pub(super) was_idle: bool,
+    /// The traffic of earlier exchanges since the connection was last idle.
+    reported: Traffic,
     /// The durations of the phases that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
@@ -252,8 +284,10 @@ impl Progress {
             read_size: AdaptiveReadSize::default(),
             decoder: None,
             version: Version::default(),
+            status: None,
             end: None,
             was_idle: false,
+            reported: Traffic::default(),
             timings,
             phase_start,
         }

@@ -29,6 +29,7 @@
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
 //! | counts and times of each host | [`Client::stats`](crate::Client::stats) |
+//! | each dial and each exchange, for logs and alarms | [`ClientObserver`] |
 
 // Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
 // one exchange on it.
@@ -37,8 +38,6 @@
 // callers get; several hosts, and many requests at once; counts, errors and settings.
 
 pub(crate) mod client;
-#[cfg(feature = "metrics")]
-mod metrics;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxied;
 #[cfg(feature = "tls")]
@@ -71,6 +70,7 @@ mod upgraded;
 mod balance;
 mod pipeline;
 
+mod observer;
 mod stats;
 mod trace;
 
@@ -85,8 +85,9 @@ pub use cause::{ClientCause, ClientPhase};
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
 pub use host::Host;
-#[cfg(feature = "metrics")]
-pub(crate) use metrics::ObservedClient;
+pub use observer::{
+    ClientCounters, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostEvents, QueueReport,
+};
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 pub use response::ClientConnection;
@@ -94,8 +95,6 @@ pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 pub use stats::{ClientCounts, ClientStats, PhaseCounts};
-#[cfg(feature = "metrics")]
-pub(crate) use stats::{MakePoolObserver, PoolObserver};
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

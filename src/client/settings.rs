@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::cause::ClientPhase;
 use super::cookies::CookieStore;
+use super::observer::Observers;
 use super::route::Proxies;
 use super::trace::ClientTracing;
 use crate::coding::ACCEPTED;
@@ -30,6 +31,7 @@ pub(super) struct Settings {
     /// Default fields of requests.
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
+    pub(super) observers: Observers,
     pub(super) tracing: ClientTracing,
     /// The codings that are asked for, if content is decoded and no default field names others.
     pub(super) accept_encoding: Option<&'static str>,
@@ -88,6 +90,7 @@ impl Default for Settings {
             tls: TlsConnector::default(),
             fields: Headers::new(),
             cookies: None,
+            observers: Observers::new(),
             tracing: ClientTracing::default(),
             accept_encoding: None,
             decode_max: None,

@@ -11,7 +11,9 @@ use super::core_metrics::Recording;
 use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::route_metrics::OTHER;
 use super::timeline::{SlotSeries, Timeline};
-use crate::client::{ClientPhase, ClientStats, MakePoolObserver, PoolObserver};
+use crate::client::{
+    ClientExchangeReport, ClientPhase, ClientStats, DialReport, ExchangeEnd, HostEvents, QueueReport,
+};
 use crate::memory::lock;
 use crate::message::Timings;
 use crate::runtime::now;
@@ -48,14 +50,16 @@ impl HostTable {
         HostTable { hosts_max, hosts: Mutex::default(), recording: recording.clone() }
     }
 
-    /// Makes the observers of pools, which write to this table.
-    pub(super) fn make_observer(self: &Arc<HostTable>) -> MakePoolObserver {
-        let table = self.clone();
-        Arc::new(move |key| {
-            let host = table.host(key);
-            let shard = host.pools.fetch_add(1, Relaxed) % SHARDS;
-            Box::new(ShardObserver { host, shard, recording: table.recording.clone() })
-        })
+    /// Attaches functions to the events of a host, which write to this table.
+    pub(super) fn attach(&self, events: &mut HostEvents) {
+        let host = self.host(events.origin());
+        let shard = host.pools.fetch_add(1, Relaxed) % SHARDS;
+        let recorder = Arc::new(HostRecorder { host, shard, recording: self.recording.clone() });
+        let on = recorder.clone();
+        events.on_queue(move |report| on.note_wait(report));
+        let on = recorder.clone();
+        events.on_dial(move |report| on.note_dial(report));
+        events.on_exchange(move |report| recorder.note_exchange(report));
     }
 
     fn host(&self, key: &str) -> Arc<HostMetrics> {
@@ -109,13 +113,13 @@ impl HostMetrics {
 const SHARDS: usize = 16;
 
 /// Writes the times of one pool.
-struct ShardObserver {
+struct HostRecorder {
     host: Arc<HostMetrics>,
     shard: usize,
     recording: Arc<Recording>,
 }
 
-impl ShardObserver {
+impl HostRecorder {
     fn shard(&self) -> &HostShard {
         self.host.shards[self.shard].get_or_init(Box::default)
     }
@@ -134,31 +138,40 @@ impl ShardObserver {
             self.shard().recent.get_or_init(Timeline::default).record(slot, took.map(nanos));
         }
     }
-}
 
-impl PoolObserver for ShardObserver {
-    fn on_queue(&self, took: Duration) {
-        self.record([(ClientPhase::Queue, took)]);
+    fn note_wait(&self, report: &QueueReport) {
+        match report.timed_out {
+            true => self.record_recent(None),
+            false => self.record([(ClientPhase::Queue, report.waited)]),
+        }
     }
 
-    fn on_open(&self, Timings { resolve, connect, tls, .. }: &Timings) {
-        self.record([
-            (ClientPhase::Resolve, *resolve),
-            (ClientPhase::Connect, *connect),
-            (ClientPhase::Tls, *tls),
-        ]);
+    fn note_dial(&self, report: &DialReport) {
+        let Timings { resolve, connect, tls, .. } = report.timings;
+        match report.failed {
+            Some(_) => self.record_recent(None),
+            None => self.record([
+                (ClientPhase::Resolve, resolve),
+                (ClientPhase::Connect, connect),
+                (ClientPhase::Tls, tls),
+            ]),
+        }
     }
 
-    fn on_exchange(&self, timings: &Timings) {
+    fn note_exchange(&self, report: &ClientExchangeReport) {
+        match report.end {
+            ExchangeEnd::Answered => self.note_answered(&report.timings),
+            ExchangeEnd::Failed(_) => self.record_recent(None),
+            ExchangeEnd::Canceled | ExchangeEnd::Retried => {}
+        }
+    }
+
+    fn note_answered(&self, timings: &Timings) {
         let Timings { send, wait, receive, .. } = *timings;
         self.record([(ClientPhase::Send, send), (ClientPhase::Wait, wait), (ClientPhase::Receive, receive)]);
         let took = timings.total();
         self.shard().exchanges.get_or_init(Histogram::new).record_duration(took);
         self.record_recent(Some(took));
-    }
-
-    fn on_failure(&self) {
-        self.record_recent(None);
     }
 }
 

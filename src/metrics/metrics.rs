@@ -17,8 +17,7 @@ use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
-use crate::client::client::Client;
-use crate::client::{ClientStats, ObservedClient};
+use crate::client::{ClientCounters, ClientObserver, ClientStats, HostEvents};
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 
@@ -33,6 +32,8 @@ use crate::server::{CoreCounters, CoreEvents, Observer};
 /// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
 /// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
 /// as long as the core was busy at a stretch, which [`Settings::times_polls`] shows.
+///
+/// A client takes them as well: [`ClientBuilder::observe`](crate::ClientBuilder::observe).
 ///
 /// # Examples
 ///
@@ -59,7 +60,7 @@ struct MetricsInner {
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
-    clients: Mutex<Vec<ObservedClient>>,
+    clients: Mutex<Vec<ClientCounters>>,
     hosts: Arc<HostTable>,
     caches: CacheTable,
 }
@@ -76,8 +77,8 @@ pub struct Settings {
     /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
     /// routes that they see first, so [`Metrics::routes`] may return more.
     pub routes_max: usize,
-    /// For how many hosts the times of added clients are kept apart. The times of further hosts are counted
-    /// together, as `(other)`. Default: 32. See [`Metrics::add_client`].
+    /// For how many hosts the times of clients are kept apart. The times of further hosts are counted together, as
+    /// `(other)`. Default: 32. See [`ClientBuilder::observe`](crate::ClientBuilder::observe).
     pub hosts_max: usize,
     /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
     /// took more than 10 ms, so that a handler that blocks shows. A [`Page`](crate::metrics::Page) names the route
@@ -178,36 +179,6 @@ impl Metrics {
         lock(&self.inner.collectors).push(Arc::new(collector));
     }
 
-    /// Shows the counts of `client` among these metrics, for each host, and keeps the times of its exchanges from now on: of
-    /// each phase and in all, as [`Response::timings`](crate::Response::timings) has them. All clones of the client count
-    /// together, and several clients as if they were one. The counts stay when the client is gone.
-    ///
-    /// For each host, the times take 10 KB for each phase, and on several cores up to 16 times as much. A client that was
-    /// added to several metrics keeps its times in the first of them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::Client;
-    /// use corehttp::metrics::{self, Metrics};
-    ///
-    /// # corehttp::block_on(async {
-    /// let (client, metrics) = (Client::new(), Metrics::new());
-    /// metrics.add_client(&client);
-    /// client.get("http://127.0.0.1:1/").await.unwrap_err(); // nothing listens there
-    /// let text = metrics.to_text(metrics::Format::Prometheus);
-    /// let failed = "corehttp_client_failures_total{host=\"http://127.0.0.1:1\",phase=\"connect\"} 1\n";
-    /// assert!(text.contains(failed));
-    /// # });
-    /// ```
-    pub fn add_client(&self, client: &Client) {
-        let observed = ObservedClient::new(client, &self.inner.hosts.make_observer());
-        let mut clients = lock(&self.inner.clients);
-        if !clients.contains(&observed) {
-            clients.push(observed);
-        }
-    }
-
     /// Shows the counts of `cache` under this name.
     #[allow(dead_code, reason = "unused without the feature `fs`")]
     pub(crate) fn add_cache(&self, name: &str, cache: Weak<dyn CountedCache>) {
@@ -222,7 +193,7 @@ impl Metrics {
     /// The counts of all clients together. `None` without a client.
     pub(super) fn client_stats(&self) -> Option<ClientStats> {
         let clients = lock(&self.inner.clients).clone();
-        let mut stats = clients.iter().map(ObservedClient::stats);
+        let mut stats = clients.iter().map(ClientCounters::stats);
         let first = stats.next()?;
         Some(stats.fold(first, |mut sum, stats| {
             add_stats(&mut sum, &stats);
@@ -337,6 +308,38 @@ impl Observer for Metrics {
     }
 }
 
+/// Shows the counts of a client, for each host, and keeps the times of its exchanges: of each phase and in all, as
+/// [`Response::timings`](crate::Response::timings) has them. All clones of the client count together, and several clients
+/// as if they were one. The counts stay when the client is gone.
+///
+/// For each host, the times take 10 KB for each phase, and on several cores up to 16 times as much.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Client;
+/// use corehttp::metrics::{self, Metrics};
+///
+/// # corehttp::block_on(async {
+/// let metrics = Metrics::new();
+/// let client = Client::builder().observe(metrics.clone()).build();
+/// client.get("http://127.0.0.1:1/").await.unwrap_err(); // nothing listens there
+/// let text = metrics.to_text(metrics::Format::Prometheus);
+/// let failed = "corehttp_client_failures_total{host=\"http://127.0.0.1:1\",phase=\"connect\"} 1\n";
+/// assert!(text.contains(failed));
+/// # });
+/// ```
+impl ClientObserver for Metrics {
+    fn attach(&self, host: &mut HostEvents) {
+        self.inner.hosts.attach(host);
+        let client = host.client();
+        let mut clients = lock(&self.inner.clients);
+        if !clients.contains(&client) {
+            clients.push(client);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::panic;
@@ -348,10 +351,10 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::Server;
     use crate::net::MemoryListener;
     use crate::routes;
     use crate::server::{Context, Result};
+    use crate::{Client, Server};
 
     #[test]
     fn the_route_of_the_longest_poll_is_known() {

@@ -13,7 +13,8 @@
 //! }
 //! ```
 //!
-//! [`Metrics::add_collector`] adds the application's own, [`Metrics::add_client`] those of a client.
+//! [`Metrics::add_collector`] adds the application's own, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
+//! of a client.
 
 // Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
 

@@ -44,11 +44,6 @@ impl IoState {
         io_state
     }
 
-    /// Sets the totals that the traffic is added to.
-    pub(crate) fn set_totals(&mut self, totals: Arc<TrafficTotals>) {
-        self.totals = Some(totals);
-    }
-
     /// The bytes received and sent since the last reset.
     pub(crate) fn total_traffic(&self) -> Traffic {
         let IoState { traffic, before, .. } = self;

@@ -26,6 +26,7 @@ mod interim;
 mod kinds;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod observers;
 mod pipeline;
 mod pool;
 mod proxies;

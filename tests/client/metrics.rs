@@ -34,10 +34,9 @@ fn slow() -> Stage {
 fn a_host_has_a_histogram_of_each_phase() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 3 * SECOND, ..ClientTimeouts::default() };
-        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
         let (metrics, also) = (Metrics::new(), Metrics::new());
-        // Once is enough, and the second metrics have no times.
-        [&metrics, &metrics, &also].into_iter().for_each(|metrics| metrics.add_client(&client.clone()));
+        let builder = slow().builder().observe(metrics.clone()).observe(also.clone());
+        let client = builder.connections_per_host_max(1).timeouts(timeouts).build();
         let ask = || async { ask(&client, &get()).await.is_ok() };
         let answered = tokio::join!(ask(), ask(), ask());
         assert_eq!(answered, (true, true, false), "the third waits for too long");
@@ -62,7 +61,7 @@ fn a_host_has_a_histogram_of_each_phase() {
         }
         let also = also.to_text(metrics::Format::Prometheus);
         let count = |name: &str| sum(&also, &format!("corehttp_client_{name}"));
-        assert_eq!((count("responses_total"), count("exchange_seconds_count")), (2.0, 0.0));
+        assert_eq!((count("responses_total"), count("exchange_seconds_count")), (2.0, 2.0));
         // The counts stay, and the connections are gone.
         drop(client);
         let text = metrics.to_text(metrics::Format::OpenMetrics);
@@ -75,14 +74,13 @@ fn a_host_has_a_histogram_of_each_phase() {
 #[test]
 fn hosts_beyond_the_bound_are_one() {
     paused(async {
+        let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
         let client = Client::builder()
             .timeout(SECOND)
             .memory(corehttp::net::MemoryListener::new().connector())
+            .observe(metrics.clone())
             .build();
-        let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
-        metrics.add_client(&client);
-        let answered = slow().builder().build();
-        metrics.add_client(&answered);
+        let answered = slow().builder().observe(metrics.clone()).build();
         for number in 0..600 {
             client.get(&format!("http://host{number}.example/")).await.unwrap_err();
             answered.get(&format!("http://host{}.example/", number % 7)).await.unwrap();
@@ -105,9 +103,9 @@ fn hosts_beyond_the_bound_are_one() {
 #[tokio::test]
 async fn histograms_add_up_to_the_counters_after_a_storm() {
     let server = Scripted::new(storm::spoil).await;
-    let client = Client::builder().connections_per_host_max(8).timeout(20 * SECOND).build();
     let metrics = Metrics::new();
-    metrics.add_client(&client);
+    let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
+    let client = builder.observe(metrics.clone()).build();
     let mut callers = JoinSet::new();
     for caller in 0..16 {
         let (client, url) = (client.clone(), server.url.clone());

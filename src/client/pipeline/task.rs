@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::queue::{Dequeued, Queue};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
+use crate::client::observer::ExchangeEnd;
 use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
 use crate::client::request_sender::RequestSender;
 use crate::client::settings::RequestLimits;
-use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
@@ -248,7 +248,8 @@ impl PipelineTask {
         };
         self.response.reset();
         self.part = ResponsePart::Head;
-        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.limits);
+        let traffic = pooled.conn.total_traffic();
+        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.limits, traffic);
     }
 
     /// Receives the response to the first in flight.
@@ -333,18 +334,23 @@ impl PipelineTask {
     /// Puts everything in flight back, to be sent on the next connection: the server has processed none of it.
     fn requeue_all(&mut self, pooled: &PooledConn) {
         let sent = pooled.conn.traffic().sent;
+        let mut resent = 0;
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
-            pooled.permit.pool.counters.count(|counts| counts.retries += u64::from(request.start < sent));
+            resent += u64::from(request.start < sent);
             state.requeue(request.dequeued.entry, false);
         }
+        drop(state);
+        pooled.permit.pool.events.count_resent(resent);
     }
 
     /// Sends what is in flight once more, or fails it. `error` is that of the first.
     fn retry_or_fail_all(&mut self, pooled: &mut PooledConn, mut error: Option<ClientError>) {
         let sent = pooled.conn.traffic().sent;
-        let counters = pooled.permit.pool.counters.clone();
+        let events = pooled.permit.pool.events.clone();
         let disconnect = error.as_ref().map_or(Disconnect::Broken, |error| self.disconnect_of(pooled, error));
+        let mut resent = 0;
+        let mut failed = 0;
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
             let (entry, is_sent) = (request.dequeued.entry, request.start < sent);
@@ -362,19 +368,23 @@ impl PipelineTask {
                     state.requeue(entry, is_sent);
                 }
                 (RetryDecision::Retry, None) => {
-                    counters.count(|counts| counts.retries += u64::from(is_sent));
+                    resent += u64::from(is_sent);
                     state.requeue(entry, is_sent);
                 }
                 (RetryDecision::Fail, Some(error)) => {
                     state.fail(entry, error.on_connection(self.has_responded, is_sent));
                 }
                 (RetryDecision::Fail, None) => {
-                    counters.count_end(ExchangeEnd::Failed(ClientPhase::Wait), &Timings::default());
+                    failed += 1;
                     let error = pooled.describe_error(ClientPhase::Wait, disconnect.cause());
                     state.fail(entry, error.on_connection(self.has_responded, is_sent));
                 }
             }
         }
+        drop(state);
+        // An observer may use the pipeline, so the queue is not locked.
+        events.count_resent(resent);
+        events.count_unanswered(failed, ClientPhase::Wait);
     }
 
     /// How the connection broke, by the error that the first in flight met.

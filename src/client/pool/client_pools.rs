@@ -12,7 +12,7 @@ use crate::client::error::ClientError;
 use crate::client::origin::{self, Origin};
 use crate::client::route::{InvalidProxy, Proxy};
 use crate::client::settings::Settings;
-use crate::client::stats::{ClientStats, HostRegistry};
+use crate::client::stats::{ClientStats, HostRegistry, OpenConns};
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::Target;
 use crate::runtime::{self, Handle, Id};
@@ -20,34 +20,44 @@ use crate::runtime::{self, Handle, Id};
 /// The pools of a client, in all runtimes.
 pub(in crate::client) struct ClientPools {
     pub(in crate::client) settings: Arc<Settings>,
-    pub(in crate::client) registry: Arc<HostRegistry>,
+    registry: Arc<HostRegistry>,
     by_runtime: Arc<RuntimeList>,
 }
 
 /// The pools of each runtime. A list, since a program has few runtimes.
 type RuntimeList = RwLock<Vec<(Id, Arc<RuntimePools>)>>;
 
-impl ClientPools {
-    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
-        ClientPools { settings: Arc::new(settings), registry: Arc::default(), by_runtime: Arc::default() }
-    }
-
-    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
-        // Connections are not dropped under the lock: the stream types of an application may use the client.
-        let all = Vec::from_iter(read_lock(&self.by_runtime).iter().map(|(_, pools)| pools.clone()));
-        all.iter().for_each(|pools| pools.each(&mut then));
-    }
-
-    /// The counts so far, with those of the connections that are open now.
-    pub(in crate::client) fn stats(&self) -> ClientStats {
-        let mut stats = self.registry.stats();
-        self.each(|pool| {
+impl OpenConns for RuntimeList {
+    fn add_to(&self, stats: &mut ClientStats) {
+        each_pool(self, |pool| {
             let counts = stats.hosts.get_mut(pool.origin.key()).unwrap_or(&mut stats.other);
             counts.idle += pool.idle() as u64;
             counts.busy += pool.busy() as u64;
             counts.waiting += pool.waiting() as u64;
         });
-        stats.sum_up()
+    }
+}
+
+fn each_pool(list: &RuntimeList, mut then: impl FnMut(&Pool)) {
+    // Connections are not dropped under the lock: the stream types of an application may use the client.
+    let all = Vec::from_iter(read_lock(list).iter().map(|(_, pools)| pools.clone()));
+    all.iter().for_each(|pools| pools.each(&mut then));
+}
+
+impl ClientPools {
+    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
+        let by_runtime = Arc::<RuntimeList>::default();
+        let open: Weak<RuntimeList> = Arc::downgrade(&by_runtime);
+        ClientPools { settings: Arc::new(settings), registry: Arc::new(HostRegistry::new(open)), by_runtime }
+    }
+
+    pub(in crate::client) fn each(&self, then: impl FnMut(&Pool)) {
+        each_pool(&self.by_runtime, then);
+    }
+
+    /// The counts so far, with those of the connections that are open now.
+    pub(in crate::client) fn stats(&self) -> ClientStats {
+        self.registry.stats()
     }
 
     /// The pool of the origin that `target` names, in this runtime.

@@ -30,7 +30,7 @@ pub(in crate::client) async fn wait_for_conn(
     };
     let permit = pool.acquire(since, limits).await?;
     let queue = runtime::now().saturating_duration_since(since);
-    permit.pool.counters.count_queued(Ok(queue));
+    permit.pool.events.count_queued(queue);
     boxed(|| open_or_take(permit, queue, limits)).await
 }
 
@@ -93,7 +93,7 @@ async fn open_or_take(
         First::Opened(new) => Ok(new.into_pooled(queue)),
         First::Returned(pooled) => {
             let waited = pooled.exchange.progress.timings.queue.saturating_sub(queue);
-            pooled.permit.pool.counters.count_queued(Ok(waited));
+            pooled.permit.pool.events.count_queued(waited);
             Ok(pooled)
         }
     }
@@ -167,7 +167,7 @@ impl Dial {
     /// Returns the outcome of the wait for this dial, which is `None` if the time of the request is up.
     fn end<T>(&self, outcome: Option<Result<T, ClientError>>) -> Result<T, ClientError> {
         let outcome = outcome.unwrap_or_else(|| Err(self.timed_out()));
-        outcome.inspect_err(|error| self.pool.counters.count_dialed(Err(error.phase())))
+        outcome.inspect_err(|error| self.pool.events.count_dial_failure(error.phase()))
     }
 
     /// The error of a request whose time is up.
@@ -245,14 +245,14 @@ async fn open(
 ) -> Result<NewConn, ClientError> {
     let pool = &*permit.pool;
     let was_here = pool.is_of_current_runtime();
-    pool.counters.count(|counts| counts.dials += 1);
+    pool.events.count(|counts| counts.dials += 1);
     let (conn, timings) = connect_for_descriptors(pool, &dial, &limits).await.map_err(|error| {
         let Pool { origin, proxy, .. } = pool;
         error.with_subject(
             proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
         )
     })?;
-    pool.counters.count_dialed(Ok(&timings));
+    pool.events.count_opened(&timings);
     let is_own = was_here && pool.is_of_current_runtime();
     Ok(NewConn { conn, permit, timings, is_own })
 }

@@ -15,12 +15,13 @@ use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
 use crate::client::exchange::ClientExchange;
+use crate::client::observer::HostEvents;
 use crate::client::origin::Origin;
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::response::ClientConnection;
 use crate::client::route::Proxy;
 use crate::client::settings::{RequestLimits, Settings};
-use crate::client::stats::{HostRegistry, PoolCounters};
+use crate::client::stats::HostRegistry;
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -53,9 +54,8 @@ pub(in crate::client) struct Pool {
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
     /// was in HTTP/1.1.
     answered_in_1_0: AtomicU64,
-    pub(in crate::client) counters: Arc<PoolCounters>,
-    /// Keeps the counts when the pool ends.
-    registry: Arc<HostRegistry>,
+    /// Counts what happens, and reports it to observers.
+    pub(in crate::client) events: Arc<HostEvents>,
     /// The pools of the runtime.
     pub(super) group: Arc<PoolGroup>,
 }
@@ -129,7 +129,7 @@ impl Pool {
                 fields.put(FieldName::new("proxy-authorization"), authorization.as_bytes());
             }
         }
-        let counters = registry.enroll(origin.key());
+        let events = Arc::new(HostEvents::new(origin.key(), registry, &settings.observers));
         let number = {
             let mut state = lock(&shared.state);
             state.pools += 1;
@@ -148,8 +148,7 @@ impl Pool {
             settings,
             created_at: runtime::now(),
             answered_in_1_0: AtomicU64::new(0),
-            counters,
-            registry,
+            events,
             group,
         }
     }
@@ -283,7 +282,7 @@ impl Pool {
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
                 let most = self.settings.pool.connections_max;
-                self.counters.count_queued(Err(ClientPhase::Queue));
+                self.events.count_queue_timeout(runtime::now().saturating_duration_since(since));
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
                 let proxy = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.origin.scheme));
                 let to =
@@ -306,7 +305,7 @@ impl Pool {
             if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
-            self.counters.count(|counts| counts.stale += u64::from(!has_expired));
+            self.events.count(|counts| counts.stale += u64::from(!has_expired));
             idle_conn.close();
         }
     }
@@ -323,8 +322,8 @@ impl Pool {
 
     #[inline]
     fn take_from(&self, state: &PoolState) -> Box<ClientExchange> {
-        let mut exchange = state.exchanges.take(|| Box::new(ClientExchange::new(self.counters.clone())));
-        exchange.set_counters(&self.counters);
+        let mut exchange = state.exchanges.take(|| Box::new(ClientExchange::new(self.events.clone())));
+        exchange.set_events(&self.events);
         exchange
     }
 
@@ -365,8 +364,9 @@ impl Pool {
         let idle_conn =
             IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
+        let report = exchange.wanted_report(traffic);
         let mut state = lock(&self.shared.state);
-        self.counters.count_returned(&exchange.progress.timings, traffic);
+        self.events.count_returned(&exchange.progress.timings, exchange.own_traffic(traffic));
         state.exchanges.give(exchange);
         let left = match is_good && state.dialing.is_empty() {
             true => {
@@ -377,6 +377,10 @@ impl Pool {
         };
         drop(state);
         self.group.settle();
+        // An observer may use the client, so no lock is held.
+        if let Some(report) = report {
+            self.events.report_exchange(&report);
+        }
         if is_good {
             return left;
         }
@@ -521,7 +525,7 @@ impl ReturnedConn {
         if idle_conn.is_still_quiet(now) {
             return Some((idle_conn, permit.moved_to(pool)));
         }
-        pool.counters.count(|counts| counts.stale += 1);
+        pool.events.count(|counts| counts.stale += 1);
         idle_conn.close();
         None
     }
@@ -564,7 +568,7 @@ impl Drop for LoneDial {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.registry.retire(self.origin.key(), &self.counters);
+        self.events.retire();
     }
 }
 

@@ -13,10 +13,10 @@ use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
+use crate::client::observer::ExchangeEnd;
 use crate::client::redirect::OutgoingRequest;
 use crate::client::response::ClientConnection;
 use crate::client::settings::{ClientTimeouts, RequestLimits, Settings};
-use crate::client::stats::ExchangeEnd;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -329,7 +329,7 @@ impl PooledConn {
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
         debug_assert!(self.exchange.progress.has_response(), "a final response has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
-        exchange.count_end(ExchangeEnd::Answered);
+        exchange.count_end(ExchangeEnd::Answered, conn.total_traffic());
         conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();
         (conn, exchange.incoming.input.take_unread())
@@ -372,7 +372,7 @@ impl PooledConn {
         }
         if takes_time {
             progress.timings.receive = progress.end_phase();
-            self.permit.pool.counters.count(|counts| counts.receive.count(progress.timings.receive));
+            self.permit.pool.events.count(|counts| counts.receive.count(progress.timings.receive));
             self.set_client_info(response);
         }
         Poll::Ready(Ok(()))

@@ -100,6 +100,7 @@ impl PooledConn {
         }
         let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         progress.stage = ResponseStage::Final;
+        progress.status = Some(response.status);
         // The bytes after a 101 are not HTTP.
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has

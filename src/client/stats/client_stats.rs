@@ -40,7 +40,7 @@ pub struct ClientStats {
 
 impl ClientStats {
     /// Computes the total.
-    pub(in crate::client) fn sum_up(mut self) -> ClientStats {
+    pub(super) fn sum_up(mut self) -> ClientStats {
         self.total = self.other.clone();
         self.hosts.values().for_each(|host| self.total += host);
         self
@@ -110,7 +110,7 @@ pub struct PhaseCounts {
 
 impl ClientCounts {
     /// Counts the failure of a dial or of an exchange in `phase`.
-    pub(super) fn count_failure(&mut self, phase: ClientPhase) {
+    pub(in crate::client) fn count_failure(&mut self, phase: ClientPhase) {
         let counts = match phase {
             ClientPhase::Queue => &mut self.queue,
             ClientPhase::Resolve => &mut self.resolve,
@@ -125,7 +125,7 @@ impl ClientCounts {
     }
 
     /// Counts the phases in which a connection was opened.
-    pub(super) fn count_opening(&mut self, timings: &Timings) {
+    pub(in crate::client) fn count_opening(&mut self, timings: &Timings) {
         self.resolve.count(timings.resolve);
         self.connect.ended += 1;
         self.connect.time += timings.connect;
@@ -133,7 +133,7 @@ impl ClientCounts {
     }
 
     /// Counts the phases of an exchange on an open connection, as far as they came to their end.
-    pub(super) fn count_exchange(&mut self, timings: &Timings) {
+    pub(in crate::client) fn count_exchange(&mut self, timings: &Timings) {
         self.reused += u64::from(timings.reused);
         self.send.count(timings.send);
         self.wait.count(timings.wait);

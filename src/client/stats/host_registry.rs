@@ -1,26 +1,31 @@
 //! [`HostRegistry`]: the counters of all pools of a client, by host.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::client_stats::{ClientCounts, ClientStats};
-use super::pool_counters::{PoolCounters, PoolObserver};
+use super::pool_counters::PoolCounters;
 use crate::memory::lock;
 
 /// The counters of all pools of a client, by host. A host has a pool in each runtime, and may have had others before.
-#[derive(Default)]
-pub(in crate::client) struct HostRegistry(Mutex<HostMap>);
+pub(in crate::client) struct HostRegistry {
+    hosts: Mutex<HostMap>,
+    /// The connections of the client, until it is gone.
+    open: Weak<dyn OpenConns>,
+}
+
+/// The connections of a client that are open now.
+pub(in crate::client) trait OpenConns: Send + Sync {
+    /// Adds their numbers to the counts of their hosts.
+    fn add_to(&self, stats: &mut ClientStats);
+}
 
 #[derive(Default)]
 struct HostMap {
     by_key: HashMap<Box<str>, HostEntry>,
     /// The hosts for which there was no room.
     others: HostEntry,
-    make_observer: Option<MakePoolObserver>,
 }
-
-/// Makes the observer of a pool, whose host has this key.
-pub(crate) type MakePoolObserver = Arc<dyn Fn(&str) -> Box<dyn PoolObserver> + Send + Sync>;
 
 /// The counters of one host.
 #[derive(Default)]
@@ -31,15 +36,16 @@ struct HostEntry {
 }
 
 impl HostRegistry {
+    pub(in crate::client) fn new(open: Weak<dyn OpenConns>) -> HostRegistry {
+        HostRegistry { hosts: Mutex::default(), open }
+    }
+
     /// Returns the counters for a new pool of the host with this key.
     pub(in crate::client) fn enroll(&self, key: &str) -> Arc<PoolCounters> {
         let counters = Arc::<PoolCounters>::default();
-        let mut hosts = lock(&self.0);
+        let mut hosts = lock(&self.hosts);
         if hosts.by_key.len() < HOSTS_MAX && !hosts.by_key.contains_key(key) {
             hosts.by_key.insert(key.into(), HostEntry::default());
-        }
-        if let Some(make_observer) = &hosts.make_observer {
-            counters.set_observer(make_observer(key));
         }
         hosts.entry(key).pools.push(counters.clone());
         counters
@@ -47,26 +53,24 @@ impl HostRegistry {
 
     /// Keeps the counts of a pool that ends, without its counters.
     pub(in crate::client) fn retire(&self, key: &str, counters: &Arc<PoolCounters>) {
-        let mut hosts = lock(&self.0);
+        let mut hosts = lock(&self.hosts);
         let entry = hosts.entry(key);
         entry.pools.retain(|pool| !Arc::ptr_eq(pool, counters));
         entry.retired += &counters.counts();
     }
 
-    /// Has each pool observed, now and later, unless its counters have an observer already.
-    #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(in crate::client) fn observe(&self, make_observer: &MakePoolObserver) {
-        let mut hosts = lock(&self.0);
-        hosts.make_observer.get_or_insert_with(|| make_observer.clone());
-        let known = hosts.by_key.iter().map(|(key, entry)| (&**key, entry));
-        for (key, entry) in known.chain([("", &hosts.others)]) {
-            entry.pools.iter().for_each(|pool| pool.set_observer(make_observer(key)));
+    /// The counts so far, with those of the connections that are open now.
+    pub(in crate::client) fn stats(&self) -> ClientStats {
+        let mut stats = self.counts();
+        if let Some(open) = self.open.upgrade() {
+            open.add_to(&mut stats);
         }
+        stats.sum_up()
     }
 
     /// The counts of all hosts, in which no connection is open.
-    pub(in crate::client) fn stats(&self) -> ClientStats {
-        let hosts = lock(&self.0);
+    fn counts(&self) -> ClientStats {
+        let hosts = lock(&self.hosts);
         let by_key = hosts.by_key.iter().map(|(key, entry)| (key.clone(), entry.counts()));
         ClientStats { hosts: by_key.collect(), other: hosts.others.counts(), ..ClientStats::default() }
     }

@@ -5,9 +5,5 @@ mod host_registry;
 mod pool_counters;
 
 pub use client_stats::{ClientCounts, ClientStats, PhaseCounts};
-pub(super) use host_registry::HostRegistry;
-#[cfg(feature = "metrics")]
-pub(crate) use host_registry::MakePoolObserver;
-#[cfg(feature = "metrics")]
-pub(crate) use pool_counters::PoolObserver;
-pub(super) use pool_counters::{ExchangeEnd, PoolCounters};
+pub(super) use host_registry::{HostRegistry, OpenConns};
+pub(super) use pool_counters::PoolCounters;

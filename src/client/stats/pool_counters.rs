@@ -1,14 +1,12 @@
-//! [`PoolCounters`]: the counts of one pool; [`ExchangeEnd`]: how an exchange ended; [`PoolObserver`], which sees each
-//! time.
+//! [`PoolCounters`]: the counts of one pool.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::client_stats::ClientCounts;
-use crate::client::cause::ClientPhase;
 use crate::memory::{Counter, lock};
 use crate::message::Timings;
-use crate::net::{Traffic, TrafficTotals};
+use crate::net::Traffic;
 
 /// The counts of one pool.
 ///
@@ -26,35 +24,6 @@ pub(in crate::client) struct PoolCounters {
     sent: Counter,
     /// Everything else.
     others: Mutex<ClientCounts>,
-    /// The bytes of connections that did not come back to the pool.
-    pub(in crate::client) unreturned: Arc<TrafficTotals>,
-    observer: OnceLock<Box<dyn PoolObserver>>,
-}
-
-/// Sees how long the exchanges of one pool took, on any thread.
-pub(crate) trait PoolObserver: Send + Sync {
-    /// Notes how long a request has waited for a connection.
-    fn on_queue(&self, took: Duration);
-
-    /// Notes how long it took to open a connection.
-    fn on_open(&self, timings: &Timings);
-
-    /// Notes an exchange that was answered.
-    fn on_exchange(&self, timings: &Timings);
-
-    /// Notes a dial or an exchange that has failed.
-    fn on_failure(&self);
-}
-
-/// How an exchange ended whose connection did not go back to the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) enum ExchangeEnd {
-    Answered,
-    Failed(ClientPhase),
-    /// The caller is gone.
-    Canceled,
-    /// The request is sent again, on another connection. The one that it was sent on was stale.
-    Retried,
 }
 
 impl PoolCounters {
@@ -67,75 +36,11 @@ impl PoolCounters {
         self.wait_time.add(nanos(timings.wait));
         self.received.add(traffic.received);
         self.sent.add(traffic.sent);
-        self.observe(|observer| observer.on_exchange(timings));
-    }
-
-    /// Counts an exchange whose connection does not go back to the pool, or not yet.
-    pub(in crate::client) fn count_end(&self, end: ExchangeEnd, timings: &Timings) {
-        self.count(|counts| {
-            match end {
-                ExchangeEnd::Answered => counts.answered += 1,
-                ExchangeEnd::Failed(phase) => counts.count_failure(phase),
-                ExchangeEnd::Canceled => counts.canceled += 1,
-                ExchangeEnd::Retried => {
-                    counts.stale += 1;
-                    counts.retries += 1;
-                }
-            }
-            counts.count_exchange(timings);
-        });
-        self.observe(|observer| match end {
-            ExchangeEnd::Answered => observer.on_exchange(timings),
-            ExchangeEnd::Failed(_) => observer.on_failure(),
-            ExchangeEnd::Canceled | ExchangeEnd::Retried => {}
-        });
-    }
-
-    /// Counts a wait for a connection, which has taken this time or longer than it may.
-    pub(in crate::client) fn count_queued(&self, waited: Result<Duration, ClientPhase>) {
-        match waited {
-            Ok(took) => {
-                self.count(|counts| counts.queue.count(took));
-                self.observe(|observer| observer.on_queue(took));
-            }
-            Err(phase) => self.count_failed(phase),
-        }
-    }
-
-    /// Counts a dial, which has taken these times or failed in this phase.
-    pub(in crate::client) fn count_dialed(&self, outcome: Result<&Timings, ClientPhase>) {
-        match outcome {
-            Ok(timings) => {
-                self.count(|counts| {
-                    counts.opened += 1;
-                    counts.count_opening(timings);
-                });
-                self.observe(|observer| observer.on_open(timings));
-            }
-            Err(phase) => self.count_failed(phase),
-        }
-    }
-
-    fn count_failed(&self, phase: ClientPhase) {
-        self.count(|counts| counts.count_failure(phase));
-        self.observe(|observer| observer.on_failure());
     }
 
     /// Changes the counts that need a lock.
     pub(in crate::client) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
         change(&mut lock(&self.others));
-    }
-
-    /// Sets the observer, unless there is one.
-    pub(super) fn set_observer(&self, observer: Box<dyn PoolObserver>) {
-        let _ = self.observer.set(observer);
-    }
-
-    #[inline]
-    fn observe(&self, report: impl FnOnce(&dyn PoolObserver)) {
-        if let Some(observer) = self.observer.get() {
-            report(&**observer);
-        }
     }
 
     /// The counts so far. Connections that are open are not among them.
@@ -149,9 +54,8 @@ impl PoolCounters {
         counts.wait.ended += answered;
         counts.send.time += Duration::from_nanos(self.send_time.get());
         counts.wait.time += Duration::from_nanos(self.wait_time.get());
-        let unreturned = self.unreturned.get();
-        counts.received += self.received.get() + unreturned.received;
-        counts.sent += self.sent.get() + unreturned.sent;
+        counts.received += self.received.get();
+        counts.sent += self.sent.get();
         counts
     }
 }

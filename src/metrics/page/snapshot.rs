@@ -248,8 +248,7 @@ mod tests {
     fn a_host_without_times_has_no_figures_and_those_of_others_are_shown() {
         let metrics = Metrics::with_settings(Settings { hosts_max: 1, ..Default::default() });
         metrics.keep_recent();
-        let client = Client::new();
-        metrics.add_client(&client);
+        let client = Client::builder().observe(metrics.clone()).build();
         for url in ["http://127.0.0.1:1/", "http://127.0.0.1:2/"] {
             crate::block_on(client.get(url)).unwrap().unwrap_err();
         }
