@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
+use corehttp::client::HostEvents;
 use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::{self, Middleware, Next, wrap};
 use corehttp::server::{ErrorReport, error_page, problem_details};
 use corehttp::{
-    BodyPlan, Client, Context, Handler, Headers, IntoHandler, Request, Response, Router, Server, Service,
-    SetCookie, Status, Timeouts, TrustedProxies, block_on, routes, with_state,
+    BodyPlan, Client, ClientBuilder, Context, Handler, Headers, IntoHandler, Request, Response, Router,
+    Server, Service, SetCookie, Status, Timeouts, TrustedProxies, block_on, routes, with_state,
 };
 use tokio::io::AsyncReadExt;
 
@@ -559,16 +560,24 @@ const PARTS_MAX: usize = 20;
 /// Warm exchanges allocate nothing on the client's thread; the server has its own.
 #[track_caller]
 fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expected: &str) {
+    check_built(Client::builder(), set, handler, expected);
+}
+
+/// The same for the client of `builder`.
+#[track_caller]
+fn check_built(
+    builder: ClientBuilder,
+    set: impl FnOnce(&mut Request),
+    handler: fn(&mut Context),
+    expected: &str,
+) {
     let running = Server::bind("127.0.0.1:0").cores(1).start(handler).unwrap();
     let mut request = Request::post(&format!("http://{}/a/b?c=d", running.local_addr())).unwrap();
     request.headers.set("accept", "text/plain").unwrap();
     set(&mut request);
     // A deadline is no reason to allocate.
-    let client = Client::builder()
-        .default_header("user-agent", "test")
-        .unwrap()
-        .timeout(Duration::from_secs(9))
-        .build();
+    let client =
+        builder.default_header("user-agent", "test").unwrap().timeout(Duration::from_secs(9)).build();
     let mut response = Response::new();
     let asked = block_on(async {
         let exchange = async || {
@@ -591,6 +600,21 @@ fn a_client_that_gets_allocates_nothing() {
         request.headers.set("x-own", 1).unwrap();
     };
     check_client(get, hello, "hello, world");
+}
+
+#[test]
+fn an_observed_client_allocates_nothing() {
+    let received = Arc::new(AtomicU64::new(0));
+    let counted = received.clone();
+    let observer = move |host: &mut HostEvents| {
+        let counted = counted.clone();
+        host.on_exchange(move |report| {
+            counted.fetch_add(report.received, Ordering::Relaxed);
+        });
+    };
+    let builder = Client::builder().observe(observer);
+    check_built(builder, |request| request.body.set_bytes("hello, world"), echo, "hello, world");
+    assert_ne!(received.load(Ordering::Relaxed), 0);
 }
 
 #[test]

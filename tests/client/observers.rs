@@ -345,7 +345,7 @@ async fn events_add_up_to_the_counts_after_a_storm() {
         });
     }
     callers.join_all().await;
-    eventually("the end of a dial that goes on without its caller", || client.busy() == 0).await;
+    eventually("the end of a dial that goes on without its caller", || client.busy_connections() == 0).await;
     let total = stats::check_counts(&client);
     events.check(&client);
     assert!(total.answered > 100 && total.failed > 10 && total.canceled > 0, "{total:?}");
