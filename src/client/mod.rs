@@ -24,7 +24,7 @@
 //! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
 //! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
 //! | one of several hosts | [`Balancer`] |
-//! | requests that are sent again | [`ClientError`](crate::ClientError), and "Retries" in the chapter `coming_from` |
+//! | requests that are sent again | [`ClientError`], and "Retries" in the chapter `coming_from` |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
