@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use corehttp::{Client, Headers, Request, Response};
 use corehttp::client::Redirects;
+use corehttp::{Client, Headers, Request, Response};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 

@@ -5,8 +5,8 @@ use std::io;
 
 use corehttp::jar::Jar;
 use corehttp::multipart::{Multipart, MultipartLimits};
-use corehttp::{Form, FormBuf, Headers, Request, SetCookie, Target};
 use corehttp::sse::{Event, EventReader};
+use corehttp::{Form, FormBuf, Headers, Request, SetCookie, Target};
 use tokio::runtime::Runtime;
 
 use crate::memory::bounded;

@@ -3,9 +3,9 @@
 
 use std::cell::RefCell;
 
+use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
 use corehttp::{BoxHandler, Client, Context, Request, Response, Server};
-use corehttp::middleware::Compress;
 use tokio::runtime::Runtime;
 
 use crate::memory::bounded;

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use corehttp::{BoxHandler, Context, routes, Server, TrustedProxies};
 use corehttp::access_log::{self, AccessLog};
-use corehttp::server::{error_page, ErrorReport, ExchangeReport, ForwardedField, problem_details};
+use corehttp::server::{ErrorReport, ExchangeReport, ForwardedField, error_page, problem_details};
+use corehttp::{BoxHandler, Context, Server, TrustedProxies, routes};
 
 use crate::everything;
 use crate::memory::bounded;

@@ -16,12 +16,12 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 /// A server that is kept for all inputs, and with it the memory that passes from one connection to the next.
-pub struct Wired<H: Handler> {
+pub struct Wired<H: Handler + 'static> {
     runtime: Runtime,
     service: Service<H>,
 }
 
-impl<H: Handler> Wired<H> {
+impl<H: Handler + 'static> Wired<H> {
     pub fn new<Kind>(server: Server, handler: impl IntoHandler<Kind, Handler = H>) -> Wired<H> {
         Wired::on(paused(), server, handler)
     }

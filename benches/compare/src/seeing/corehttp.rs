@@ -4,16 +4,16 @@ use std::hint::black_box;
 use std::io;
 use std::path::PathBuf;
 
-use corehttp::{Context, Handler, routes, Server};
 use corehttp::access_log::{self, AccessLog};
 use corehttp::metrics::{self, Metrics};
 use corehttp::server::ExchangeReport;
+use corehttp::{Context, Handler, Server, routes};
 
 use crate::application::{HELLO, SERVER_NAME};
 use crate::child::announce;
 
 pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name");
     let Some(path) = log else { return run(server, routes! { GET "/users/{id}" => respond }) };
     let (log, metrics) = (AccessLog::open(path, access_log::Format::Combined)?, Metrics::new());
     let sees = |exchange: &ExchangeReport<'_>| {
