@@ -16,6 +16,10 @@ fn check(ctx: &mut Context) -> Result {
     ctx.request.text().map(drop).map_err(Into::into)
 }
 
+async fn succeeds(ctx: &mut Context, next: Next<'_>) -> bool {
+    next.handle(ctx).await.is_ok()
+}
+
 fn main() {
     let _ = wrap(log, "hello");
     let _ = wrap(log, log);
@@ -23,5 +27,5 @@ fn main() {
     let _ = wrap([log, log], |_: &mut Context| ());
     let _ = wrap((log, check), |_: &mut Context| ());
     let _ = wrap(around, |_: &mut Context| ());
-    let _ = wrap(async |ctx: &mut Context, next: Next<'_>| next.handle(ctx).await.is_ok(), |_: &mut Context| ());
+    let _ = wrap(succeeds, |_: &mut Context| ());
 }
