@@ -5,10 +5,9 @@ use std::time::Duration;
 use corehttp::Client;
 use corehttp::client::ClientTimeouts;
 use corehttp::metrics::{self, Metrics};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::support::{Scripted, Stage, ask, eventually, get, paused};
+use crate::support::{Scripted, Stage, ask, get, paused};
 use crate::{stats, storm};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -106,21 +105,7 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
     let metrics = Metrics::new();
     let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
     let client = builder.observe(metrics.clone()).build();
-    let mut callers = JoinSet::new();
-    for caller in 0..16 {
-        let (client, url) = (client.clone(), server.url.clone());
-        callers.spawn(async move {
-            for number in 0..60 {
-                let asked = storm::ask(&client, &url, caller * 1000 + number);
-                match number % 5 {
-                    0 => drop(timeout(Duration::from_micros(number as u64 * 7919 % 1500), asked).await),
-                    _ => drop(asked.await),
-                }
-            }
-        });
-    }
-    callers.join_all().await;
-    eventually("the end of a dial that goes on without its caller", || client.busy_connections() == 0).await;
+    storm::ask_impatiently(&client, &server.url).await;
     let total = stats::check_counts(&client);
     assert_eq!((total.busy, total.waiting), (0, 0));
     let text = metrics.to_text(metrics::Format::Prometheus);

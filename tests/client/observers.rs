@@ -12,9 +12,9 @@ use corehttp::client::{
 use corehttp::net::MemoryListener;
 use corehttp::{Client, ClientBuilder, Response};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::support::{OK, Scripted, Stage, ask, cancelled_after, eventually, get, paused, settle};
+use crate::support::{OK, Scripted, Stage, ask, cancelled_after, get, paused, settle};
 use crate::{stats, storm};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -331,21 +331,7 @@ async fn events_add_up_to_the_counts_after_a_storm() {
     let events = Events::default();
     let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
     let client = builder.observe(events.clone()).build();
-    let mut callers = JoinSet::new();
-    for caller in 0..16 {
-        let (client, url) = (client.clone(), server.url.clone());
-        callers.spawn(async move {
-            for number in 0..60 {
-                let asked = storm::ask(&client, &url, caller * 1000 + number);
-                match number % 5 {
-                    0 => drop(timeout(Duration::from_micros(number as u64 * 7919 % 1500), asked).await),
-                    _ => drop(asked.await),
-                }
-            }
-        });
-    }
-    callers.join_all().await;
-    eventually("the end of a dial that goes on without its caller", || client.busy_connections() == 0).await;
+    storm::ask_impatiently(&client, &server.url).await;
     let total = stats::check_counts(&client);
     events.check(&client);
     assert!(total.answered > 100 && total.failed > 10 && total.canceled > 0, "{total:?}");

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Peer, Scripted, Stage, paused, settle};
+use crate::support::{Peer, Scripted, Stage, eventually, paused, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -29,6 +29,25 @@ pub async fn ask(client: &Client, url: &str, number: usize) -> Result<(), Client
     client.send(&request, &mut response).await?;
     assert_eq!(response.body.text().unwrap(), format!("/{number}"));
     Ok(())
+}
+
+/// Asks from 16 callers, 60 times each. Each fifth request is given up after up to 1.5 ms.
+pub async fn ask_impatiently(client: &Client, url: &str) {
+    let mut callers = JoinSet::new();
+    for caller in 0..16 {
+        let (client, url) = (client.clone(), url.to_owned());
+        callers.spawn(async move {
+            for number in 0..60 {
+                let asked = ask(&client, &url, caller * 1000 + number);
+                match number % 5 {
+                    0 => drop(timeout(Duration::from_micros(number as u64 * 7919 % 1500), asked).await),
+                    _ => drop(asked.await),
+                }
+            }
+        });
+    }
+    callers.join_all().await;
+    eventually("the end of a dial that goes on without its caller", || client.busy_connections() == 0).await;
 }
 
 /// 512 connections, a server that takes 0.1 seconds, and one second for all: half of 10,000 callers cannot be answered.

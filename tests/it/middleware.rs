@@ -133,35 +133,9 @@ fn twenty_layers_compile() {
     assert_eq!(notes(&received).split(' ').count(), 40, "{received}");
     const fn types(_: &(impl Handler, impl Handler)) {}
     types(&(wrap((Noted("a"), Noted("b")), hello), wrap((many(), many()), waits)));
-    let twenty = wrap(
-        (
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-            Noted("a"),
-        ),
-        wrap(
-            (
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-                Noted("a"),
-            ),
-            waits,
-        ),
-    );
+    let a = || Noted("a");
+    let ten = || (a(), a(), a(), a(), a(), a(), a(), a(), a(), a());
+    let twenty = wrap(ten(), wrap(ten(), waits));
     assert_eq!(notes(&Served::new(twenty).ask(get("/"))).split(' ').count(), 40);
 }
 
