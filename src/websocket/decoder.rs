@@ -3,7 +3,7 @@
 use super::close::CloseReason;
 use super::deflate::{DeflateParams, Inflater};
 use super::error::{Error, ProtocolError};
-use super::frame::{FrameHeader, Mask, OpCode, Role};
+use super::frame::{FrameHeader, Mask, OpCode, Side};
 use super::input::Input;
 use super::message::MessageKind;
 use super::settings::MessageBounds;
@@ -11,7 +11,7 @@ use super::utf8::Utf8Check;
 
 /// Reads frames, in whatever pieces they come.
 pub(super) struct Decoder {
-    role: Role,
+    side: Side,
     deflate: Option<DeflateParams>,
     bounds: MessageBounds,
     /// The frame of a message whose payload is being read.
@@ -83,8 +83,8 @@ pub(super) enum Step {
 }
 
 impl Decoder {
-    pub(super) fn new(role: Role, bounds: MessageBounds, deflate: Option<DeflateParams>) -> Decoder {
-        Decoder { role, deflate, bounds, frame: None, message: None, inflater: None, is_inflated: false }
+    pub(super) fn new(side: Side, bounds: MessageBounds, deflate: Option<DeflateParams>) -> Decoder {
+        Decoder { side, deflate, bounds, frame: None, message: None, inflater: None, is_inflated: false }
     }
 
     /// The bytes of the message, or of the part, that was read last.
@@ -158,7 +158,7 @@ impl Decoder {
                     None => continue,
                 }
             }
-            let Some((header, len)) = FrameHeader::parse(input.raw(), self.role, self.deflate.is_some())?
+            let Some((header, len)) = FrameHeader::parse(input.raw(), self.side, self.deflate.is_some())?
             else {
                 return Ok(Step::More);
             };

@@ -5,14 +5,14 @@ use std::io;
 
 use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
 use super::error::Error;
-use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Role};
+use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Side};
 use super::message::{Message, MessageKind, MessagePart};
 use super::settings::MessageDeflate;
 use super::utf8::Utf8Check;
 
 /// Writes frames.
 pub(super) struct Encoder {
-    role: Role,
+    side: Side,
     deflate: Option<(DeflateParams, MessageDeflate)>,
     /// Present if the next message refers to the last.
     deflater: Option<Box<Deflater>>,
@@ -21,9 +21,9 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(role: Role, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+    pub(super) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
         let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
-        Encoder { role, deflate, deflater: None, open: None }
+        Encoder { side, deflate, deflater: None, open: None }
     }
 
     /// Whether a message may be sent, and not only the next part of one.
@@ -50,7 +50,7 @@ impl Encoder {
     pub(super) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
         self.check_whole()?;
         let len = message.as_bytes().len();
-        if self.role == Role::Client || self.deflate_for(len).is_some() {
+        if self.side == Side::Client || self.deflate_for(len).is_some() {
             return Ok(false);
         }
         header(message.kind().opcode(), Flags::WHOLE, None, len as u64).encode(out);
@@ -134,9 +134,9 @@ impl Encoder {
 
     #[inline]
     fn frame(&self, opcode: OpCode, flags: Flags, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-        let mask = match self.role {
-            Role::Server => None,
-            Role::Client => Some(new_mask()?),
+        let mask = match self.side {
+            Side::Server => None,
+            Side::Client => Some(new_mask()?),
         };
         header(opcode, flags, mask, payload.len() as u64).encode(out);
         let start = out.len();
@@ -158,7 +158,7 @@ pub(super) fn encode_alone(
     deflate: Option<(DeflateParams, MessageDeflate)>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    Encoder::new(Role::Server, deflate).message(message, out)
+    Encoder::new(Side::Server, deflate).message(message, out)
 }
 
 /// The form in which a message of a broadcast is written.

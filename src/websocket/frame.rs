@@ -4,7 +4,7 @@ use super::error::ProtocolError;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum Side {
     Server,
     Client,
 }
@@ -52,7 +52,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Parses a head that the peer of `role` has sent. Returns its length, too; `None` if more of it is to come. An
+    /// Parses a head that the peer of `side` has sent. Returns its length, too; `None` if more of it is to come. An
     /// error is found as soon as its octet is there.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl FrameHeader {
     #[inline]
     pub(super) fn parse(
         bytes: &[u8],
-        role: Role,
+        side: Side,
         may_compress: bool,
     ) -> Result<Option<(FrameHeader, usize)>, ProtocolError> {
         let Some(&first) = bytes.first() else { return Ok(None) };
@@ -77,9 +77,9 @@ impl FrameHeader {
             return Err(ProtocolError::FragmentedControl);
         }
         let Some(&second) = bytes.get(1) else { return Ok(None) };
-        match (role, second & MASKED != 0) {
-            (Role::Server, false) => return Err(ProtocolError::Unmasked),
-            (Role::Client, true) => return Err(ProtocolError::Masked),
+        match (side, second & MASKED != 0) {
+            (Side::Server, false) => return Err(ProtocolError::Unmasked),
+            (Side::Client, true) => return Err(ProtocolError::Masked),
             _ => {}
         }
         let (len, len_end) = match second & !MASKED {
@@ -94,9 +94,9 @@ impl FrameHeader {
             },
             len => (len.into(), 2),
         };
-        let (mask, end) = match role {
-            Role::Client => (None, len_end),
-            Role::Server => match bytes.get(len_end..len_end + 4).and_then(|key| key.try_into().ok()) {
+        let (mask, end) = match side {
+            Side::Client => (None, len_end),
+            Side::Server => match bytes.get(len_end..len_end + 4).and_then(|key| key.try_into().ok()) {
                 Some(key) => (Some(Mask::new(key)), len_end + 4),
                 None => return Ok(None),
             },
@@ -196,14 +196,14 @@ mod tests {
 
     /// The head that a server reads from `bytes`, which may be cut at every byte.
     #[track_caller]
-    fn check(bytes: &[u8], role: Role, expected: Result<(OpCode, u64), ProtocolError>) {
+    fn check(bytes: &[u8], side: Side, expected: Result<(OpCode, u64), ProtocolError>) {
         for cut in 0..bytes.len() {
-            match FrameHeader::parse(&bytes[..cut], role, true) {
+            match FrameHeader::parse(&bytes[..cut], side, true) {
                 Ok(parsed) => assert_eq!(parsed, None, "{bytes:02x?} cut at {cut}"),
                 Err(error) => assert_eq!(Err(error), expected, "{bytes:02x?} cut at {cut}"),
             }
         }
-        let parsed = FrameHeader::parse(bytes, role, true);
+        let parsed = FrameHeader::parse(bytes, side, true);
         let header = parsed.map(|parsed| {
             let (header, len) = parsed.expect("a whole head");
             assert_eq!(len, bytes.len(), "{bytes:02x?}");
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn heads_are_read_strictly_rfc6455_5_2() {
         use OpCode::{Binary, Close, Continuation, Ping, Pong, Text};
-        use Role::Client;
+        use Side::Client;
         check(&[0x81, 0], Client, Ok((Text, 0)));
         check(&[0x02, 125], Client, Ok((Binary, 125)));
         check(&[0x80, 126, 0, 126], Client, Ok((Continuation, 126)));
@@ -254,18 +254,18 @@ mod tests {
 
     #[test]
     fn clients_mask_and_servers_do_not_rfc6455_5_1() {
-        check(&[0x81, 0x80, 1, 2, 3, 4], Role::Server, Ok((OpCode::Text, 0)));
-        check(&[0x82, 0xfe, 1, 0, 1, 2, 3, 4], Role::Server, Ok((OpCode::Binary, 256)));
-        check(&[0x81, 0x00], Role::Server, Err(ProtocolError::Unmasked));
-        check(&[0x88, 0x02], Role::Server, Err(ProtocolError::Unmasked));
-        check(&[0x81, 0x80], Role::Client, Err(ProtocolError::Masked));
-        check(&[0x8a, 0x85], Role::Client, Err(ProtocolError::Masked));
+        check(&[0x81, 0x80, 1, 2, 3, 4], Side::Server, Ok((OpCode::Text, 0)));
+        check(&[0x82, 0xfe, 1, 0, 1, 2, 3, 4], Side::Server, Ok((OpCode::Binary, 256)));
+        check(&[0x81, 0x00], Side::Server, Err(ProtocolError::Unmasked));
+        check(&[0x88, 0x02], Side::Server, Err(ProtocolError::Unmasked));
+        check(&[0x81, 0x80], Side::Client, Err(ProtocolError::Masked));
+        check(&[0x8a, 0x85], Side::Client, Err(ProtocolError::Masked));
     }
 
     #[test]
     fn without_the_extension_no_message_is_compressed_rfc7692_6() {
         for octet in [0xc1, 0x42, 0xc0, 0xc8] {
-            assert_eq!(FrameHeader::parse(&[octet], Role::Client, false), Err(ProtocolError::ReservedBits));
+            assert_eq!(FrameHeader::parse(&[octet], Side::Client, false), Err(ProtocolError::ReservedBits));
         }
     }
 

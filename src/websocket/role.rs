@@ -28,7 +28,7 @@ pub(super) mod private {
     use crate::net::{Conn, Local, Locality, Sendable};
     use crate::server::UpgradedGuard;
     use crate::websocket::close_code::CloseCode;
-    use crate::websocket::frame::Role;
+    use crate::websocket::frame::Side;
 
     pub(crate) trait Sealed {
         type Locality: Locality;
@@ -38,7 +38,7 @@ pub(super) mod private {
         /// The guard by which a server counts a connection.
         type Guard;
 
-        const ROLE: Role;
+        const SIDE: Side;
         /// The code with which a WebSocket is closed that was dropped (§7.4.1).
         const DROPPED: CloseCode;
 
@@ -83,7 +83,7 @@ pub(super) mod private {
 
         type Guard = UpgradedGuard;
 
-        const ROLE: Role = Role::Server;
+        const SIDE: Side = Side::Server;
         const DROPPED: CloseCode = CloseCode::INTERNAL_ERROR;
 
         fn is_stopping(conn: &Conn) -> bool {
@@ -97,7 +97,7 @@ pub(super) mod private {
 
         type Guard = Infallible;
 
-        const ROLE: Role = Role::Client;
+        const SIDE: Side = Side::Client;
         const DROPPED: CloseCode = CloseCode::AWAY;
 
         fn is_stopping(_: &Conn<Sendable>) -> bool {

@@ -88,8 +88,8 @@ impl<E: Role> WebSocket<E> {
     ) -> WebSocket<E> {
         let (observer, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
-        let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
-        let decoder = Decoder::new(E::ROLE, settings.message_bounds(), deflate);
+        let encoder = Encoder::new(E::SIDE, deflate.zip(settings.deflate));
+        let decoder = Decoder::new(E::SIDE, settings.message_bounds(), deflate);
         let link = Link::new(conn, settings.link_bounds(), encoder, guard);
         let (reading, writing) = Half::pair(link, observer, close_behind);
         WebSocket {
