@@ -469,6 +469,12 @@ impl Conn {
         self.timer.is_stopping()
     }
 
+    /// Whether idle connections of the core are to close for others.
+    #[inline]
+    pub(crate) fn needs_room(&self) -> bool {
+        self.timer.needs_room()
+    }
+
     /// Whether this idle connection is to close for another one. See [`TableTimer::take_eviction`].
     pub(crate) fn take_eviction(&self) -> bool {
         self.timer.take_eviction()

@@ -1,4 +1,4 @@
-//! [`poll_confined`]: a handler whose panics and time limit are errors for the middleware around it.
+//! [`confined`]: a handler whose panics and time limit are errors for the middleware around it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ thread_local! {
 
 /// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
 #[inline]
-pub(super) fn poll_confined(
+fn poll_confined(
     mut handling: Pin<&mut Option<impl Future<Output = Result>>>,
     cx: &mut task::Context<'_>,
 ) -> Poll<Result> {
@@ -40,10 +40,11 @@ pub(super) fn poll_confined(
     }
 }
 
-/// Runs middleware through which a panic of the handler may pass. If it does, the error is the outcome.
-#[allow(dead_code, reason = "unused without the feature `tower`")]
-pub(crate) async fn confined(handling: impl Future<Output = Result>) -> Result {
-    let mut handling = pin!(Some(handling));
+/// Runs what `begin` begins. If it panics, or waits although its time is over, the error is the outcome.
+///
+/// The future is made in its place: one that is passed would be kept twice, as an argument and where it is polled.
+pub(crate) async fn confined<F: Future<Output = Result>>(begin: impl FnOnce() -> F) -> Result {
+    let mut handling = pin!(Some(async { begin().await }));
     poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
 }
 

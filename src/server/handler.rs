@@ -1,13 +1,13 @@
 //! [`Handler`]: the application; what becomes one ([`IntoHandler`]), and one behind a pointer ([`BoxHandler`]).
 
 use std::fmt;
-use std::future::{poll_fn, ready};
-use std::pin::{Pin, pin};
+use std::future::ready;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::body_plan::BodyPlan;
-use super::confine::poll_confined;
+use super::confine::confined;
 use super::context::Context;
 use super::error::Result;
 use super::refusal::Refusal;
@@ -119,10 +119,7 @@ pub trait Handler: ErasedHandler {
     where
         Self: Sized,
     {
-        async move {
-            let mut handling = pin!(Some(async { self.handle(ctx).await }));
-            poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
-        }
+        confined(move || self.handle(ctx))
     }
 
     /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].

@@ -169,7 +169,7 @@ where
 {
     /// A panic that no layer catches is an error for the middleware around them, as without layers.
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        confined(self.pass(ctx, next)).await
+        confined(|| self.pass(ctx, next)).await
     }
 }
 

@@ -383,6 +383,12 @@ impl TableTimer {
         Duration::from_millis(began_now.saturating_sub(deadline.0))
     }
 
+    /// Whether connections that are idle are to close for others. Looked at after each exchange, unlike the rest.
+    #[inline]
+    pub(crate) fn needs_room(&self) -> bool {
+        self.table.eviction.get().count > 0
+    }
+
     /// Whether the connection, which is idle, is to close for another one, as [`DeadlineTable::evict_idle`] has it.
     pub(crate) fn take_eviction(&self) -> bool {
         let Eviction { until, count } = self.table.eviction.get();
