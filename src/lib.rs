@@ -154,9 +154,6 @@ mod wire;
 
 mod exchange;
 
-#[cfg(feature = "tracing")]
-mod trace;
-
 pub mod client;
 pub mod server;
 
@@ -167,8 +164,6 @@ mod form;
 mod gateway;
 mod guard;
 mod router;
-#[cfg(feature = "tracing")]
-mod traced;
 
 #[cfg(feature = "access-log")]
 pub mod access_log;
@@ -192,6 +187,8 @@ pub mod session;
 pub mod sse;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 #[cfg(feature = "websocket")]
 pub mod websocket;
 
@@ -201,8 +198,6 @@ pub mod middleware;
 #[cfg(feature = "proxy-protocol")]
 pub mod proxy_protocol;
 pub mod tls;
-#[cfg(feature = "tracing")]
-pub mod tracing;
 
 pub use client::client::{Client, ClientBuilder};
 pub use client::error::ClientError;

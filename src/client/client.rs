@@ -373,7 +373,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl ClientBuilder {

@@ -46,8 +46,6 @@ mod settings;
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
-#[cfg(feature = "tracing")]
-mod tracing;
 #[cfg(feature = "websocket")]
 mod websocket;
 
@@ -77,12 +75,16 @@ pub(crate) use error::ClientError;
 pub use error::{ClientCause, ClientPhase};
 pub use exchange::ClientConnection;
 pub use host::Host;
+#[cfg(feature = "tracing")]
+pub(crate) use observe::{BeginSpan, RequestSpan};
 pub use observe::{
     ClientCounters, ClientCounts, ClientExchangeReport, ClientObserver, ClientStats, DialReport, ExchangeEnd,
     HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
+#[cfg(feature = "tracing")]
+pub(crate) use route::Origin;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 #[cfg(feature = "websocket")]

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::observe::TraceFields;
 use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
@@ -62,7 +61,7 @@ pub(super) struct OutgoingRequest<'a> {
     pub(super) request: &'a Request,
     pub(super) taint: RedirectTaint,
     pub(super) expect: ExpectField,
-    pub(super) trace: TraceFields<'a>,
+    pub(super) trace: Option<&'a Headers>,
 }
 
 /// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
@@ -77,13 +76,11 @@ pub(super) enum ExpectField {
 impl<'a> OutgoingRequest<'a> {
     /// The request of a caller.
     pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        let (taint, expect, trace) = (RedirectTaint::SameOrigin, ExpectField::Keep, TraceFields::default());
-        OutgoingRequest { request, taint, expect, trace }
+        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
     }
 
     /// Returns the same request as a part of a trace.
-    #[inline]
-    pub(super) fn with_trace(self, trace: TraceFields<'a>) -> OutgoingRequest<'a> {
+    pub(super) fn with_trace(self, trace: Option<&'a Headers>) -> OutgoingRequest<'a> {
         OutgoingRequest { trace, ..self }
     }
 

@@ -14,7 +14,7 @@ use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::Progress;
-use crate::client::observe::{ClientStats, ExchangeEnd};
+use crate::client::observe::{ClientSpan, ClientStats, ExchangeEnd};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status};
@@ -182,7 +182,7 @@ impl RequestSender {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed));
         }
         let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
-        let span = self.pools.settings.tracing.begin(request, &pool.origin);
+        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
@@ -312,7 +312,7 @@ impl RequestSender {
             && request.trailers.is_empty();
         let outgoing = OutgoingRequest::new(request);
         let (pool, framing) = self.prepare(pool, outgoing, length)?;
-        let span = self.pools.settings.tracing.begin(request, &pool.origin);
+        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {

@@ -233,14 +233,7 @@ impl Pool {
             out,
             request,
             framing,
-            RequestDefaults {
-                scheme,
-                authority,
-                headers: defaults,
-                accept_encoding,
-                cookie,
-                trace: trace.headers(),
-            },
+            RequestDefaults { scheme, authority, headers: defaults, accept_encoding, cookie, trace },
         );
     }
 

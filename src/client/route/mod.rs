@@ -8,7 +8,8 @@ mod proxy;
 mod socks;
 mod socks_handshake;
 
-pub(super) use origin::{Origin, TlsHandshake};
+pub(crate) use origin::Origin;
+pub(super) use origin::TlsHandshake;
 pub use proxies::Proxies;
 pub use proxy::{InvalidProxy, Proxy};
 pub use socks_handshake::{SocksError, SocksReply};

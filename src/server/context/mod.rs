@@ -7,9 +7,9 @@
 mod context;
 #[cfg(feature = "tower")]
 mod tower;
-#[cfg(feature = "tracing")]
-mod tracing;
 mod upgrade;
+#[cfg(feature = "tracing")]
+mod watch;
 #[cfg(feature = "websocket")]
 mod websocket;
 

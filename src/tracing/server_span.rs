@@ -9,10 +9,11 @@ use std::rc::Rc;
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
+use super::propagator::{Tracing, method_name, record_error, version_number};
+use super::trace_context::{TraceContext, with_current};
 use crate::message::{port_number, split_port};
 use crate::net::PeerAddr;
 use crate::server::{Context, ExchangeReport, Handler, Middleware, Result, is_panic};
-use crate::trace::{TraceContext, Tracing, method_name, record_error, version_number, with_current};
 
 impl Middleware for Tracing {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {

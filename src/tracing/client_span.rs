@@ -1,70 +1,40 @@
-//! Spans by the crate `tracing`: [`ClientSpan`], the span of one exchange, and whether a client makes any.
+//! [`ClientBuilder::tracing`]; [`SpanState`], the span of one request of a client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
-use crate::client::error::{ClientError, ClientPhase};
-use crate::client::route::Origin;
+use super::propagator::{Tracing, method_name, record_error, version_number};
+use crate::client::client::ClientBuilder;
+use crate::client::error::ClientError;
+use crate::client::{BeginSpan, ClientPhase, Origin, RequestSpan};
 use crate::message::{Headers, Request, Response};
-use crate::trace::{Tracing, method_name, record_error, version_number};
 
-/// Whether a client makes spans, and how.
-#[derive(Clone, Default)]
-pub(crate) struct ClientTracing(Option<Tracing>);
+impl ClientBuilder {
+    /// Makes a span for each exchange, and sends the context of the current trace on. Default: no spans, and requests
+    /// have only the fields that they are given.
+    pub fn tracing(mut self, tracing: &Tracing) -> Self {
+        self.settings.spans = Some(Arc::new(tracing.clone()));
+        self
+    }
+}
 
-/// The span of an exchange, if the client makes any. A span that is dropped before its end is recorded as canceled.
-#[derive(Default)]
-pub(crate) struct ClientSpan(Option<Box<SpanState>>);
+impl BeginSpan for Tracing {
+    fn begin(&self, request: &Request, origin: &Origin) -> Box<dyn RequestSpan> {
+        SpanState::begin(self, request, origin)
+    }
+}
 
-/// Boxed, since every exchange has room for this state, and few clients make spans.
+/// The span of one request. One that is dropped before its end is recorded as canceled.
 struct SpanState {
     span: Span,
     fields: Option<Headers>,
     is_over: AtomicBool,
 }
 
-/// The fields that make a request part of a trace.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct TraceFields<'a>(Option<&'a Headers>);
-
-impl ClientTracing {
-    pub(in crate::client) fn new(tracing: &Tracing) -> ClientTracing {
-        ClientTracing(Some(tracing.clone()))
-    }
-
-    /// Begins the span of an exchange with `origin`.
-    #[inline]
-    pub(in crate::client) fn begin(&self, request: &Request, origin: &Origin) -> ClientSpan {
-        ClientSpan(self.0.as_ref().map(|tracing| SpanState::begin(tracing, request, origin)))
-    }
-}
-
-impl ClientSpan {
-    /// The fields to be sent with the request.
-    #[inline]
-    pub(in crate::client) fn fields(&self) -> TraceFields<'_> {
-        TraceFields(self.0.as_ref().and_then(|state| state.fields.as_ref()))
-    }
-
-    /// Records the head of the response, or the error. Only the first outcome counts.
-    #[inline]
-    pub(in crate::client) fn end(&self, outcome: Result<&Response, &ClientError>) {
-        if let Some(state) = &self.0 {
-            state.end(outcome);
-        }
-    }
-}
-
-impl<'a> TraceFields<'a> {
-    pub(in crate::client) fn headers(self) -> Option<&'a Headers> {
-        self.0
-    }
-}
-
 impl SpanState {
-    #[cold]
     fn begin(tracing: &Tracing, request: &Request, origin: &Origin) -> Box<SpanState> {
         let method = request.method();
         let method = method_name(&method);
@@ -91,8 +61,13 @@ impl SpanState {
         let fields = tracing.inject(&span, &request.headers);
         Box::new(SpanState { span, fields, is_over: AtomicBool::new(false) })
     }
+}
 
-    #[cold]
+impl RequestSpan for SpanState {
+    fn fields(&self) -> Option<&Headers> {
+        self.fields.as_ref()
+    }
+
     fn end(&self, outcome: Result<&Response, &ClientError>) {
         let span = &self.span;
         if self.is_over.swap(true, Ordering::Relaxed) || span.is_disabled() {

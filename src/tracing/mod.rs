@@ -21,4 +21,16 @@
 //!
 //! A [`TracePropagator`] reads and writes other fields, such as those of B3.
 
-pub use crate::trace::{TraceContext, TracePropagator, Tracing};
+// Floor 5: spans of exchanges, by the crate `tracing`, and traces across programs (W3C Trace Context).
+//
+// In reading order: the setting; the place of an exchange in a trace; and the spans of both sides.
+
+mod propagator;
+
+mod trace_context;
+
+mod client_span;
+mod server_span;
+
+pub use propagator::{TracePropagator, Tracing};
+pub use trace_context::TraceContext;

@@ -93,7 +93,7 @@ impl Tracing {
     }
 
     /// The context of a server's exchange, whose span has begun. A server that records nothing passes on what it got.
-    pub(crate) fn extract(&self, span: &Span, headers: &Headers) -> Option<TraceContext> {
+    pub(super) fn extract(&self, span: &Span, headers: &Headers) -> Option<TraceContext> {
         if let Some(propagator) = &self.propagator {
             propagator.extract(span, headers);
             return None;
@@ -103,7 +103,7 @@ impl Tracing {
 
     /// The fields of a client's request, whose span has begun. `headers` are those that the request has itself. `None` if
     /// there is nothing to add.
-    pub(crate) fn inject(&self, span: &Span, headers: &Headers) -> Option<Headers> {
+    pub(super) fn inject(&self, span: &Span, headers: &Headers) -> Option<Headers> {
         let mut fields = Headers::new();
         if let Some(propagator) = &self.propagator {
             propagator.inject(span, &mut fields);
@@ -131,7 +131,7 @@ fn note(span: &Span, parent: Option<TraceContext>) -> Option<TraceContext> {
 }
 
 /// The method as spans name it: of those that are not known, there could be any number.
-pub(crate) fn method_name(method: &Method) -> &str {
+pub(super) fn method_name(method: &Method) -> &str {
     match method {
         Method::Extension(_) => "_OTHER",
         known => known.as_str(),
@@ -139,7 +139,7 @@ pub(crate) fn method_name(method: &Method) -> &str {
 }
 
 /// The version as spans name it.
-pub(crate) fn version_number(version: Version) -> &'static str {
+pub(super) fn version_number(version: Version) -> &'static str {
     match version {
         Version::Http10 => "1.0",
         Version::Http11 => "1.1",
@@ -147,7 +147,7 @@ pub(crate) fn version_number(version: Version) -> &'static str {
 }
 
 /// Records that the exchange of `span` has failed, and why.
-pub(crate) fn record_error(span: &Span, kind: impl Value) {
+pub(super) fn record_error(span: &Span, kind: impl Value) {
     span.record("otel.status_code", "ERROR");
     span.record("error.type", kind);
 }

@@ -36,7 +36,7 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// Begins a trace.
-    pub(crate) fn begin() -> TraceContext {
+    pub(super) fn begin() -> TraceContext {
         let trace_id = u128::from(random_id()) << u64::BITS | u128::from(random_id());
         let trace_id = NonZeroU128::new(trace_id).unwrap_or(NonZeroU128::MIN);
         TraceContext { trace_id, span_id: new_span_id(), flags: SAMPLED, state: None }
@@ -75,12 +75,12 @@ impl TraceContext {
     }
 
     /// The context of an exchange inside of this one.
-    pub(crate) fn child(&self) -> TraceContext {
+    pub(super) fn child(&self) -> TraceContext {
         TraceContext { span_id: new_span_id(), ..self.clone() }
     }
 
     /// Adds the fields of a request.
-    pub(crate) fn set_fields(&self, headers: &mut Headers) {
+    pub(super) fn set_fields(&self, headers: &mut Headers) {
         let state = self.state.as_deref();
         let set = headers.set("traceparent", self.to_string()).is_ok();
         let set_state = state.is_none_or(|state| headers.set("tracestate", state).is_ok());
@@ -96,7 +96,7 @@ impl fmt::Display for TraceContext {
 }
 
 /// Makes `context` the current one while `poll` runs.
-pub(crate) fn with_current<T>(context: &mut Option<TraceContext>, poll: impl FnOnce() -> T) -> T {
+pub(super) fn with_current<T>(context: &mut Option<TraceContext>, poll: impl FnOnce() -> T) -> T {
     let _swapped = Swapped::new(context);
     poll()
 }
