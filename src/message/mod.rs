@@ -110,7 +110,7 @@ pub(crate) use request::{RequestDraft, RequestLineDraft};
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Timings};
 pub use status::InvalidStatus;
-pub(crate) use status::Status;
+pub(crate) use status::{Explained, Status};
 pub(crate) use uri::Target;
 pub use uri::TargetForm;
 pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
