@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::cause::{ClientCause, ClientPhase};
-use super::error::ClientError;
-use super::origin::{self, Origin};
-use super::trace::TraceFields;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::observe::TraceFields;
+use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.

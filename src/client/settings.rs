@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cause::ClientPhase;
 use super::cookies::CookieStore;
-use super::observer::Observers;
 use super::route::Proxies;
-use super::trace::ClientTracing;
+use crate::client::error::ClientPhase;
+use crate::client::observe::{ClientTracing, Observers};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
 use crate::message::{FieldName, Headers};

@@ -1,7 +1,7 @@
 //! [`ClientBuilder::tracing`]: spans for the exchanges of a client.
 
 use super::client::ClientBuilder;
-use super::trace::ClientTracing;
+use crate::client::observe::ClientTracing;
 use crate::trace::Tracing;
 
 impl ClientBuilder {

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use crate::client::cause::ClientPhase;
+use super::outcome_recorder::OutcomeRecorder;
+use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientError, ClientPhase};
 use crate::client::exchange::Upload;
-use crate::client::outcome_recorder::OutcomeRecorder;
+use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
-use crate::client::response_reader::ResponseReader;
-use crate::client::trace::ClientSpan;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};

@@ -8,12 +8,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::queue::{EntryMeta, PendingResponse, Queue};
 use super::task::PipelineTask;
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::origin;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::pool::Pool;
 use crate::client::redirect::OutgoingRequest;
 use crate::client::request_sender::{self, RequestSender};
+use crate::client::route::origin;
 use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};

@@ -6,18 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_all_user_values};
+use super::per_core::PerCore;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
-use crate::server::confine::{is_panic, is_time_over};
-use crate::server::connection_report::ConnectionEnd;
-use crate::server::error_report::Refused;
-use crate::server::error_response::write_error_response;
+use crate::server::error::{Refused, write_error_response};
 use crate::server::exchange::{CloseMode, ResponseContent};
-use crate::server::exchange_report::{CutBy, HeadState};
-use crate::server::per_core::PerCore;
-use crate::server::refusal::RefusalOrigin;
+use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
+use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 use crate::wire::parse::refused_line;
 
