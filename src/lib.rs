@@ -75,7 +75,8 @@
 //! - State is captured by a closure, or shared by [`with_state`]. [`Server::run_per_core`] makes state for each core, which
 //!   needs no lock.
 //! - A handler runs inside a tokio runtime that the server makes, so `main` needs none. A handler may spawn tasks with
-//!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops.
+//!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops. No task can have `ctx` or a view
+//!   of it, but copies of what it needs. For `tokio::spawn`, the compiler names each part of a context that is not `Send`.
 //! - While a handler blocks or computes, its core serves no other connection. Long work belongs in
 //!   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
 //!
@@ -106,7 +107,7 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
 //! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
 //! `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of
-//! other processes).
+//! other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
 //! # Where to look
 //!
@@ -198,6 +199,8 @@ pub mod middleware;
 #[cfg(feature = "proxy-protocol")]
 pub mod proxy_protocol;
 pub mod tls;
+
+mod absent;
 
 pub use client::client::{Client, ClientBuilder};
 pub use client::error::ClientError;

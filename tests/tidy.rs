@@ -39,6 +39,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("router", &["error_text", "memory", "message", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     ("tracing", &["client", "message", "net", "server"]),
+    ("absent", &["Body", "Client", "Context", "FormBuf", "Request", "RequestBuilder", "Response"]),
     // The public face only: it could be a crate of its own.
     ("jar", &["Headers", "Request", "SameSite", "SetCookie", "Target", "client", "message"]),
 ];

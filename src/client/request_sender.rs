@@ -330,7 +330,11 @@ impl RequestSender {
             flushed.inspect_err(|error| span.end(Err(error)))?;
             let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
             let cookies = cookies.into_owned();
-            return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies, span)));
+            let mut exchange = CallExchange::new(pooled, early, trailers, cookies, span);
+            if length == BodyLength::Unknown {
+                exchange.note_fields(&request.headers);
+            }
+            return Ok(Call::new(exchange));
         }
         pooled.exchange.progress.wants_interim = true;
         if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), &mut early)).await {

@@ -58,8 +58,8 @@ pub(crate) use request::{
 };
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Timings};
+pub(crate) use start_line::{Explained, Method, Status, Version};
 pub use start_line::{ExtensionMethod, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget};
-pub(crate) use start_line::{Method, Status, Version};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;
 #[cfg(feature = "fs")]

@@ -184,13 +184,15 @@ impl Response {
     /// describe it, and trailers.
     ///
     /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). Octets that no URI has are escaped; escapes stay
-    /// as they are. If users choose it, make sure that it begins with a single `/`, since `//a.example` leads to another
-    /// host.
+    /// as they are. A space is escaped as well where browsers would drop it: ` //a.example` becomes `%20//a.example`, which
+    /// is a path. If users choose the location, make sure that it begins with a single `/`, since `//a.example` leads to
+    /// another host.
     ///
     /// # Errors
     ///
     /// Fails if the location has a control character, which could inject another field or, as a tab, be dropped by
-    /// browsers; or a `\` at its front or in its host, which browsers take for a `/`. The response is then unchanged.
+    /// browsers; or a `\` at its front or in its host, which browsers take for a `/`. The response is then unchanged. In a
+    /// handler, `?` turns that into 500; a location that users choose is better refused with 400.
     ///
     /// # Examples
     ///

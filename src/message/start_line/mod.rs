@@ -8,5 +8,6 @@ mod invalid_request;
 
 pub use invalid_request::{InvalidRequest, InvalidTarget};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
+pub(crate) use status::Explained;
 pub use status::{InvalidStatus, Status};
 pub use version::Version;

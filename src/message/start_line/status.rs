@@ -121,6 +121,19 @@ impl fmt::Debug for Status {
 /// As the source of another error, it is the status with which that error is answered.
 impl Error for Status {}
 
+/// The status of an error that says what is wrong with a request, as the source of that error: the peer is told its text.
+#[allow(dead_code, reason = "unused without the features `json` and `multipart`")]
+#[derive(Debug)]
+pub(crate) struct Explained(pub(crate) Status);
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Explained {}
+
 /// The number is not a status code: it is below 100 or above 599.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

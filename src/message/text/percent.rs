@@ -94,8 +94,8 @@ pub(crate) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     }
 }
 
-/// A reference in which all is escaped that no URI has: octets beyond ASCII, spaces, quotation marks, and a `%` without
-/// its digits. Escapes stay as they are, and so do `[` and `]`, which browsers do not escape either.
+/// A reference in which all is escaped that no URI has: octets beyond ASCII, spaces, those at its ends included, quotation
+/// marks, and a `%` without its digits. Escapes stay as they are, and so do `[` and `]`, which browsers do not escape either.
 ///
 /// # Errors
 ///
@@ -105,7 +105,6 @@ pub(crate) fn encode_reference(text: &str) -> Result<String, InvalidReference> {
     if text.chars().any(char::is_control) {
         return Err(InvalidReference::Control);
     }
-    let text = text.trim_matches(' ');
     let (scheme, rest) = text.split_at(scheme_len(text));
     let (hierarchy, fragment) = match rest.split_once('#') {
         Some((hierarchy, fragment)) => (hierarchy, Some(fragment)),
@@ -242,7 +241,10 @@ mod tests {
             ("/a/b?c=d&e[]=f#g", "/a/b?c=d&e[]=f#g"),
             ("/caf\u{e9}?q=\u{20ac}#\u{fc}", "/caf%C3%A9?q=%E2%82%AC#%C3%BC"),
             ("/a b\"<>^`{|}", "/a%20b%22%3C%3E%5E%60%7B%7C%7D"),
-            (" /a ", "/a"),
+            (" /a ", "%20/a%20"),
+            (" //evil.example", "%20//evil.example"),
+            (" /\\evil.example", "%20/%5Cevil.example"),
+            (" https://evil.example", "%20https://evil.example"),
             ("/a%20b%2fc", "/a%20b%2fc"),
             ("/100%", "/100%25"),
             ("/%4g", "/%254g"),
@@ -275,7 +277,6 @@ mod tests {
             ("/\x7f", Control),
             ("/\u{9b}", Control),
             ("/\\evil.example", Backslash),
-            (" /\\evil.example", Backslash),
             ("\\/evil.example", Backslash),
             ("\\\\evil.example", Backslash),
             ("\\evil", Backslash),

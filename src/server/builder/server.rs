@@ -291,8 +291,8 @@ impl Server {
     /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place
     /// of the response that it left. The functions [`problem_details`](crate::server::problem_details) and
     /// [`error_page`](crate::server::error_page) are ready to be used. Default: none, and the content is the
-    /// [reason](crate::Status::reason) of the status, as text, or a [`Problem`](crate::Problem) that the handler has
-    /// failed with.
+    /// [reason](crate::Status::reason) of the status, as text; or what is wrong with the request, as
+    /// [`Error`](crate::Error) has it; or a [`Problem`](crate::Problem) that the handler has failed with.
     ///
     /// Error responses go to a request that is malformed, too large or too late, and to a connection that is too many;
     /// to a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses; and to one whose handler fails with an

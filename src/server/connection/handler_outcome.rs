@@ -16,6 +16,7 @@ use crate::server::exchange::{CloseMode, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
+use crate::wire::parse::refused_line;
 
 /// How a handler ended.
 pub(super) enum HandlerOutcome {
@@ -160,9 +161,15 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
     let Context { exchange, request, .. } = ctx;
+    let line = (head == HeadState::NoLine).then(|| {
+        exchange.conn.bounds(|bounds| refused_line(exchange.incoming.borrow().input.unread(), &bounds.limits))
+    });
     exchange.observe(|observation| {
         if head != HeadState::Accepted && !observation.is_open() {
             observation.begin_refused(now, request, head);
+            if let Some((method, target)) = line.flatten() {
+                observation.note_line(method, &target);
+            }
         }
         observation.cut = Some(CutBy::from_cause(&cause));
     });

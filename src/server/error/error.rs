@@ -11,14 +11,14 @@ use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
 use crate::message::{
-    InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
+    Explained, InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
 };
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// An error of a handler: the status to answer with, and a cause that the peer does not see.
+/// An error of a handler: the status to answer with, and a cause that the peer does not see, unless it is the peer's fault.
 ///
 /// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
 /// this crate choose a better status:
@@ -28,6 +28,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
 /// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
+///
+/// The peer is told the text of an error of this crate that says what is wrong with its path, query, form, JSON, upload or
+/// text: "the JSON is wrong: missing field `name` at line 1 column 12". It never gets the text of another error, such as
+/// one of your own.
 ///
 /// A [`Status`] converts too, and so does a [`Problem`], which explains the status to the peer. Other causes, such as a
 /// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`].
@@ -268,6 +272,20 @@ impl Error {
         self.downcast_cause().or_else(source)
     }
 
+    /// The text of an error of this crate that says what is wrong with the content, the form, the query or the path of the
+    /// request, for its peer. The text of any other error may be meant for logs alone.
+    pub(super) fn explanation(&self) -> Option<String> {
+        let cause = self.cause().filter(|_| self.status().is_client_error())?;
+        let is_explained = self.downcast_cause::<InvalidForm>().is_some()
+            || self.downcast_cause::<InvalidPathParam>().is_some()
+            || self.downcast_cause::<InvalidText>().is_some()
+            || self.downcast_cause::<InvalidCharset>().is_some()
+            || self.downcast_cause::<CodingError>().is_some()
+            // That of an `io::Error` is the source of the error inside of it.
+            || cause.source().is_some_and(|source| source.is::<Explained>());
+        is_explained.then(|| cause.to_string())
+    }
+
     /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
     /// on.
     pub(crate) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
@@ -362,7 +380,7 @@ fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 14] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
@@ -376,6 +394,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| error.downcast_ref::<InvalidCharset>()?.status(),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
+        |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
@@ -391,7 +410,8 @@ impl fmt::Display for Error {
         let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;
         match cause.source() {
-            Some(source) if f.alternate() && !source.is::<Status>() => write_causes(f, Some(source)),
+            Some(source) if source.is::<Status>() || source.is::<Explained>() => Ok(()),
+            source if f.alternate() => write_causes(f, source),
             _ => Ok(()),
         }
     }

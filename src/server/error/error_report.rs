@@ -1,6 +1,7 @@
 //! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to
 //! be answered.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -135,12 +136,13 @@ impl ErrorReport<'_> {
         }
     }
 
-    /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status. The
-    /// cause is not part of them.
+    /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status, and
+    /// as its detail what is wrong with the request, if an [`Error`] of this crate says so. No other cause is part of them.
     ///
     /// # Examples
     ///
-    /// Details that name the exchange, as the log does, and the faults of the peer:
+    /// Details that name the exchange, as the log does, and all faults of the peer, those that the application has found
+    /// included:
     ///
     /// ```
     /// use corehttp::{Context, Request, Server};
@@ -180,11 +182,12 @@ impl ErrorCause {
     }
 
     /// A sentence for a person, where the reason of the status is not enough.
-    fn explanation(&self) -> Option<&'static str> {
+    fn explanation(&self) -> Option<Cow<'static, str>> {
         match self {
+            ErrorCause::Handler(error) => error.explanation().map(Cow::Owned),
             // Most such peers are browsers, whose users have typed `http` for `https`.
             ErrorCause::Tls(tls::Error::PlainText) => {
-                Some("This port speaks HTTPS, and the request came in plain HTTP.")
+                Some("This port speaks HTTPS, and the request came in plain HTTP.".into())
             }
             _ => None,
         }

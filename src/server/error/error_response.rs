@@ -51,7 +51,7 @@ pub(crate) fn write_error_response(
 #[derive(Debug)]
 pub(crate) struct Panicked;
 
-/// Sets the content that the peer gets without a function: nothing that the peer sent is reflected.
+/// Sets the content that the peer gets without a function.
 fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>) {
     response.remove_content();
     response.status = status;
@@ -65,9 +65,9 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// [`Server::error_response`](crate::Server::error_response).
 ///
 /// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
-/// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`], which do
-/// not show the cause: its example shows the causes that are the peer's faults, such as JSON with a field missing. The
-/// response has `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
+/// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: they show a
+/// cause that this crate has found in the request, such as JSON with a field missing, and no other. The response has
+/// `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///
@@ -132,6 +132,10 @@ fn write_preferred(report: &ErrorReport<'_>, response: &mut Response, offered: [
     }
 }
 
+/// Writes a problem as text. Its detail may quote a name that the peer sent, so a browser must not take it for a page.
 fn set_problem_text(response: &mut Response, problem: &Problem) {
+    if problem.detail().is_some() {
+        response.headers.put(FieldName::new("x-content-type-options"), b"nosniff");
+    }
     response.set_text(problem.detail().unwrap_or(problem.title()));
 }

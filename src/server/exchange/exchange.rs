@@ -399,9 +399,9 @@ impl Exchange {
     ) -> ErrorReport<'r> {
         let Peer { addr: peer_addr, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
-            (exchange_count, HeadState::Refused | HeadState::Partial) => (exchange_count + 1, None),
+            (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
             (0, HeadState::Accepted) => (0, None),
-            (exchange_count, HeadState::Accepted) => (exchange_count, Some(request)),
+            (count, HeadState::Accepted) => (count, Some(request)),
         };
         ErrorReport { status, peer_addr, connection_id, exchange_number, request, cause, suppressed: 0 }
     }

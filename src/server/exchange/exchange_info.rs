@@ -54,7 +54,11 @@ impl ExchangeInfo {
     /// Notes that the head of `request` was refused, or did not come to its end.
     #[cold]
     pub(super) fn note_refused(&mut self, request: &Request, incoming: &Incoming) {
-        self.head = if incoming.has_partial_head() { HeadState::Partial } else { HeadState::Refused };
+        self.head = match (request.has_line(), incoming.has_partial_head()) {
+            (false, _) => HeadState::NoLine,
+            (true, true) => HeadState::Partial,
+            (true, false) => HeadState::Refused,
+        };
         // A refused HEAD request is answered without content, too, even if no more of it was understood.
         self.request_info.is_head = match request.has_line() {
             true => request.method() == Method::Head,

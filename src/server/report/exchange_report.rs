@@ -39,13 +39,13 @@ use crate::server::opening::{ProxyHeader, RareConnectionState};
 /// ```
 #[non_exhaustive]
 pub struct ExchangeReport<'a> {
-    /// The method, as it was received. `None` if there was no request line: it was refused, or did not come. A head that
-    /// was refused after its request line has a method, a target and a version.
+    /// The method, as it was received. `None` if it is not known: the request line did not come as far as the end of its
+    /// target, is none at all, or was refused for its method. A head that was refused later has one.
     pub method: Option<Method>,
-    /// The target, as it was received; empty without a request line. It may have a query, and any characters that a target
-    /// may have.
+    /// The target, as it was received; empty if it is not known. It may have a query. If the request line was refused, it
+    /// ends before the fault, and may be no valid target.
     pub target: &'a str,
-    /// The version that the peer speaks; HTTP/1.1 without a request line.
+    /// The version that the peer speaks; HTTP/1.1 if the request line was refused.
     pub version: Version,
     /// The request, as the handler left it: its body may be gone. If the head was refused, or did not come to its end: the
     /// lines that had come before the fault. Fields after them are missing, which may be those that matter.
@@ -152,8 +152,15 @@ impl ExchangeReport<'_> {
             HeadState::Accepted | HeadState::Refused => {
                 client_ip(self.peer_addr, &self.request.headers, self.proxies)
             }
-            HeadState::Partial => self.peer_addr.ip(),
+            HeadState::Partial | HeadState::NoLine => self.peer_addr.ip(),
         }
+    }
+
+    /// Whether the version of the request is known.
+    #[allow(dead_code, reason = "unused without the feature `access-log`")]
+    #[inline]
+    pub(crate) fn has_version(&self) -> bool {
+        self.head != HeadState::NoLine
     }
 
     /// Whether there was a request, and not a head that was refused or did not come to its end.
@@ -245,6 +252,8 @@ pub(crate) enum HeadState {
     Refused,
     /// It was refused before its end, or did not come to one. More fields may have followed.
     Partial,
+    /// Its request line was refused, or did not come to its end.
+    NoLine,
 }
 
 /// The facts of a connection that was upgraded, for the report.
@@ -294,11 +303,18 @@ impl Observation {
     /// Notes a head that was refused or did not come to its end, of which `request` has as much as was read.
     #[cold]
     pub(crate) fn begin_refused(&mut self, now: Instant, request: &Request, head: HeadState) {
-        match request.has_line() {
-            true => self.begin(now, request),
-            false => self.arrived = Some(now),
+        match head {
+            HeadState::NoLine => self.arrived = Some(now),
+            _ => self.begin(now, request),
         }
         self.head = head;
+    }
+
+    /// Notes as much of a refused request line as is known.
+    #[cold]
+    pub(crate) fn note_line(&mut self, method: Option<Method>, target: &str) {
+        self.method = method;
+        self.target.push_str(target);
     }
 
     /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
