@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::date;
 use super::{
-    FieldName, FromText, Headers, HttpDate, InvalidForm, OctetSet, is_field_value, is_token,
+    FieldName, FromText, Headers, HttpDate, OctetSet, ValueError, is_field_value, is_token,
     saturating_decimal, trim,
 };
 use crate::error_text::Excerpt;
@@ -63,12 +63,12 @@ impl<'a> Cookies<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// Fails if the value is not a `T`; an empty one usually is not. In a handler, `?`
     /// turns that into 400. As a browser sends a bad cookie again each time, `.unwrap_or_default()` is kinder if the
     /// value is not essential.
-    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, ValueError> {
         self.get(name)
-            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::from_value::<T>(name)))
+            .map(|value| T::from_text(value).ok_or_else(|| ValueError::value_type::<T>(name)))
             .transpose()
     }
 

@@ -1,4 +1,4 @@
-//! Parts of messages: methods, fields, forms, credentials, and the errors of values that are not valid (RFC 9110).
+//! Parts of messages: methods, fields, forms, credentials (RFC 9110).
 //!
 //! [`Request`] and [`Response`] are the messages themselves. On both, a bare noun reads and
 //! `set_` writes:
@@ -43,6 +43,7 @@ mod body_chain;
 mod authorization;
 mod charset;
 mod content;
+pub(crate) mod content_error;
 pub(crate) mod cookie;
 mod credentials;
 pub(crate) mod form;
@@ -54,6 +55,7 @@ mod range;
 
 mod matched_route;
 pub(crate) mod path_params;
+pub(crate) mod value_error;
 
 pub(crate) mod date;
 mod escape;
@@ -68,8 +70,8 @@ pub(crate) use body::Body;
 pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
-pub use charset::{InvalidCharset, InvalidText};
-pub(crate) use content::ContentError;
+pub(crate) use content_error::ContentError;
+pub(crate) use content_error::{ContentFault, ValueFault};
 pub(crate) use cookie::{Cookies, SetCookie};
 pub use cookie::{InvalidCookie, RawSetCookie};
 pub(crate) use credentials::basic_credentials;
@@ -89,8 +91,8 @@ pub(crate) use fields::{
 pub use fields::{FieldValue, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
+pub use form::FormPairs;
 pub(crate) use form::{Form, FormBuf};
-pub use form::{FormPairs, InvalidForm, InvalidPairs, InvalidValue};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};
@@ -98,7 +100,6 @@ pub(crate) use matched_route::{MatchedRoute, NO_PATTERN, RoutePattern};
 pub(crate) use method::Method;
 pub use method::{ExtensionMethod, InvalidMethod};
 pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
-pub use path_params::InvalidPathParam;
 pub(crate) use path_params::PathParams;
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
@@ -114,4 +115,5 @@ pub(crate) use status::Status;
 pub(crate) use uri::Target;
 pub use uri::TargetForm;
 pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
+pub(crate) use value_error::ValueError;
 pub(crate) use version::Version;

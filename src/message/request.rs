@@ -7,11 +7,12 @@ use std::mem;
 use bytes::Bytes;
 
 use super::content::{decode_text, essence};
+use super::content_error::ContentFault;
 use super::form::FORM_TYPE;
 use super::{
-    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCharset,
-    InvalidCookie, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, MatchedRoute,
-    Method, Target, Version, cookie, is_token, split_port, uri,
+    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCookie,
+    InvalidField, InvalidRequest, InvalidTarget, MatchedRoute, Method, Target, ValueError, Version, cookie,
+    is_token, split_port, uri,
 };
 use crate::memory::Reset;
 
@@ -223,7 +224,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, ValueError> {
         uri::decode_path(self.path())
     }
 
@@ -259,9 +260,9 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn text(&self) -> Result<&str, InvalidText> {
-        let content = self.received().ok_or(InvalidText::Unread)?;
-        std::str::from_utf8(content).map_err(|_| InvalidText::Content)
+    pub fn text(&self) -> Result<&str, ContentError> {
+        let content = self.received().ok_or(ContentFault::Unread)?;
+        std::str::from_utf8(content).map_err(|_| ContentError::from(ContentFault::Text(None)).of_request())
     }
 
     /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
@@ -286,8 +287,8 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.received()).map_err(InvalidCharset::of_request)
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, ContentError> {
+        decode_text(&self.headers, self.received()).map_err(ContentError::of_request)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
@@ -312,10 +313,10 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
-        let content = self.content_of(|essence| essence.eq_ignore_ascii_case(FORM_TYPE))?;
-        let text = std::str::from_utf8(content).map_err(|_| InvalidForm::Text)?;
-        Form::new(text).at_most(Form::PAIRS_MAX)
+    pub fn form(&self) -> Result<Form<'_>, ContentError> {
+        self.content_of(FORM_TYPE, |essence| essence.eq_ignore_ascii_case(FORM_TYPE.as_bytes()))?;
+        let form = Form::new(self.text()?).at_most(Form::PAIRS_MAX);
+        form.map_err(|_| ContentError::from(ContentFault::TooManyPairs(Form::PAIRS_MAX)).of_request())
     }
 
     /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
@@ -359,7 +360,7 @@ impl Request {
 
     /// Makes `form` the content, and sets the content type.
     pub fn set_form(&mut self, form: &FormBuf) {
-        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE);
+        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE.as_bytes());
         self.body.set_bytes(form.as_str());
     }
 
@@ -435,16 +436,23 @@ impl Request {
         self.authority().map(|authority| split_port(authority).0)
     }
 
-    /// Returns the content, if it is of a type that `is_type` accepts by its [`essence`].
-    pub(crate) fn content_of(&self, is_type: impl FnOnce(&[u8]) -> bool) -> Result<&[u8], ContentError> {
-        match self.headers.single(FieldName::CONTENT_TYPE) {
-            Ok(Some(content_type)) if is_type(essence(content_type)) => {}
-            _ => return Err(ContentError::MediaType),
-        }
-        if self.headers.codings().next().is_some() {
-            return Err(ContentError::Coding);
-        }
-        self.received().ok_or(ContentError::NotReceived)
+    /// Returns the content, if it is of the `expected` type, which `is_type` accepts by its [`essence`].
+    pub(crate) fn content_of(
+        &self,
+        expected: &'static str,
+        is_type: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<&[u8], ContentError> {
+        let fault = match self.headers.single(FieldName::CONTENT_TYPE) {
+            Ok(Some(content_type)) if is_type(essence(content_type)) => {
+                match (self.headers.codings().next(), self.received()) {
+                    (None, Some(content)) => return Ok(content),
+                    (Some(_), _) => ContentFault::Coding,
+                    (None, None) => ContentFault::Unread,
+                }
+            }
+            _ => ContentFault::MediaType(expected),
+        };
+        Err(ContentError::from(fault).of_request())
     }
 
     /// The content, unless it has not been received.

@@ -14,8 +14,8 @@ use super::percent::{InvalidReference, encode_reference};
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::range::{RangeSelection, may_send_range};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, InvalidText,
-    Method, Problem, Request, SetCookie, Status, Version,
+    Body, CONTENT_FIELDS, ContentError, FieldName, Headers, InvalidCookie, InvalidField, Method, Problem,
+    Request, SetCookie, Status, Version,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -146,9 +146,9 @@ impl Response {
     /// let mut response = Response::new(); // or one that a client received
     /// response.set_text("Hello, World!");
     /// assert_eq!(response.text()?, "Hello, World!");
-    /// # Ok::<(), corehttp::message::InvalidText>(())
+    /// # Ok::<(), corehttp::error::ContentError>(())
     /// ```
-    pub fn text(&self) -> Result<&str, InvalidText> {
+    pub fn text(&self) -> Result<&str, ContentError> {
         self.body.text()
     }
 
@@ -171,12 +171,12 @@ impl Response {
     /// response.set_shared("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
     /// match response.text_decoded() {
     ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
-    ///     Err(error) => assert_eq!(error.charset(), "ISO-8859-1"),
+    ///     Err(error) => assert_eq!(error.charset(), Some("ISO-8859-1")),
     /// }
     /// # Ok::<(), corehttp::message::InvalidField>(())
     /// ```
     #[doc(alias = "text_with_charset")]
-    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, ContentError> {
         decode_text(&self.headers, (!self.body.is_stream()).then(|| self.body.bytes()))
     }
 

@@ -10,9 +10,7 @@ use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{
-    InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
-};
+use crate::message::{ContentError, InvalidTarget, Problem, Status, ValueError};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -362,7 +360,7 @@ fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 11] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
@@ -370,10 +368,8 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidForm>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidPathParam>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidText>()?.status()),
-        |error| error.downcast_ref::<InvalidCharset>()?.status(),
+        |error| Some(error.downcast_ref::<ContentError>()?.status()),
+        |error| Some(error.downcast_ref::<ValueError>()?.status()),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),

@@ -7,7 +7,7 @@ use super::components::{ASCII_PATH, ASCII_QUERY, Components, PLAIN_PATH, Scheme,
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
 use crate::message::percent::{self, Plus};
-use crate::message::{Form, InvalidRequest, InvalidTarget, InvalidText, Method, OctetSet};
+use crate::message::{Form, InvalidRequest, InvalidTarget, Method, OctetSet, ValueError};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
@@ -296,7 +296,7 @@ impl Target {
     /// # Errors
     ///
     /// Fails if the decoded path is not UTF-8. In a handler, `?` turns that into 400.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, ValueError> {
         decode_path(self.path())
     }
 
@@ -333,7 +333,7 @@ impl Target {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[doc(alias = "path parameters")]
-    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, InvalidText>> {
+    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, ValueError>> {
         self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode_path)
     }
 
@@ -518,8 +518,8 @@ fn odd_path_len(text: &[u8]) -> usize {
 const UTF8_BLOCK: usize = 16;
 
 /// Decodes a path, or a segment of one.
-pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
-    percent::decode(raw, Plus::Literal).map_err(|_| InvalidText::Path)
+pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, ValueError> {
+    percent::decode(raw, Plus::Literal).map_err(|_| ValueError::path())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::url::{Url, parse_normalized};
 use super::{Target, TargetForm};
-use crate::message::{InvalidTarget, InvalidText, Method, OctetSet, basic_credentials, percent};
+use crate::message::{InvalidTarget, Method, OctetSet, ValueError, basic_credentials, percent};
 
 fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
     let mut parsed = Target::default();
@@ -153,8 +153,8 @@ fn a_path_is_decoded_as_a_whole_or_by_segment() {
     assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
     assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
     let target = parsed(Method::Get, "/ok/%ff").unwrap();
-    assert_eq!(target.path_decoded(), Err(InvalidText::Path));
-    assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText::Path)]));
+    assert_eq!(target.path_decoded(), Err(ValueError::path()));
+    assert!(target.segments().eq([Ok("ok".into()), Err(ValueError::path())]));
     assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
     assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
     assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
