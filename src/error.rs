@@ -17,6 +17,7 @@
 pub use crate::error_text::TimeLimit;
 pub use crate::exchange::{ExchangeError, Phase};
 pub use crate::message::content_error::ContentError;
+pub use crate::message::message_error::{CookieFault, MessageError, TargetError};
 pub use crate::message::value_error::ValueError;
 pub use crate::router::InvalidRoute;
 pub use crate::wire::{WireDetail, WireError};

@@ -599,7 +599,7 @@ mod programs {
         Ok(())
     }
 
-    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::message::InvalidField> {
+    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::error::MessageError> {
         headers.set("a", "str")?;
         headers.set("a", String::from("string"))?;
         headers.set("a", b"bytes")?;

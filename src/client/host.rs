@@ -12,7 +12,7 @@ use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::upgraded::ClientUpgraded;
 use crate::memory::Reset;
-use crate::message::{InvalidRequest, Request, Response};
+use crate::message::{MessageError, Request, Response};
 
 /// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
 /// a path.
@@ -51,7 +51,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, InvalidRequest> {
+    pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, MessageError> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
         let pool = sender.pool(&key).ok();
         Ok(Host { sender, key, pool })

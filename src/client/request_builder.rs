@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::error::ClientError;
 use super::request_sender::RequestSender;
 use super::settings::ClientTimeouts;
-use crate::message::{FieldValue, InvalidRequest, Request, Response};
+use crate::message::{FieldValue, MessageError, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
 /// [`Client::post`](crate::Client::post), and for any method by [`Client::request`](crate::Client::request).
@@ -55,7 +55,7 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// let error = client.get("http://example.com/").header("x-note", "two\nlines").await.unwrap_err();
 /// assert_eq!(
 ///     format!("{error:#}"),
-///     "http://example.com/: preparing the request failed: a field is invalid: \
+///     "http://example.com/: preparing the request failed: \
 ///      the value of the field x-note contains a control character",
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -70,7 +70,7 @@ pub struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    pub(super) fn new(sender: RequestSender, request: Result<Request, InvalidRequest>) -> RequestBuilder {
+    pub(super) fn new(sender: RequestSender, request: Result<Request, MessageError>) -> RequestBuilder {
         RequestBuilder { sender, request: request.map_err(ClientError::from) }
     }
 
@@ -174,7 +174,7 @@ impl RequestBuilder {
     /// Changes the request, unless a step has failed before.
     pub(crate) fn change(
         mut self,
-        change: impl FnOnce(&mut Request) -> Result<(), InvalidRequest>,
+        change: impl FnOnce(&mut Request) -> Result<(), MessageError>,
     ) -> RequestBuilder {
         if let Ok(request) = &mut self.request
             && let Err(error) = change(request)

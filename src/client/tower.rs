@@ -17,7 +17,7 @@ use super::error::ClientError;
 use super::response_reader::{ReadState, ResponseReader};
 use crate::exchange::ExchangeError;
 use crate::http_types::{ConversionError, to_http_response};
-use crate::message::{InvalidRequest, Request, Response};
+use crate::message::{Request, Response};
 use crate::wire::WireError;
 
 /// Sends requests of the crate `http`, as [`Client::open_response`] sends those of this crate: over the same
@@ -120,8 +120,7 @@ where
 /// The error of a request that cannot be converted.
 fn invalid(error: ConversionError) -> ClientError {
     match error {
-        ConversionError::Request(invalid) => invalid.into(),
-        ConversionError::Field(invalid) => InvalidRequest::from(invalid).into(),
+        ConversionError::Message(error) => error.into(),
         other => ClientError::new(
             ClientPhase::Prepare,
             ClientCause::Io(io::Error::new(io::ErrorKind::InvalidInput, other)),

@@ -6,7 +6,7 @@ use std::io;
 
 use super::key_pair::{KeyPair, fill_random};
 use super::keyed_cookies::{PrivateCookies, SignedCookies};
-use crate::message::{Cookies, InvalidCookie, Response, SetCookie};
+use crate::message::{Cookies, MessageError, Response, SetCookie};
 
 /// Signs and encrypts the values of cookies, so that the server can trust what it gets back.
 ///
@@ -109,7 +109,7 @@ impl Key {
     /// # Errors
     ///
     /// As [`Response::set_cookie`], or if the value is in quotes.
-    pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
+    pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), MessageError> {
         let value = self.current().sign(cookie.name, cookie.value);
         response.set_cookie(&SetCookie { value: &value, ..*cookie })
     }
@@ -118,7 +118,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Fails with an [`InvalidCookie`] as [`Response::set_cookie`] does, or if the system provides no randomness.
+    /// Fails with an [`MessageError`] as [`Response::set_cookie`] does, or if the system provides no randomness.
     ///
     /// # Examples
     ///

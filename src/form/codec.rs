@@ -6,7 +6,7 @@ use serde_html_form::Deserializer;
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
 use crate::message::{
-    ContentError, ContentFault, Form, FormBuf, InvalidRequest, Request, ValueError, ValueFault,
+    ContentError, ContentFault, Form, FormBuf, MessageError, Request, ValueError, ValueFault,
 };
 
 impl Request {
@@ -125,14 +125,14 @@ impl FormBuf {
     /// let form = FormBuf::from_value(&Search { term: "green tea", tag: &["a", "b"], page: None })?;
     /// assert_eq!(form.as_str(), "term=green+tea&tag=a&tag=b");
     /// assert!(FormBuf::from_value(&"milk").is_err());
-    /// # Ok::<(), corehttp::message::InvalidRequest>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     #[doc(alias = "serde")]
-    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, InvalidRequest> {
+    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, MessageError> {
         match serde_html_form::to_string(value) {
             Ok(text) => Ok(Form::new(&text).into()),
             Err(error) => {
-                Err(InvalidRequest::Value(format!("the value cannot be written as a form: {error}").into()))
+                Err(MessageError::Value(format!("the value cannot be written as a form: {error}").into()))
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Deserializer;
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
 use crate::message::{
-    Body, ContentError, ContentFault, FieldName, Headers, InvalidRequest, Problem, Request, Response,
+    Body, ContentError, ContentFault, FieldName, Headers, MessageError, Problem, Request, Response,
     ValueFault,
 };
 
@@ -181,7 +181,7 @@ impl RequestBuilder {
         self.change(|request| {
             let written = request.set_json(value);
             written.map_err(|error| {
-                InvalidRequest::Value(format!("the value cannot be written as JSON: {error}").into())
+                MessageError::Value(format!("the value cannot be written as JSON: {error}").into())
             })
         })
     }

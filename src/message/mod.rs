@@ -25,7 +25,7 @@
 // In reading order: messages; their start-lines; fields; other parts; what is read from messages and made of them; and
 // how texts are spelled.
 
-mod invalid_request;
+pub(crate) mod message_error;
 pub(crate) mod request;
 pub(crate) mod response;
 
@@ -72,11 +72,11 @@ pub(crate) use body::{BodyLength, BodySource, FileRange};
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub(crate) use content_error::ContentError;
 pub(crate) use content_error::{ContentFault, ValueFault};
+pub use cookie::RawSetCookie;
 pub(crate) use cookie::{Cookies, SetCookie};
-pub use cookie::{InvalidCookie, RawSetCookie};
+pub use credentials::BasicAuth;
 pub(crate) use credentials::basic_credentials;
 use credentials::is_token68;
-pub use credentials::{BasicAuth, InvalidCredentials};
 pub(crate) use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
@@ -88,17 +88,17 @@ pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameHash, NameSet, Repeated, is_field_value,
     is_tchar, is_token, members, token_len, trim,
 };
-pub use fields::{FieldValue, HeadersIter, InvalidField, InvalidParameters, Parameters};
+pub use fields::{FieldValue, HeadersIter, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
 pub use form::FormPairs;
 pub(crate) use form::{Form, FormBuf};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
-pub use invalid_request::{InvalidRequest, InvalidTarget};
 pub(crate) use matched_route::{MatchedRoute, NO_PATTERN, RoutePattern};
+pub(crate) use message_error::{CookieFault, MessageError, TargetError};
+pub use method::ExtensionMethod;
 pub(crate) use method::Method;
-pub use method::{ExtensionMethod, InvalidMethod};
 pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
 pub(crate) use path_params::PathParams;
 #[cfg(feature = "fs")]
@@ -110,7 +110,6 @@ pub(crate) use request::Request;
 pub(crate) use request::{RequestDraft, RequestLineDraft};
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Timings};
-pub use status::InvalidStatus;
 pub(crate) use status::Status;
 pub(crate) use uri::Target;
 pub use uri::TargetForm;

@@ -10,9 +10,9 @@ use super::content::{decode_text, essence};
 use super::content_error::ContentFault;
 use super::form::FORM_TYPE;
 use super::{
-    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCookie,
-    InvalidField, InvalidRequest, InvalidTarget, MatchedRoute, Method, Target, ValueError, Version, cookie,
-    is_token, split_port, uri,
+    Body, BodyLength, ContentError, CookieFault, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft,
+    MatchedRoute, MessageError, Method, Target, TargetError, ValueError, Version, cookie, is_token,
+    split_port, uri,
 };
 use crate::memory::Reset;
 
@@ -74,9 +74,9 @@ impl Request {
     /// assert_eq!(request.basic_auth().unwrap().user_id, "joe");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
+    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, MessageError>
     where
-        InvalidRequest: From<M::Error>,
+        MessageError: From<M::Error>,
     {
         let mut request = Request { method: method.try_into()?, ..Request::default() };
         request.set_url(url)?;
@@ -88,7 +88,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn get(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn get(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Get, url)
     }
 
@@ -97,7 +97,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn head(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn head(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Head, url)
     }
 
@@ -106,7 +106,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn post(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn post(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Post, url)
     }
 
@@ -115,7 +115,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn put(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn put(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Put, url)
     }
 
@@ -124,7 +124,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn patch(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn patch(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Patch, url)
     }
 
@@ -133,7 +133,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn delete(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn delete(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Delete, url)
     }
 
@@ -180,9 +180,9 @@ impl Request {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
+    pub fn set_url(&mut self, url: &str) -> Result<(), MessageError> {
         let set = self.replace_target(|target| target.set_url(url));
-        set.map_err(|invalid| InvalidRequest::from_url(invalid, url))
+        set.map_err(|invalid| MessageError::from_url(invalid, url))
     }
 
     /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
@@ -325,7 +325,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the target cannot have a query, as that of CONNECT and `*`.
-    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
+    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), TargetError> {
         self.target.set_query(query.as_ref())
     }
 
@@ -340,7 +340,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_bytes(bytes);
         Ok(())
@@ -352,7 +352,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_shared(bytes);
         Ok(())
@@ -375,12 +375,12 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the name is not a token, or the value is not valid in a cookie.
-    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
+    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), MessageError> {
         if !is_token(name.as_bytes()) {
-            return Err(InvalidCookie::Name(cookie::quoted(name)));
+            return Err(MessageError::from_cookie(CookieFault::Name, name));
         }
         if !cookie::is_value(value.as_bytes()) {
-            return Err(InvalidCookie::Value(cookie::quoted(name)));
+            return Err(MessageError::from_cookie(CookieFault::Value, name));
         }
         // There must be only one line (RFC 6265bis §5.8.1).
         let mut line = Vec::new();
@@ -571,19 +571,19 @@ mod tests {
     #[test]
     fn a_url_that_is_refused_leaves_the_request_as_it_was() {
         for (url, reason) in [
-            ("", InvalidTarget::Form),
-            ("*", InvalidTarget::Form),
-            ("d", InvalidTarget::Form),
-            ("?d", InvalidTarget::Form),
-            ("a:80", InvalidTarget::Scheme),
-            ("ftp://a/", InvalidTarget::Scheme),
-            ("http://", InvalidTarget::Authority),
-            ("http://a b/", InvalidTarget::Authority),
-            ("http://a:x/", InvalidTarget::Authority),
-            ("http://a:b%0a@c/", InvalidTarget::Userinfo),
+            ("", TargetError::Form),
+            ("*", TargetError::Form),
+            ("d", TargetError::Form),
+            ("?d", TargetError::Form),
+            ("a:80", TargetError::Scheme),
+            ("ftp://a/", TargetError::Scheme),
+            ("http://", TargetError::Authority),
+            ("http://a b/", TargetError::Authority),
+            ("http://a:x/", TargetError::Authority),
+            ("http://a:b%0a@c/", TargetError::Userinfo),
         ] {
             let mut request = filled();
-            let refused = InvalidRequest::from_url(reason, url);
+            let refused = MessageError::from_url(reason, url);
             assert_eq!(request.set_url(url), Err(refused.clone()), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
             assert_eq!(Request::get(url), Err(refused), "{url:?}");

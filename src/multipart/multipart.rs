@@ -12,7 +12,7 @@ use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
 use crate::client::request_builder::RequestBuilder;
-use crate::message::{Headers, InvalidRequest, Request};
+use crate::message::{Headers, MessageError, Request};
 use crate::server::{BodyReader, Context};
 
 /// Reads a body part by part, as it arrives.
@@ -185,7 +185,7 @@ impl RequestBuilder {
     pub fn multipart(self, form: Form) -> RequestBuilder {
         self.change(|request| {
             let set = request.set_multipart(form);
-            set.map_err(|error| InvalidRequest::Value(format!("no boundary can be made: {error}").into()))
+            set.map_err(|error| MessageError::Value(format!("no boundary can be made: {error}").into()))
         })
     }
 }

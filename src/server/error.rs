@@ -10,7 +10,7 @@ use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{ContentError, InvalidTarget, Problem, Status, ValueError};
+use crate::message::{ContentError, Problem, Status, TargetError, ValueError};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -364,7 +364,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
-        |error| error.downcast_ref::<InvalidTarget>()?.status(),
+        |error| error.downcast_ref::<TargetError>()?.status(),
         |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),

@@ -18,7 +18,7 @@ use super::service::Service;
 use super::stop::IntoIoResult;
 use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{HalfClose, Timeouts};
-use crate::message::{Headers, InvalidField, Response};
+use crate::message::{Headers, MessageError, Response};
 #[cfg(unix)]
 use crate::net::ListenFn;
 use crate::net::{Address, Keepalive, SocketOptions};
@@ -221,7 +221,7 @@ impl Server {
     /// # Errors
     ///
     /// Fails if `name` is not a valid field value.
-    pub fn name(mut self, name: &str) -> Result<Server, InvalidField> {
+    pub fn name(mut self, name: &str) -> Result<Server, MessageError> {
         Headers::new().set("server", name)?;
         self.settings.name = Some(name.trim()).filter(|name| !name.is_empty()).map(Arc::from);
         Ok(self)

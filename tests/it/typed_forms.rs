@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use corehttp::message::InvalidRequest;
-use corehttp::{Context, FormBuf, Request};
+use corehttp::error::MessageError;
+use corehttp::{Context, FormBuf, Request, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -203,7 +203,7 @@ fn a_value_is_written_as_it_is_read() {
         (FormBuf::from_value("text"), Err("top-level serializer supports only maps and structs")),
     ] {
         let expected = expected.map_err(|reason| {
-            InvalidRequest::Value(format!("the value cannot be written as a form: {reason}").into())
+            MessageError::Value(format!("the value cannot be written as a form: {reason}").into())
         });
         assert_eq!(form.as_ref().map(FormBuf::as_str), expected.as_ref().copied());
     }

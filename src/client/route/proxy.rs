@@ -14,7 +14,7 @@ use crate::client::origin::{Origin, TlsHandshake};
 use crate::error_text::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
 use crate::message::{
-    FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
+    FieldName, FieldValue, Headers, MessageError, OctetSet, Response, Scheme, Status, TargetError,
     basic_credentials, percent, port_number, split_port, uri_host,
 };
 use crate::net::{
@@ -96,7 +96,7 @@ impl Proxy {
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (host, port) = split_port(authority);
         let host = uri_host(host).map_err(|invalid| match invalid {
-            InvalidTarget::Idna => InvalidProxy::Idna(quoted()),
+            TargetError::Idna => InvalidProxy::Idna(quoted()),
             _ => InvalidProxy::Authority(quoted()),
         })?;
         let port = port_number(port.unwrap_or_default().as_bytes());
@@ -154,7 +154,7 @@ impl Proxy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("proxy_header", "ProxyConnectHeader"))]
-    pub fn header(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, InvalidField> {
+    pub fn header(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, MessageError> {
         let mut field = Headers::new();
         field.append(name, value)?;
         for (name, value) in field.iter() {

@@ -12,7 +12,7 @@ use super::fields::{
 };
 use crate::memory::Span;
 use crate::message::{
-    Authority, FieldName, Headers, InvalidMethod, Method, Repeated, Request, RequestDraft, RequestLineDraft,
+    Authority, FieldName, Headers, MessageError, Method, Repeated, Request, RequestDraft, RequestLineDraft,
     Version, members,
 };
 use crate::wire::{Limits, WireError};
@@ -207,8 +207,8 @@ fn set_line(
     let RequestLineDraft { method, target, version: spoken } = line;
     **spoken = version(parsed.version);
     method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
-        InvalidMethod::TooLong(_) => WireError::MethodTooLong,
-        InvalidMethod::NotToken(_) => WireError::RequestLine,
+        MessageError::MethodTooLong(_) => WireError::MethodTooLong,
+        _ => WireError::RequestLine,
     })?;
     target.parse(method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)
 }
