@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::{Connection, reject};
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
-use super::connection_report::ConnectionEnd;
+use super::connection_report::{ConnectionEnd, Unopened};
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::handler::Handler;
@@ -42,7 +42,7 @@ pub(super) struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    /// Serves until the server stops, and the core's connections are closed or cut.
+    /// Serves until the server stops, and the core's connections are closed or aborted.
     ///
     /// # Errors
     ///
@@ -73,12 +73,12 @@ impl AcceptLoop {
             deadlines.emptied().await;
             0
         };
-        let cut = async {
+        let aborted = async {
             grace_elapsed(&mut self.stop).await;
             stats.open()
         };
-        // A connection that another core tries to hand over now counts as open for a moment, and is not cut.
-        stats.cut.add(runtime::select(drained, cut).await);
+        // A connection that another core tries to hand over now counts as open for a moment, and is not aborted.
+        stats.aborted.add(runtime::select(drained, aborted).await);
         accepted
     }
 
@@ -330,7 +330,7 @@ impl RejectedConnection {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), cause));
-            per_core.core.report_connection_end(&conn, ConnectionEnd::Overload);
+            per_core.core.report_connection_end(&conn, ConnectionEnd::Unopened(Unopened::Overload));
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);

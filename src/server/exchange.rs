@@ -313,7 +313,7 @@ impl Exchange {
     /// Notes why the connection is closed behind its last exchange, which went well or not.
     pub(super) fn note_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
-        if info.connection_end == ConnectionEnd::Cut {
+        if info.connection_end == ConnectionEnd::Aborted {
             let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
             info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
         }

@@ -93,7 +93,7 @@ pub(crate) use body_plan::BodyPlan;
 pub(crate) use confine::is_panic;
 #[cfg(feature = "tower")]
 pub(crate) use confine::{confined, take_panic};
-pub use connection_report::{ConnectionEnd, ConnectionReport};
+pub use connection_report::{ConnectionEnd, ConnectionReport, Unopened};
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
 pub(crate) use context::{BodyReader, BodyWriter, Context};
@@ -106,7 +106,7 @@ pub use error::IntoError;
 pub(crate) use error::{Error, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
-pub use exchange_report::{CutBy, ExchangeReport};
+pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 pub(crate) use handler::BoxedFuture;

@@ -11,7 +11,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
 use crate::server::confine::{is_panic, is_time_over};
-use crate::server::connection_report::ConnectionEnd;
+use crate::server::connection_report::{ConnectionEnd, Unopened};
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, ResponseContent};
@@ -204,8 +204,10 @@ pub(in crate::server) async fn reject<H: Handler + 'static>(
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
     guard.exchange.info.connection_end = match refused.cause {
-        ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => ConnectionEnd::Overload,
-        _ => ConnectionEnd::Handshake,
+        ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => {
+            ConnectionEnd::Unopened(Unopened::Overload)
+        }
+        _ => ConnectionEnd::Unopened(Unopened::Handshake),
     };
     let (mode, _) = refuse(&mut guard, *refused);
     close(&mut guard, mode).await;

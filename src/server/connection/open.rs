@@ -17,7 +17,7 @@ use crate::net::tls;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::connection_limiter::PeerPermit;
-use crate::server::connection_report::ConnectionEnd;
+use crate::server::connection_report::{ConnectionEnd, Unopened};
 use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
 use crate::server::opening::{Opening, RareConnectionState};
@@ -37,7 +37,9 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
-                cause.into_iter().for_each(|cause| conn.fail(ConnectionEnd::Handshake, cause));
+                cause
+                    .into_iter()
+                    .for_each(|cause| conn.fail(ConnectionEnd::Unopened(Unopened::Handshake), cause));
                 return JobOutcome::Closed(Ok(None));
             }
         };
@@ -71,7 +73,7 @@ async fn refuse_peer<H: Handler + 'static>(
             let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
             reject(per_core, conn.into_inner(), refused).await;
         }
-        false => conn.fail(ConnectionEnd::Overload, cause),
+        false => conn.fail(ConnectionEnd::Unopened(Unopened::Overload), cause),
     }
     JobOutcome::Closed(Ok(None))
 }
@@ -110,7 +112,7 @@ async fn tls_handshake<H: Handler + 'static>(
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            conn.fail(ConnectionEnd::Handshake, error.into());
+            conn.fail(ConnectionEnd::Unopened(Unopened::Handshake), error.into());
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(tls::Error::PlainText, transport) => {
@@ -126,7 +128,7 @@ async fn tls_handshake<H: Handler + 'static>(
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn.into_inner()), 0);
-            guard.exchange.info.connection_end = ConnectionEnd::Handshake;
+            guard.exchange.info.connection_end = ConnectionEnd::Unopened(Unopened::Handshake);
             shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(result))
         }
@@ -142,7 +144,7 @@ struct UnopenedConn<'c> {
 
 impl<'c> UnopenedConn<'c> {
     fn new(core: &'c CoreState, conn: Conn) -> UnopenedConn<'c> {
-        UnopenedConn { core, conn: Some(conn), end: ConnectionEnd::Unopened }
+        UnopenedConn { core, conn: Some(conn), end: ConnectionEnd::Unopened(Unopened::Closed) }
     }
 
     /// Notes that the connection is not answered, and reports why.
