@@ -136,7 +136,7 @@ fn of_heads() {
         ),
         (
             "\r\n\r\n\r\nGET / HTTP/1.1\r\n",
-            "400 Bad Request to memory: too many empty lines come before the request line: more than 1 lines (`empty_lines_max`)",
+            "400 Bad Request to memory: too many empty lines come before the request line: more than 1 lines (`EMPTY_LINES_MAX`)",
         ),
         (
             "GET /secret HTTP/3.0\r\n\r\n",
@@ -221,7 +221,7 @@ fn of_bodies() {
         ),
         (
             post("/buffered", chunked, &extension),
-            "400 Bad Request to memory, POST /buffered: a chunk has too long extensions: more than 4096 bytes (`chunk_extension_max`)",
+            "400 Bad Request to memory, POST /buffered: a chunk has too long extensions: more than 4096 bytes (`CHUNK_EXTENSION_MAX`)",
         ),
         (
             post("/buffered", chunked, "0\r\nset-cookie: secret\r\n\r\n"),
