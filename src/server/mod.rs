@@ -104,7 +104,7 @@ pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
 pub use error::IntoError;
 pub(crate) use error::{Error, Result};
-pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
+pub use error_report::{ErrorCause, ErrorReport, ProxyHeaderFault};
 pub use error_response::{error_page, problem_details};
 pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
 pub use forwarded::Forwarded;

@@ -2,7 +2,7 @@
 
 use super::close::CloseReason;
 use super::deflate::{DeflateParams, Inflater};
-use super::error::{Error, ProtocolError};
+use super::error::{Error, ProtocolFault};
 use super::frame::{FrameHeader, Mask, OpCode, Side};
 use super::input::Input;
 use super::message::MessageKind;
@@ -198,8 +198,8 @@ impl Decoder {
     /// Begins a frame of a message.
     fn begin_frame(&mut self, header: FrameHeader) -> Result<(), Error> {
         let message = match (MessageKind::from_opcode(header.opcode), &mut self.message) {
-            (None, None) => return Err(ProtocolError::Continuation.into()),
-            (Some(_), Some(_)) => return Err(ProtocolError::Interleaved.into()),
+            (None, None) => return Err(ProtocolFault::Continuation.into()),
+            (Some(_), Some(_)) => return Err(ProtocolFault::Interleaved.into()),
             (None, Some(message)) => message,
             (Some(kind), open @ None) => open.insert(OpenMessage {
                 kind,
