@@ -47,7 +47,7 @@ impl Jar {
     /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
     pub fn store(&self, target: &Target, headers: &Headers) {
         for cookie in headers.all("set-cookie").filter_map(RawSetCookie::parse) {
-            let _rejected = self.set_raw(target, &cookie);
+            let _refused = self.set_raw(target, &cookie);
         }
     }
 

@@ -39,7 +39,7 @@ impl Case {
     }
 
     #[track_caller]
-    fn check_rejected(&mut self, url: &str, field: &str, reason: Error) {
+    fn check_refused(&mut self, url: &str, field: &str, reason: Error) {
         assert_eq!(self.try_set(url, field), Err(reason), "{url} {field}");
     }
 
@@ -107,7 +107,7 @@ fn a_host_cannot_set_cookies_for_another_rfc6265bis_5_7() {
         ("http://a.github.io/", "github.io", Error::PublicSuffix),
         ("http://a.local/", "local", Error::PublicSuffix),
     ] {
-        case.check_rejected(url, &format!("a=1; Domain={domain}"), reason);
+        case.check_refused(url, &format!("a=1; Domain={domain}"), reason);
         case.check(url, "");
     }
     for (url, domain) in
@@ -156,7 +156,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_rfc6265bis_5_7() {
         ("http://www.a.com/", "sid=2; Path=/x"),
         ("http://a.com/", "own=2; Domain=a.com"),
     ] {
-        case.check_rejected(url, field, Error::Insecure);
+        case.check_refused(url, field, Error::Insecure);
     }
     case.set("http://mail.a.com/", "own=3");
     case.set("http://a.com/", "sid=3; Path=/");
@@ -169,7 +169,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_rfc6265bis_5_7() {
 fn a_secure_cookie_that_has_expired_shadows_nothing_rfc6265bis_5_7() {
     let mut case = Case::new();
     case.set("https://a.com/", "sid=1; Secure; Max-Age=10");
-    case.check_rejected("http://a.com/", "sid=2", Error::Insecure);
+    case.check_refused("http://a.com/", "sid=2", Error::Insecure);
     case.wait(10);
     case.set("http://a.com/", "sid=2");
     case.check("http://a.com/", "sid=2");
@@ -189,8 +189,8 @@ fn http_to_this_machine_is_secure_rfc6265bis_5_7() {
     for host in
         ["a.localhost", "localhost.", "localhost.a.com", "128.0.0.1", "0.0.0.0", "[::2]", "127.0.0.1.a.com"]
     {
-        case.check_rejected(&format!("http://{host}/"), "sid=1; Secure", Error::Insecure);
-        case.check_rejected(&format!("http://{host}/"), "__Host-id=1; Secure; Path=/", Error::Insecure);
+        case.check_refused(&format!("http://{host}/"), "sid=1; Secure", Error::Insecure);
+        case.check_refused(&format!("http://{host}/"), "__Host-id=1; Secure; Path=/", Error::Insecure);
     }
     case.set("https://a.localhost/", "sid=1; Secure");
     case.check("http://a.localhost/", "");
@@ -210,9 +210,9 @@ fn the_name_prefixes_are_enforced_rfc6265bis_4_1_3() {
         "=__Host-a=1; Secure; Path=/",
         "__Secure-a; Secure",
     ] {
-        case.check_rejected("https://a.com/", field, Error::Prefix);
+        case.check_refused("https://a.com/", field, Error::Prefix);
     }
-    case.check_rejected("http://a.com/", "__Secure-a=1; Secure", Error::Insecure);
+    case.check_refused("http://a.com/", "__Secure-a=1; Secure", Error::Insecure);
     case.set("https://a.com/", "__Secure-a=1; Secure; Domain=a.com");
     case.set("https://a.com/", "__Host-a=1; Secure; Path=/; SameSite=Strict; HttpOnly; Partitioned");
     case.check("https://a.com/", "__Secure-a=1; __Host-a=1");

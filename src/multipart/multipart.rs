@@ -116,7 +116,7 @@ impl Context {
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         let body = self.body_reader();
         let headers = &body.request.headers;
-        reject_coded(headers)?;
+        refuse_coded(headers)?;
         Multipart::from_headers(body, headers, limits)
     }
 }
@@ -138,7 +138,7 @@ impl Request {
     ///
     /// As [`Request::multipart`].
     pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
-        reject_coded(&self.headers)?;
+        refuse_coded(&self.headers)?;
         let parts = Multipart::from_headers(self.body.bytes(), &self.headers, limits)?;
         if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
     }
@@ -191,7 +191,7 @@ impl RequestBuilder {
 }
 
 /// Fails if the body has a content coding: it must be decoded first.
-fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
+fn refuse_coded(headers: &Headers) -> Result<(), MultipartError> {
     match headers.codings().next() {
         Some(_) => Err(MultipartError::ContentCoding),
         None => Ok(()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
-use super::connection::{Connection, reject};
+use super::connection::{Connection, refuse_connection};
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use super::connection_report::{ConnectionEnd, Unopened};
 use super::core_state::CoreState;
@@ -191,8 +191,8 @@ impl AcceptLoop {
         let permit = match permit {
             Ok(permit) => permit,
             Err((open, cause)) => {
-                let rejected = RejectedConnection { limiter: self.limiter.clone(), open, cause };
-                return rejected.answer(per_core, conn, acceptor.is_none());
+                let refused = RefusedConnection { limiter: self.limiter.clone(), open, cause };
+                return refused.answer(per_core, conn, acceptor.is_none());
             }
         };
         let limiter = has_header.then(|| self.limiter.clone());
@@ -313,42 +313,39 @@ struct AcceptInfo {
     accepted_at: Option<Instant>,
 }
 
-/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
-/// or rejected peers would keep the server full.
-struct RejectedConnection {
+/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit,
+/// or refused peers would keep the server full.
+struct RefusedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,
     cause: ErrorCause,
 }
 
-impl RejectedConnection {
+impl RefusedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
     fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
-        let RejectedConnection { limiter, open, cause } = self;
+        let RefusedConnection { limiter, open, cause } = self;
         per_core.core.note_opening(&conn);
-        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
+        if limiter.refusing.get() == REFUSING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), cause));
             per_core.core.report_connection_end(&conn, ConnectionEnd::Unopened(Unopened::Overload));
             return;
         }
-        limiter.rejecting.set(limiter.rejecting.get() + 1);
+        limiter.refusing.set(limiter.refusing.get() + 1);
         runtime::spawn(async move {
             let status = match cause {
                 ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            reject(&per_core, conn, Refused::new(status, cause)).await;
-            debug_assert!(
-                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
-                "this connection is counted"
-            );
-            limiter.rejecting.set(limiter.rejecting.get() - 1);
+            refuse_connection(&per_core, conn, Refused::new(status, cause)).await;
+            debug_assert!((1..=REFUSING_MAX).contains(&limiter.refusing.get()), "this connection is counted");
+            limiter.refusing.set(limiter.refusing.get() - 1);
             drop(open);
         });
     }
 }
 
-/// How many rejected connections of a core may be answered at once.
-const REJECTING_MAX: usize = 256;
+/// How many refused connections of a core may be answered at once.
+const REFUSING_MAX: usize = 256;

@@ -531,7 +531,7 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
     }
 }
 
-/// A server that lingers for long with rejected peers, and its reports of them.
+/// A server that lingers for long with refused peers, and its reports of them.
 fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, ErrorReports) {
     let refusals = ErrorReports::default();
     let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };

@@ -196,7 +196,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
-pub(in crate::server) async fn reject<H: Handler + 'static>(
+pub(in crate::server) async fn refuse_connection<H: Handler + 'static>(
     per_core: &PerCore<H>,
     conn: Conn,
     refused: Box<Refused>,

@@ -16,4 +16,4 @@ mod detached;
 
 pub(super) use connection::Connection;
 pub(super) use detached::respond;
-pub(super) use handler_outcome::reject;
+pub(super) use handler_outcome::refuse_connection;

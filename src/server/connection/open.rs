@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use super::close::{poll_stop_opening, shutdown_and_linger};
 use super::context_guard::ContextGuard;
-use super::handler_outcome::reject;
+use super::handler_outcome::refuse_connection;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::tls;
@@ -71,7 +71,7 @@ async fn refuse_peer<H: Handler + 'static>(
     match is_plain {
         true => {
             let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
-            reject(per_core, conn.into_inner(), refused).await;
+            refuse_connection(per_core, conn.into_inner(), refused).await;
         }
         false => conn.fail(ConnectionEnd::Unopened(Unopened::Overload), cause),
     }
@@ -119,7 +119,7 @@ async fn tls_handshake<H: Handler + 'static>(
             conn.transport = transport;
             let result = tls::Error::PlainText.as_io();
             let cause = ErrorCause::Tls(tls::Error::PlainText);
-            reject(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
+            refuse_connection(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
