@@ -12,6 +12,16 @@
 //! }
 //! ```
 //!
+//! | error | why |
+//! |---|---|
+//! | [`ExchangeError`] | an exchange has ended early |
+//! | [`WireError`] | a message that was received breaks RFC 9112 |
+//! | [`ContentError`] | content cannot be read as text, as a form or as JSON |
+//! | [`ValueError`] | a value of a path, a query, a form or a cookie cannot be read |
+//! | [`MessageError`] | a message, or a part of it, cannot be made |
+//! | [`TargetError`] | a text is no target, or no URL that can be requested |
+//! | [`RouteError`] | a pattern is malformed, or two routes match the same requests |
+//!
 //! Every error is one line with `{:#}`, and names what failed without a value that may be secret.
 
 pub use crate::error_text::TimeLimit;
@@ -19,5 +29,5 @@ pub use crate::exchange::{ExchangeError, Phase};
 pub use crate::message::content_error::ContentError;
 pub use crate::message::message_error::{CookieFault, MessageError, TargetError};
 pub use crate::message::value_error::ValueError;
-pub use crate::router::InvalidRoute;
+pub use crate::router::RouteError;
 pub use crate::wire::{WireDetail, WireError};

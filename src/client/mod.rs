@@ -92,7 +92,7 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
-pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
+pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 pub use stats::{ClientCounts, ClientStats, PhaseCounts};
 pub use upgraded::ClientUpgraded;

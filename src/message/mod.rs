@@ -88,7 +88,7 @@ pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameHash, NameSet, Repeated, is_field_value,
     is_tchar, is_token, members, token_len, trim,
 };
-pub use fields::{FieldValue, HeadersIter, InvalidParameters, Parameters};
+pub use fields::{FieldValue, HeadersIter, Parameters, ParametersError};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
 pub use form::FormPairs;

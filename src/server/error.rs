@@ -6,7 +6,7 @@ use std::io;
 use std::iter;
 use std::sync::Arc;
 
-use super::invalid_response::InvalidResponse;
+use super::respond_error::RespondError;
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
@@ -365,7 +365,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
         |error| error.downcast_ref::<TargetError>()?.status(),
-        |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
+        |error| Some(error.downcast_ref::<RespondError>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
         |error| Some(error.downcast_ref::<ContentError>()?.status()),

@@ -13,8 +13,8 @@ use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
 use super::exchange_report::{CutBy, ExchangeWatcher, HeadState, Observation};
-use super::invalid_response::InvalidResponse;
 use super::opening::RareConnectionState;
+use super::respond_error::RespondError;
 use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
@@ -260,8 +260,8 @@ impl Exchange {
     /// Checks that the connection can be upgraded.
     pub(super) fn check_upgrade(&mut self) -> io::Result<()> {
         match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
-            (true, _) => Err(InvalidResponse::Detached.into()),
-            (false, false) => Err(InvalidResponse::Unread.into()),
+            (true, _) => Err(RespondError::Detached.into()),
+            (false, false) => Err(RespondError::Unread.into()),
             (false, true) => Ok(()),
         }
     }

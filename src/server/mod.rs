@@ -84,9 +84,9 @@ mod error_report;
 mod error_response;
 mod error_status;
 mod exchange_report;
-mod invalid_response;
 mod observe;
 mod report_limiter;
+mod respond_error;
 
 pub(crate) use body_plan::BodyPlan;
 #[cfg(feature = "tracing")]
@@ -112,19 +112,19 @@ pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWA
 pub(crate) use handler::BoxedFuture;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler};
 pub(crate) use handler::{BoxHandler, Handler, IntoHandler};
-pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub(crate) use middleware::plan_guarded;
 pub(crate) use middleware::{Middleware, Wrap};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
 pub(crate) use refusal::Refusal;
+pub use respond_error::RespondError;
 #[cfg(feature = "metrics")]
 pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub(crate) use trusted_proxies::TrustedProxies;
-pub use trusted_proxies::{ForwardedField, InvalidNetwork};
+pub use trusted_proxies::{ForwardedField, NetworkParseError};
 pub use upgraded::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use upgraded::UpgradedGuard;

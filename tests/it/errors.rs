@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::{self, wrap};
-use corehttp::server::InvalidResponse;
+use corehttp::server::RespondError;
 use corehttp::{
     BodyPlan, Context, Error, Form, Headers, Limits, Request, Response, Server, SetCookie, Status, Timeouts,
 };
@@ -530,7 +530,7 @@ fn of_values() {
         &Request::default().append_cookie("a", "se cret").unwrap_err(),
         "the value of the cookie `a` contains a byte that must be encoded",
     );
-    check_text(&io::Error::from(InvalidResponse::Sent), "the response has been sent already");
+    check_text(&io::Error::from(RespondError::Sent), "the response has been sent already");
 }
 
 #[test]

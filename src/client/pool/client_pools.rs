@@ -10,7 +10,7 @@ use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::origin::{self, Origin};
-use crate::client::route::{InvalidProxy, Proxy};
+use crate::client::route::{Proxy, ProxyError};
 use crate::client::settings::Settings;
 use crate::client::stats::{ClientStats, HostRegistry, OpenConns};
 use crate::memory::{lock, read_lock, write_lock};
@@ -158,7 +158,7 @@ impl RuntimePools {
         let origin = Origin::from_key(key)
             .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
-        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
+        let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy =
             proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
         let proxy = match way {

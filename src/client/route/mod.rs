@@ -7,5 +7,5 @@ mod socks;
 mod socks_handshake;
 
 pub use proxies::Proxies;
-pub use proxy::{InvalidProxy, Proxy};
+pub use proxy::{Proxy, ProxyError};
 pub use socks_handshake::{SocksError, SocksReply};

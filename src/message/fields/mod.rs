@@ -13,6 +13,6 @@ pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, is_tchar, is_token, token_len,
 };
-pub use parameters::{InvalidParameters, Parameters};
+pub use parameters::{Parameters, ParametersError};
 pub use value::FieldValue;
 pub(crate) use value::{Repeated, is_field_value, members, trim};

@@ -17,7 +17,7 @@ use crate::runtime::Budget;
 use crate::server::exchange::{Exchange, ResponseContent};
 use crate::server::exchange_info::UnreadBody;
 use crate::server::shared_conn::SharedConn;
-use crate::server::{InvalidResponse, Result};
+use crate::server::{RespondError, Result};
 
 /// The body of a response, written piece by piece. The head is sent with it.
 ///
@@ -56,7 +56,7 @@ impl<'a> BodyWriter<'a> {
         unread: UnreadBody,
     ) -> io::Result<(BodyWriter<'a>, &'a mut RefCell<Incoming>)> {
         if response.status.is_informational() {
-            return Err(InvalidResponse::Status(response.status.as_u16()).into());
+            return Err(RespondError::Status(response.status.as_u16()).into());
         }
         let action =
             transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));
