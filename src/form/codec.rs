@@ -5,9 +5,8 @@ use serde_html_form::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
-use crate::message::{
-    ContentError, ContentFault, Form, FormBuf, MessageError, Request, ValueError, ValueFault,
-};
+use crate::message::content_error::{ContentFault, ValueFault};
+use crate::message::{ContentError, Form, FormBuf, MessageError, Request, ValueError};
 
 impl Request {
     /// Reads the query as a type of serde: a struct whose fields are the names, a map, or a list of pairs.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::date;
+use super::message_error::COOKIE_LEN_MAX;
 use super::{
     CookieFault, FieldName, FromText, Headers, HttpDate, MessageError, OctetSet, ValueError, is_field_value,
     is_token, saturating_decimal, trim,
@@ -209,7 +210,7 @@ pub enum SameSite {
 
 impl<'a> SetCookie<'a> {
     /// How many bytes name and value may have together: 4,096. User agents drop longer cookies.
-    pub const LEN_MAX: usize = 4096;
+    pub const LEN_MAX: usize = COOKIE_LEN_MAX;
 
     /// Creates a cookie without attributes.
     pub fn new(name: &'a str, value: &'a str) -> SetCookie<'a> {

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 
-use super::{SetCookie, Status};
 use crate::error_text::{Excerpt, without_secrets, write_error};
 
 /// Why a message cannot be made, or a part of it: a method, a URL, a field, a cookie, credentials.
@@ -66,7 +65,7 @@ pub enum MessageError {
     Value(Box<str>),
 }
 
-/// What is wrong with a cookie that cannot be set.
+/// The fault of a cookie that cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CookieFault {
@@ -74,7 +73,7 @@ pub enum CookieFault {
     Name,
     /// The value contains a byte that must be encoded.
     Value,
-    /// Name and value together are longer than [`SetCookie::LEN_MAX`].
+    /// Name and value together are longer than [`SetCookie::LEN_MAX`](crate::SetCookie::LEN_MAX).
     TooLong,
     /// The domain is malformed.
     Domain,
@@ -131,6 +130,9 @@ impl fmt::Display for MessageError {
     }
 }
 
+/// How many bytes the name and the value of a cookie may have together (RFC 6265bis §5.6).
+pub(super) const COOKIE_LEN_MAX: usize = 4096;
+
 impl CookieFault {
     fn write(self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
         match self {
@@ -139,7 +141,7 @@ impl CookieFault {
                 write!(f, "the value of the cookie {name} contains a byte that must be encoded")
             }
             CookieFault::TooLong => {
-                write!(f, "the cookie {name} is too long: more than {} bytes", SetCookie::LEN_MAX)
+                write!(f, "the cookie {name} is too long: more than {} bytes", COOKIE_LEN_MAX)
             }
             CookieFault::Domain => write!(f, "the domain of the cookie {name} is malformed"),
             CookieFault::Path => write!(f, "the path of the cookie {name} is malformed"),
@@ -195,24 +197,6 @@ pub enum TargetError {
     Prefix,
     /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
     MaxForwards,
-}
-
-impl TargetError {
-    /// The status that the peer is answered with, if the peer is to blame.
-    pub(crate) fn status(self) -> Option<Status> {
-        match self {
-            TargetError::Outside => Some(Status::BAD_REQUEST),
-            TargetError::Prefix => Some(Status::NOT_FOUND),
-            // So this server is the final recipient, and has no response of its own.
-            TargetError::MaxForwards => Some(Status::NOT_IMPLEMENTED),
-            TargetError::Form
-            | TargetError::Byte
-            | TargetError::Scheme
-            | TargetError::Authority
-            | TargetError::Idna
-            | TargetError::Userinfo => None,
-        }
-    }
 }
 
 impl fmt::Display for TargetError {

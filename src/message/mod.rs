@@ -71,7 +71,6 @@ pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub(crate) use content_error::ContentError;
-pub(crate) use content_error::{ContentFault, ValueFault};
 pub use cookie::RawSetCookie;
 pub(crate) use cookie::{Cookies, SetCookie};
 pub use credentials::BasicAuth;

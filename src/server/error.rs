@@ -364,7 +364,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
-        |error| error.downcast_ref::<TargetError>()?.status(),
+        |error| status_of_target(*error.downcast_ref::<TargetError>()?),
         |error| Some(error.downcast_ref::<RespondError>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
@@ -375,6 +375,22 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
+}
+
+/// The status of a request whose target cannot be forwarded, if its peer is to blame.
+fn status_of_target(error: TargetError) -> Option<Status> {
+    match error {
+        TargetError::Outside => Some(Status::BAD_REQUEST),
+        TargetError::Prefix => Some(Status::NOT_FOUND),
+        // So this server is the final recipient, and has no response of its own.
+        TargetError::MaxForwards => Some(Status::NOT_IMPLEMENTED),
+        TargetError::Form
+        | TargetError::Byte
+        | TargetError::Scheme
+        | TargetError::Authority
+        | TargetError::Idna
+        | TargetError::Userinfo => None,
+    }
 }
 
 /// The status that nginx logs for a peer that is gone. No response has it.

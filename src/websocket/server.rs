@@ -31,11 +31,11 @@ impl Context {
     /// # Errors
     ///
     /// Fails with an [`Error::Handshake`](crate::websocket::Error::Handshake) or a
-    /// [`RespondError`](crate::server::RespondError) if the request does not ask for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
-    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it
-    /// has content, and 403 if a page of another origin asks. Fails with a `RespondError` of status 500 if a response
-    /// has been sent, or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a
-    /// field.
+    /// [`RespondError`](crate::server::RespondError) if the request does not ask for a WebSocket properly. If the
+    /// handler passes the error on with `?`, the status is 426 if the request does not ask for the upgrade or for
+    /// version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it has content, and 403 if a
+    /// page of another origin asks. Fails with a `RespondError` of status 500 if a response has been sent, or there is
+    /// no connection. Fails if the connection does, and if a subprotocol is no valid value of a field.
     ///
     /// # Examples
     ///

@@ -1,14 +1,12 @@
-//! JSON as the content of messages (RFC 8259).
+//! Floor 5: JSON as the content of messages, by serde (RFC 8259).
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
-use crate::message::{
-    Body, ContentError, ContentFault, FieldName, Headers, MessageError, Problem, Request, Response,
-    ValueFault,
-};
+use crate::message::content_error::{ContentFault, ValueFault};
+use crate::message::{Body, ContentError, FieldName, Headers, MessageError, Problem, Request, Response};
 
 impl Request {
     /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
