@@ -21,7 +21,7 @@ use crate::server::report::{
 };
 
 /// The state that the connections of one core share.
-pub(crate) struct CoreState {
+pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
@@ -188,7 +188,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How a server behaves, the same on all its cores.
 #[derive(Clone, Default)]
-pub(crate) struct ServerSettings {
+pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     /// In the order in which they are called.

@@ -88,7 +88,7 @@ impl<O: ClientObserver + ?Sized> ClientObserver for Arc<O> {
 }
 
 /// The observers of a client, in their order.
-pub(crate) type Observers = Vec<Arc<dyn ClientObserver>>;
+pub(super) type Observers = Vec<Arc<dyn ClientObserver>>;
 
 /// The events of one host in one runtime, to which a [`ClientObserver`] attaches functions.
 ///
@@ -104,7 +104,7 @@ pub struct HostEvents {
 
 impl HostEvents {
     /// The events of a new pool of `origin`.
-    pub(crate) fn new(origin: &str, registry: Arc<HostRegistry>, observers: &Observers) -> HostEvents {
+    pub(super) fn new(origin: &str, registry: Arc<HostRegistry>, observers: &Observers) -> HostEvents {
         let counters = registry.enroll(origin);
         let mut events = HostEvents {
             origin: origin.into(),
@@ -154,23 +154,23 @@ impl HostEvents {
 
     /// Whether exchanges are reported.
     #[inline]
-    pub(crate) fn observes_exchanges(&self) -> bool {
+    pub(super) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
 
     /// Counts an exchange after which the connection goes back to the pool. Called under the lock of the pool, so its
     /// report comes later, by [`HostEvents::report_exchange`].
     #[inline]
-    pub(crate) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
+    pub(super) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
         self.counters.count_returned(timings, traffic);
     }
 
-    pub(crate) fn report_exchange(&self, report: &ClientExchangeReport) {
+    pub(super) fn report_exchange(&self, report: &ClientExchangeReport) {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
 
     /// Counts and reports an exchange whose connection does not go back to the pool, or not yet.
-    pub(crate) fn count_end(&self, report: &ClientExchangeReport) {
+    pub(super) fn count_end(&self, report: &ClientExchangeReport) {
         let ClientExchangeReport { end, timings, received, sent, .. } = report;
         self.counters.count(|counts| {
             match *end {
@@ -190,20 +190,20 @@ impl HostEvents {
     }
 
     /// Counts and reports requests of a pipeline that were sent again, before their responses were the next to come.
-    pub(crate) fn count_resent(&self, requests: u64) {
+    pub(super) fn count_resent(&self, requests: u64) {
         self.counters.count(|counts| counts.retries += requests);
         let report = ClientExchangeReport::without_response(ExchangeEnd::Retried);
         (0..requests).for_each(|_| self.report_exchange(&report));
     }
 
     /// Counts and reports requests of a pipeline that failed in this phase, likewise.
-    pub(crate) fn count_unanswered(&self, requests: u64, phase: ClientPhase) {
+    pub(super) fn count_unanswered(&self, requests: u64, phase: ClientPhase) {
         let report = ClientExchangeReport::without_response(ExchangeEnd::Failed(phase));
         (0..requests).for_each(|_| self.count_end(&report));
     }
 
     /// Counts and reports a wait after which a request has a connection, unless it took no time.
-    pub(crate) fn count_queued(&self, waited: Duration) {
+    pub(super) fn count_queued(&self, waited: Duration) {
         if !waited.is_zero() {
             self.counters.count(|counts| counts.queue.count(waited));
             self.report_queue(&QueueReport { waited, timed_out: false });
@@ -211,7 +211,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a wait for a connection that was in vain.
-    pub(crate) fn count_queue_timeout(&self, waited: Duration) {
+    pub(super) fn count_queue_timeout(&self, waited: Duration) {
         self.counters.count(|counts| counts.count_failure(ClientPhase::Queue));
         self.report_queue(&QueueReport { waited, timed_out: true });
     }
@@ -221,7 +221,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a connection that was opened.
-    pub(crate) fn count_opened(&self, timings: &Timings) {
+    pub(super) fn count_opened(&self, timings: &Timings) {
         self.counters.count(|counts| {
             counts.opened += 1;
             counts.count_opening(timings);
@@ -230,7 +230,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a dial that has failed in this phase.
-    pub(crate) fn count_dial_failure(&self, phase: ClientPhase) {
+    pub(super) fn count_dial_failure(&self, phase: ClientPhase) {
         self.counters.count(|counts| counts.count_failure(phase));
         self.report_dial(&DialReport { timings: Timings::default(), failed: Some(phase) });
     }
@@ -240,12 +240,12 @@ impl HostEvents {
     }
 
     /// Changes counts of which there is no report.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
+    pub(super) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
         self.counters.count(change);
     }
 
     /// Keeps the counts when the pool ends.
-    pub(crate) fn retire(&self) {
+    pub(super) fn retire(&self) {
         self.registry.retire(&self.origin, &self.counters);
     }
 }

@@ -10,5 +10,5 @@ mod socks_handshake;
 
 pub(super) use origin::{Origin, TlsHandshake};
 pub use proxies::Proxies;
-pub use proxy::{InvalidProxy, Proxy};
+pub use proxy::{Proxy, ProxyError};
 pub use socks_handshake::{SocksError, SocksReply};

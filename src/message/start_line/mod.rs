@@ -4,9 +4,6 @@ mod method;
 mod status;
 mod version;
 
-mod invalid_request;
-
-pub use invalid_request::{InvalidRequest, InvalidTarget};
-pub use method::{ExtensionMethod, InvalidMethod, Method};
-pub use status::{InvalidStatus, Status};
+pub use method::{ExtensionMethod, Method};
+pub use status::Status;
 pub use version::Version;

@@ -17,16 +17,16 @@ use crate::server::opening::Opening;
 use crate::server::stats::CoreStats;
 
 /// The handler of one core, and the memory that its connections take turns with.
-pub(crate) struct PerCore<H: Handler + 'static> {
+pub(super) struct PerCore<H: Handler + 'static> {
     pub(super) handler: H,
-    pub(crate) core: Rc<CoreState>,
+    pub(super) core: Rc<CoreState>,
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
 }
 
 impl<H: Handler + 'static> PerCore<H> {
-    pub(crate) fn new(
+    pub(super) fn new(
         index: usize,
         handler: H,
         settings: &ServerSettings,
@@ -59,7 +59,7 @@ impl<H: Handler + 'static> PerCore<H> {
     }
 
     /// Gives back memory that was not needed, at most once a second.
-    pub(crate) fn trim_if_due(&self) {
+    pub(super) fn trim_if_due(&self) {
         let now = self.core.clock.now();
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
@@ -77,7 +77,7 @@ impl<H: Handler + 'static> PerCore<H> {
     }
 
     /// Checks the core's deadlines and frees its memory, for ever.
-    pub(crate) async fn maintain(&self, mut ticker: Ticker) {
+    pub(super) async fn maintain(&self, mut ticker: Ticker) {
         loop {
             // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
@@ -100,7 +100,7 @@ impl<H: Handler + 'static> Drop for PerCore<H> {
 ///
 /// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
 /// is. An idle job future does not hold the `PerCore`, which holds the future.
-pub(crate) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
+pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
 impl<H: Handler + 'static> Reset for JobFuture<H> {
@@ -112,7 +112,7 @@ impl<H: Handler + 'static> Reset for JobFuture<H> {
 }
 
 /// The work for a busy connection. Small, since it is moved several times.
-pub(crate) enum Job {
+pub(super) enum Job {
     /// A new connection, which a PROXY header or a TLS handshake precedes.
     Open(Box<Opening>),
     /// The requests that arrive on the connection that was attached to this context.
@@ -120,7 +120,7 @@ pub(crate) enum Job {
 }
 
 /// The state of a connection after a job.
-pub(crate) enum JobOutcome {
+pub(super) enum JobOutcome {
     /// The connection waits for its first request.
     Opened(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.

@@ -96,7 +96,7 @@ pub(crate) const X_FORWARDED_HOST: FieldName<'static> = FieldName::new("x-forwar
 
 /// See [`Context::client_ip`](crate::server::Context::client_ip).
 #[inline]
-pub(crate) fn client_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
+pub(super) fn client_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
     if proxies.trusts(peer) { forwarded_ip(peer, headers, proxies) } else { peer.ip() }
 }
 

@@ -1,4 +1,4 @@
-//! [`ConnectionPermit`]: counts connections, and rejects those above a limit.
+//! [`ConnectionPermit`]: counts connections, and refuses those above a limit.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::wire::Limits;
 /// are their own.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct ServerTotals {
+pub(super) struct ServerTotals {
     open: AtomicU64,
     accepted: AtomicU64,
     /// Connections by peer, if they have a limit.
@@ -27,17 +27,17 @@ pub(crate) struct ServerTotals {
 }
 
 /// Decides for one core which connections are let in.
-pub(crate) struct ConnectionLimiter {
+pub(super) struct ConnectionLimiter {
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
-    /// How many rejected connections are still open, to be answered.
-    pub(crate) rejecting: Cell<usize>,
+    /// How many refused connections are still open, to be answered.
+    pub(super) refusing: Cell<usize>,
 }
 
 impl ConnectionLimiter {
-    pub(crate) fn new(
+    pub(super) fn new(
         totals: Arc<ServerTotals>,
         stats: Arc<CoreStats>,
         limits: &Limits,
@@ -47,7 +47,7 @@ impl ConnectionLimiter {
             stats,
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
-            rejecting: Cell::new(0),
+            refusing: Cell::new(0),
         })
     }
 
@@ -100,7 +100,7 @@ impl ConnectionLimiter {
 }
 
 /// The right of a connection to be served, held for as long as it is open.
-pub(crate) struct ConnectionPermit {
+pub(super) struct ConnectionPermit {
     limiter: Rc<ConnectionLimiter>,
     _open: OpenGuard,
     /// The peer that the connection is counted under. Boxed, since every connection holds a permit, and few servers
@@ -109,8 +109,8 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Lets a connection in, or rejects it for a cause. Either way, the connection gets a number.
-    pub(crate) fn acquire(
+    /// Lets a connection in, or refuses it for a cause. Either way, the connection gets a number.
+    pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: Option<PeerAddr>,
         open: OpenGuard,
@@ -132,14 +132,14 @@ impl Drop for ConnectionPermit {
 }
 
 /// The count of a peer that was known only after its connection had been let in.
-pub(crate) struct PeerPermit {
+pub(super) struct PeerPermit {
     limiter: Rc<ConnectionLimiter>,
     peer: IpAddr,
 }
 
 impl PeerPermit {
     /// Counts the peer, or refuses it. `None` if there is no limit for it.
-    pub(crate) fn acquire(
+    pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: PeerAddr,
     ) -> Result<Option<PeerPermit>, ErrorCause> {

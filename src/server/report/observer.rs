@@ -96,7 +96,7 @@ pub struct CoreEvents {
 }
 
 impl CoreEvents {
-    pub(crate) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {
+    pub(super) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {
         let mut events = CoreEvents {
             index,
             stats,
@@ -156,18 +156,18 @@ impl CoreEvents {
     }
 
     #[inline]
-    pub(crate) fn report_exchange(&self, report: &ExchangeReport<'_>) {
+    pub(super) fn report_exchange(&self, report: &ExchangeReport<'_>) {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
 
-    pub(crate) fn report_error(&self, report: &ErrorReport<'_>) {
+    pub(super) fn report_error(&self, report: &ErrorReport<'_>) {
         self.error.call(|on_error| on_error(report));
     }
 
     /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
     /// they might let the connection in.
     #[inline]
-    pub(crate) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
+    pub(super) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
         if self.connect.is_empty() {
             return Ok(true);
         }
@@ -180,38 +180,38 @@ impl CoreEvents {
         }))
     }
 
-    pub(crate) fn report_disconnect(&self, report: &ConnectionReport) {
+    pub(super) fn report_disconnect(&self, report: &ConnectionReport) {
         self.disconnect.call(|on_disconnect| on_disconnect(report));
     }
 
-    pub(crate) fn report_accept(&self, waited: Duration) {
+    pub(super) fn report_accept(&self, waited: Duration) {
         self.accept.call(|on_accept| on_accept(waited));
     }
 
-    pub(crate) fn report_poll(&self, report: &PollReport) {
+    pub(super) fn report_poll(&self, report: &PollReport) {
         self.poll.call(|on_poll| on_poll(report));
     }
 
     #[inline]
-    pub(crate) fn observes_exchanges(&self) -> bool {
+    pub(super) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
 
-    pub(crate) fn observes_errors(&self) -> bool {
+    pub(super) fn observes_errors(&self) -> bool {
         !self.error.is_empty()
     }
 
     #[inline]
-    pub(crate) fn observes_disconnects(&self) -> bool {
+    pub(super) fn observes_disconnects(&self) -> bool {
         !self.disconnect.is_empty()
     }
 
-    pub(crate) fn observes_accepts(&self) -> bool {
+    pub(super) fn observes_accepts(&self) -> bool {
         !self.accept.is_empty()
     }
 
     #[inline]
-    pub(crate) fn observes_polls(&self) -> bool {
+    pub(super) fn observes_polls(&self) -> bool {
         !self.poll.is_empty()
     }
 }

@@ -26,22 +26,22 @@ use crate::server::opening::{ConnectionLimiter, ServerTotals};
 use crate::server::stats::CoreStats;
 
 /// Where a server listens, on how many cores, and what stops it.
-pub(crate) struct LaunchOptions {
+pub(super) struct LaunchOptions {
     /// Each with the TLS acceptor that is its own, if it has one.
-    pub(crate) addresses: Vec<(Address, Option<TlsAcceptor>)>,
-    pub(crate) cores: usize,
-    pub(crate) pinning: Pinning,
-    pub(crate) balanced: bool,
-    pub(crate) listen: ListenOptions,
-    pub(crate) handover: Option<Handover>,
-    pub(crate) notifier: Option<Notifier>,
-    pub(crate) stop_on: Option<(Signal, Duration)>,
-    pub(crate) stop_delay: Duration,
+    pub(super) addresses: Vec<(Address, Option<TlsAcceptor>)>,
+    pub(super) cores: usize,
+    pub(super) pinning: Pinning,
+    pub(super) balanced: bool,
+    pub(super) listen: ListenOptions,
+    pub(super) handover: Option<Handover>,
+    pub(super) notifier: Option<Notifier>,
+    pub(super) stop_on: Option<(Signal, Duration)>,
+    pub(super) stop_delay: Duration,
 }
 
 impl LaunchOptions {
     /// Creates the options of a server without an address, on all cores that the process may use.
-    pub(crate) fn new() -> LaunchOptions {
+    pub(super) fn new() -> LaunchOptions {
         LaunchOptions {
             addresses: Vec::new(),
             cores: runtime::available_cores().min(CORES_MAX),
@@ -57,10 +57,10 @@ impl LaunchOptions {
 }
 
 /// Bounds what is allocated per core before the first core starts.
-pub(crate) const CORES_MAX: usize = 1024;
+pub(super) const CORES_MAX: usize = 1024;
 
 /// Starts a server, with the handler that `make` returns for each core.
-pub(crate) fn launch<F, Kind, H>(
+pub(super) fn launch<F, Kind, H>(
     mut options: LaunchOptions,
     settings: ServerSettings,
     make: F,

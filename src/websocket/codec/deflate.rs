@@ -11,14 +11,14 @@ use crate::websocket::settings::MessageDeflate;
 
 /// The outcome of the negotiation, as seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeflateParams {
+pub(super) struct DeflateParams {
     /// Whether the messages that are sent refer to those before them.
     pub(super) keeps_own: bool,
     /// Whether the messages that are received do.
     pub(super) keeps_peers: bool,
     /// The size of the window for the messages that are sent, as a power of two, up to [`WINDOW_BITS_MAX`]. Below
     /// [`WINDOW_BITS_MIN`], which zlib lacks, messages are sent as they are.
-    pub(crate) window_bits: u8,
+    pub(super) window_bits: u8,
 }
 
 /// The parameters of an offer or of an answer (§7.1).
@@ -86,7 +86,7 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 
 /// Accepts the first offer of a client that can be met. Returns what it comes to, and the value of the field that
 /// accepts it (§7.1).
-pub(crate) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Option<(DeflateParams, String)> {
+pub(super) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Option<(DeflateParams, String)> {
     let mut offers = headers.all(EXTENSIONS).flat_map(members);
     offers.find_map(|offer| {
         let offer = Parameters::parse(offer)?;
@@ -115,7 +115,7 @@ pub(crate) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Optio
 }
 
 /// The offer of a client, which takes any window that the server asks for (§7.1.2.2).
-pub(crate) fn offer(settings: MessageDeflate) -> &'static str {
+pub(super) fn offer(settings: MessageDeflate) -> &'static str {
     match settings.keeps_context {
         true => "permessage-deflate; client_max_window_bits",
         false => {
@@ -129,7 +129,7 @@ pub(crate) fn offer(settings: MessageDeflate) -> &'static str {
 /// # Errors
 ///
 /// Fails if the server has accepted something else than was offered (§7.1.2, RFC 6455 §4.1).
-pub(crate) fn read_answer(
+pub(super) fn read_answer(
     headers: &Headers,
     settings: Option<MessageDeflate>,
 ) -> Result<Option<DeflateParams>, InvalidAnswer> {
@@ -152,12 +152,12 @@ pub(crate) fn read_answer(
 
 /// The server has accepted an extension that was not offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InvalidAnswer;
+pub(super) struct InvalidAnswer;
 
-pub(crate) const EXTENSIONS: &str = "sec-websocket-extensions";
+pub(super) const EXTENSIONS: &str = "sec-websocket-extensions";
 
-pub(crate) const WINDOW_BITS_MIN: u8 = 9;
-pub(crate) const WINDOW_BITS_MAX: u8 = 15;
+pub(super) const WINDOW_BITS_MIN: u8 = 9;
+pub(super) const WINDOW_BITS_MAX: u8 = 15;
 
 /// The end of each block that is flushed, which messages leave out (§7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];

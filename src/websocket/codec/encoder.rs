@@ -10,7 +10,7 @@ use crate::websocket::frame::{
 use crate::websocket::settings::MessageDeflate;
 
 /// Writes frames.
-pub(crate) struct Encoder {
+pub(super) struct Encoder {
     side: Side,
     deflate: Option<(DeflateParams, MessageDeflate)>,
     /// Present if the next message refers to the last.
@@ -20,13 +20,13 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+    pub(super) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
         let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
         Encoder { side, deflate, deflater: None, open: None }
     }
 
     /// Whether a message may be sent, and not only the next part of one.
-    pub(crate) fn check_whole(&self) -> io::Result<()> {
+    pub(super) fn check_whole(&self) -> io::Result<()> {
         if self.open.is_some() { Err(Error::Interleaved.into()) } else { Ok(()) }
     }
 
@@ -36,7 +36,7 @@ impl Encoder {
     ///
     /// Fails between the parts of another message, and if the system provides no randomness for a mask.
     #[inline]
-    pub(crate) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.check_whole()?;
         match self.deflate_for(message.as_bytes().len()).copied() {
             Some(deflate) => self.compressed(message, deflate, out),
@@ -46,7 +46,7 @@ impl Encoder {
 
     /// Appends the head of a message to `out`, if its payload is then sent as it is. Returns false if the message has
     /// to be encoded as a whole.
-    pub(crate) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
+    pub(super) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
         self.check_whole()?;
         let len = message.as_bytes().len();
         if self.side == Side::Client || self.deflate_for(len).is_some() {
@@ -64,12 +64,12 @@ impl Encoder {
 
     /// Whether a message of `len` bytes is compressed.
     #[inline]
-    pub(crate) fn compresses(&self, len: usize) -> bool {
+    pub(super) fn compresses(&self, len: usize) -> bool {
         self.deflate_for(len).is_some()
     }
 
     /// The form in which a message of `len` bytes of a broadcast is written.
-    pub(crate) fn shares(&self, len: usize) -> SharedForm {
+    pub(super) fn shares(&self, len: usize) -> SharedForm {
         let Some(&deflate) = self.deflate_for(len) else { return SharedForm::Plain };
         if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
@@ -100,7 +100,7 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails if the kind is not that of the parts before it, or if a text is not UTF-8.
-    pub(crate) fn part(&mut self, part: MessagePart<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn part(&mut self, part: MessagePart<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         let MessagePart { kind, bytes, is_last } = part;
         let (opcode, mut utf8) = match self.open {
             Some((open, utf8)) if open == kind => (OpCode::Continuation, utf8),
@@ -123,7 +123,7 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails if the payload is too long.
-    pub(crate) fn control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         debug_assert!(opcode.is_control(), "messages are no control frames");
         match payload.len() {
             0..=CONTROL_MAX => self.frame(opcode, Flags::WHOLE, payload, out),
@@ -152,7 +152,7 @@ impl Encoder {
 /// # Errors
 ///
 /// Fails if the compressor does.
-pub(crate) fn encode_alone(
+pub(super) fn encode_alone(
     message: Message<'_>,
     deflate: Option<(DeflateParams, MessageDeflate)>,
     out: &mut Vec<u8>,
@@ -161,7 +161,7 @@ pub(crate) fn encode_alone(
 }
 
 /// The form in which a message of a broadcast is written.
-pub(crate) enum SharedForm {
+pub(super) enum SharedForm {
     Plain,
     /// Compressed without reference to other messages.
     Deflated((DeflateParams, MessageDeflate)),

@@ -12,7 +12,7 @@ mod error;
 pub use close::CloseReason;
 pub(super) use close::close_payload;
 pub use close_code::CloseCode;
-pub use error::{Error, ProtocolError};
+pub use error::{Error, ProtocolFault};
 pub(super) use frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Side};
 pub use message::{Message, MessageKind, MessagePart};
 pub(super) use utf8::Utf8Check;

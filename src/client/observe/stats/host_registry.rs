@@ -8,14 +8,14 @@ use super::pool_counters::PoolCounters;
 use crate::memory::lock;
 
 /// The counters of all pools of a client, by host. A host has a pool in each runtime, and may have had others before.
-pub(crate) struct HostRegistry {
+pub(in crate::client) struct HostRegistry {
     hosts: Mutex<HostMap>,
     /// The connections of the client, until it is gone.
     open: Weak<dyn OpenConns>,
 }
 
 /// The connections of a client that are open now.
-pub(crate) trait OpenConns: Send + Sync {
+pub(in crate::client) trait OpenConns: Send + Sync {
     /// Adds their numbers to the counts of their hosts.
     fn add_to(&self, stats: &mut ClientStats);
 }
