@@ -1,4 +1,5 @@
-//! The errors that servers and clients share: an exchange that failed, a message that breaks RFC 9112, a time limit.
+//! The errors that servers and clients share: an exchange that failed, a message that breaks RFC 9112, content and values
+//! that cannot be read.
 //!
 //! A handler returns a [`corehttp::Error`](crate::Error), and a client fails with a
 //! [`ClientError`](crate::ClientError). Both lead to these:
@@ -11,10 +12,21 @@
 //! }
 //! ```
 //!
-//! Every error is one line with `{:#}`, and names what failed without a value that may be secret. The errors of single
-//! values, such as a field or a URL, are in [`message`](crate::message).
+//! | error | why |
+//! |---|---|
+//! | [`ExchangeError`] | an exchange has ended early |
+//! | [`WireError`] | a message that was received breaks RFC 9112 |
+//! | [`ContentError`] | content cannot be read as text, as a form or as JSON |
+//! | [`ValueError`] | a value of a path, a query, a form or a cookie cannot be read |
+//! | [`MessageError`] | a message, or a part of it, cannot be made |
+//! | [`TargetError`] | a text is no target, or no URL that can be requested |
+//! | [`RouteError`] | a pattern is malformed, or two routes match the same requests |
+//!
+//! Every error is one line with `{:#}`, and names what failed without a value that may be secret.
 
 pub use crate::error_text::TimeLimit;
 pub use crate::exchange::{ExchangeError, Phase};
-pub use crate::router::InvalidRoute;
+pub use crate::message::content::{ContentError, ValueError};
+pub use crate::message::message_error::{CookieFault, MessageError, TargetError};
+pub use crate::router::RouteError;
 pub use crate::wire::{WireDetail, WireError};

@@ -97,7 +97,7 @@
 //! | [`sse`] | server-sent events | |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
 //! | `access_log`, `metrics`, `tracing` | lines, histograms, spans | of the same name |
-//! | `fs`, `multipart`, `json` | files, uploads, JSON | of the same name |
+//! | `fs`, `multipart` | files, uploads | of the same name |
 //! | `session`, `cookies`, `jar` | sessions, signed cookies, cookies of a client | of the same name |
 //! | `websocket` | WebSocket, broadcasts | `websocket` |
 //! | `proxy_protocol` | PROXY headers | `proxy-protocol` |
@@ -105,7 +105,7 @@
 //! | [`guide`] | the open internet, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
-//! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
+//! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
 //! `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of
 //! other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
@@ -178,7 +178,7 @@ pub mod http_types;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
-pub mod json;
+mod json;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "multipart")]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use corehttp::error::{ExchangeError, Phase, WireError};
 use corehttp::middleware::{self, wrap};
 use corehttp::net::MemoryListener;
-use corehttp::server::{IntoResult, InvalidResponse};
+use corehttp::server::{IntoResult, RespondError};
 use corehttp::{
     Body, BodyPlan, BoxHandler, Context, Error, Handler, Headers, IntoHandler, Limits, Method, PeerAddr,
     Request, Response, Server, ServerHandle, Service, Status, Timeouts,
@@ -498,7 +498,7 @@ mod errors {
 
     #[test]
     fn an_invalid_answer_gives_its_status() {
-        use InvalidResponse::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
+        use RespondError::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
         let expected_status = [(Upgrade("own".into()), 426), (Tunnel, 400)];
         let own_fault =
             [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|response| (response, 500));
@@ -599,7 +599,7 @@ mod programs {
         Ok(())
     }
 
-    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::message::InvalidField> {
+    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::error::MessageError> {
         headers.set("a", "str")?;
         headers.set("a", String::from("string"))?;
         headers.set("a", b"bytes")?;

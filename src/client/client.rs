@@ -21,7 +21,7 @@ use super::settings::{ClientTimeouts, Settings};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::observe::{ClientObserver, ClientStats};
-use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
+use crate::message::{FieldValue, MessageError, Method, Request, Response};
 use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
@@ -169,7 +169,7 @@ impl Client {
     /// As [`Client::get`], or if the method is one that [`Method::parse`] refuses.
     pub fn request<M: TryInto<Method>>(&self, method: M, url: &str) -> RequestBuilder
     where
-        InvalidRequest: From<M::Error>,
+        MessageError: From<M::Error>,
     {
         RequestBuilder::new(self.sender.clone(), Request::new(method, url))
     }
@@ -286,7 +286,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or names no host.
-    pub fn host(&self, url: &str) -> Result<Host, InvalidRequest> {
+    pub fn host(&self, url: &str) -> Result<Host, MessageError> {
         Host::new(self.sender.clone(), url)
     }
 
@@ -322,7 +322,7 @@ impl Client {
     pub fn balance<U: AsRef<str>>(
         &self,
         urls: impl IntoIterator<Item = U>,
-    ) -> Result<BalancerBuilder, InvalidRequest> {
+    ) -> Result<BalancerBuilder, MessageError> {
         let builder = BalancerBuilder::new(self.sender.with_redirects(Redirects::Return));
         urls.into_iter().try_fold(builder, |builder, url| builder.host(url.as_ref()))
     }
@@ -332,7 +332,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or names no host.
-    pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
+    pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, MessageError> {
         PipelineBuilder::new(self.sender.clone(), url)
     }
 }
@@ -492,7 +492,7 @@ impl ClientBuilder {
     ///
     /// Fails if the name or the value is not valid in a field.
     #[doc(alias("user_agent", "default_headers"))]
-    pub fn default_header(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
+    pub fn default_header(mut self, name: &str, value: impl FieldValue) -> Result<Self, MessageError> {
         self.settings.fields.append(name, value)?;
         Ok(self)
     }

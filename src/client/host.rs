@@ -11,7 +11,7 @@ use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::route::origin;
 use crate::memory::Reset;
-use crate::message::{InvalidRequest, Request, Response};
+use crate::message::{MessageError, Request, Response};
 
 /// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
 /// a path.
@@ -50,7 +50,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, InvalidRequest> {
+    pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, MessageError> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
         let pool = sender.pool(&key).ok();
         Ok(Host { sender, key, pool })

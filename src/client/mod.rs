@@ -85,7 +85,7 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
-pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
+pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::request_sender::RequestSender;
 use super::settings::ClientTimeouts;
 use crate::client::error::ClientError;
-use crate::message::{FieldValue, InvalidRequest, Request, Response};
+use crate::message::{FieldValue, MessageError, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
 /// [`Client::post`](crate::Client::post), and for any method by [`Client::request`](crate::Client::request).
@@ -55,7 +55,7 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// let error = client.get("http://example.com/").header("x-note", "two\nlines").await.unwrap_err();
 /// assert_eq!(
 ///     format!("{error:#}"),
-///     "http://example.com/: preparing the request failed: a field is invalid: \
+///     "http://example.com/: preparing the request failed: \
 ///      the value of the field x-note contains a control character",
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -70,7 +70,7 @@ pub struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    pub(super) fn new(sender: RequestSender, request: Result<Request, InvalidRequest>) -> RequestBuilder {
+    pub(super) fn new(sender: RequestSender, request: Result<Request, MessageError>) -> RequestBuilder {
         RequestBuilder { sender, request: request.map_err(ClientError::from) }
     }
 
@@ -78,7 +78,7 @@ impl RequestBuilder {
     ///
     /// The `.await` fails if the name or the value is not valid in a field.
     pub fn header(self, name: &str, value: impl FieldValue) -> RequestBuilder {
-        self.change(|request| Ok(request.headers.set(name, value)?))
+        self.change(|request| request.headers.set(name, value))
     }
 
     /// Makes `text` the content, as `text/plain` in UTF-8: see [`Request::set_text`].
@@ -95,21 +95,21 @@ impl RequestBuilder {
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
     pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
-        self.change(|request| Ok(request.set_shared(content_type, bytes)?))
+        self.change(|request| request.set_shared(content_type, bytes))
     }
 
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
     ///
     /// The `.await` fails if the user-id contains a colon, or either contains a control character.
     pub fn basic_auth(self, user_id: &str, password: &str) -> RequestBuilder {
-        self.change(|request| Ok(request.set_basic_auth(user_id, password)?))
+        self.change(|request| request.set_basic_auth(user_id, password))
     }
 
     /// Sends a bearer token: see [`Request::set_bearer_auth`].
     ///
     /// The `.await` fails if the token is empty, or contains an octet that no token has.
     pub fn bearer_auth(self, token: &str) -> RequestBuilder {
-        self.change(|request| Ok(request.set_bearer_auth(token)?))
+        self.change(|request| request.set_bearer_auth(token))
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
@@ -174,7 +174,7 @@ impl RequestBuilder {
     /// Changes the request, unless a step has failed before.
     pub(crate) fn change(
         mut self,
-        change: impl FnOnce(&mut Request) -> Result<(), InvalidRequest>,
+        change: impl FnOnce(&mut Request) -> Result<(), MessageError>,
     ) -> RequestBuilder {
         if let Ok(request) = &mut self.request
             && let Err(error) = change(request)

@@ -17,7 +17,7 @@ use crate::client::exchange::Progress;
 use crate::client::observe::{ClientSpan, ClientStats, ExchangeEnd};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status};
+use crate::message::{BodyLength, MessageError, Method, Request, Response, Status, TargetError};
 use crate::runtime::{self, boxed};
 use crate::wire::OutgoingFraming;
 
@@ -410,12 +410,12 @@ fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
 /// # Errors
 ///
 /// Fails for a CONNECT, and for a TRACE with content.
-pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRequest> {
+pub(super) fn check(method: Method, content: BodyLength) -> Result<(), MessageError> {
     match (method, content) {
         // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
-        (Method::Connect, _) => Err(InvalidTarget::Form.into()),
+        (Method::Connect, _) => Err(TargetError::Form.into()),
         // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
-        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(InvalidRequest::Content),
+        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(MessageError::Content),
         _ => Ok(()),
     }
 }

@@ -16,7 +16,7 @@ use crate::client::call::{ReadState, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::http_types::{ConversionError, to_http_response};
-use crate::message::{InvalidRequest, Request, Response};
+use crate::message::{Request, Response};
 use crate::wire::WireError;
 
 /// Sends requests of the crate `http`, as [`Client::open_response`] sends those of this crate: over the same
@@ -119,8 +119,7 @@ where
 /// The error of a request that cannot be converted.
 fn invalid(error: ConversionError) -> ClientError {
     match error {
-        ConversionError::Request(invalid) => invalid.into(),
-        ConversionError::Field(invalid) => InvalidRequest::from(invalid).into(),
+        ConversionError::Message(error) => error.into(),
         other => ClientError::new(
             ClientPhase::Prepare,
             ClientCause::Io(io::Error::new(io::ErrorKind::InvalidInput, other)),

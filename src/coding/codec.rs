@@ -75,7 +75,7 @@ pub enum Flush {
 
 /// The result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// How many bytes were read from the front of the input.
     pub(super) read: usize,
     /// How many bytes were written to the front of the room.

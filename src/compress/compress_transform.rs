@@ -412,7 +412,7 @@ const CODINGS: usize = 4;
 const ALL: [Coding; CODINGS] = [Coding::Zstd, Coding::Gzip, Coding::Br, Coding::Deflate];
 
 impl CompressRules {
-    pub(super) fn offer(&mut self, codings: &[Coding]) {
+    pub(crate) fn offer(&mut self, codings: &[Coding]) {
         self.count = 0;
         for coding in codings {
             if coding.is_available() && !self.codings().contains(coding) {

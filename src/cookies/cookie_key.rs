@@ -6,7 +6,7 @@ use std::io;
 
 use super::key_pair::{KeyPair, fill_random};
 use super::keyed_cookies::{PrivateCookies, SignedCookies};
-use crate::message::{Cookies, InvalidCookie, Response, SetCookie};
+use crate::message::{Cookies, MessageError, Response, SetCookie};
 
 /// Signs and encrypts the values of cookies, so that the server can trust what it gets back.
 ///
@@ -66,7 +66,7 @@ impl Key {
     /// # Errors
     ///
     /// Fails if `secret` is shorter than [`Key::SECRET_LEN_MIN`].
-    pub fn from_secret(secret: &[u8]) -> Result<Key, InvalidKey> {
+    pub fn from_secret(secret: &[u8]) -> Result<Key, KeyError> {
         Ok(Key { pairs: vec![key_pair(secret)?] })
     }
 
@@ -89,7 +89,7 @@ impl Key {
     /// # Errors
     ///
     /// As [`Key::from_secret`].
-    pub fn previous(mut self, secret: &[u8]) -> Result<Key, InvalidKey> {
+    pub fn previous(mut self, secret: &[u8]) -> Result<Key, KeyError> {
         self.pairs.push(key_pair(secret)?);
         Ok(self)
     }
@@ -109,7 +109,7 @@ impl Key {
     /// # Errors
     ///
     /// As [`Response::set_cookie`], or if the value is in quotes.
-    pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
+    pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), MessageError> {
         let value = self.current().sign(cookie.name, cookie.value);
         response.set_cookie(&SetCookie { value: &value, ..*cookie })
     }
@@ -118,7 +118,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Fails with an [`InvalidCookie`] as [`Response::set_cookie`] does, or if the system provides no randomness.
+    /// Fails with an [`MessageError`] as [`Response::set_cookie`] does, or if the system provides no randomness.
     ///
     /// # Examples
     ///
@@ -162,22 +162,22 @@ impl fmt::Debug for Key {
 
 /// Why a [`Key`] cannot be made: its secret is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InvalidKey {
+pub struct KeyError {
     len: usize,
 }
 
-impl fmt::Display for InvalidKey {
+impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (len, least) = (self.len, Key::SECRET_LEN_MIN);
         write!(f, "the secret of a cookie key has {len} bytes, and needs {least} at least")
     }
 }
 
-impl Error for InvalidKey {}
+impl Error for KeyError {}
 
-fn key_pair(secret: &[u8]) -> Result<KeyPair, InvalidKey> {
+fn key_pair(secret: &[u8]) -> Result<KeyPair, KeyError> {
     match secret.len() {
         Key::SECRET_LEN_MIN.. => Ok(KeyPair::from_secret(secret)),
-        len => Err(InvalidKey { len }),
+        len => Err(KeyError { len }),
     }
 }

@@ -74,7 +74,7 @@ const CANDIDATES_MAX: usize = 8;
 mod tests {
     use super::*;
     use crate::cookies::Key;
-    use crate::message::{InvalidCookie, Request, Response};
+    use crate::message::{CookieFault, MessageError, Request, Response};
 
     const SECRET: [u8; 64] = [7; 64];
     const OTHER: [u8; 64] = [8; 64];
@@ -179,12 +179,15 @@ mod tests {
     fn a_cookie_that_cannot_be_set_is_an_error() {
         let mut response = Response::new();
         let mut set_signed = |value: &str| key().set_signed(&mut response, &SetCookie::new("a", value));
-        assert_eq!(set_signed("\"b\""), Err(InvalidCookie::Value("`a`".into())));
-        assert_eq!(set_signed("b c"), Err(InvalidCookie::Value("`a`".into())));
-        assert_eq!(set_signed(&"x".repeat(4096 - 43)), Err(InvalidCookie::TooLong("`a`".into())));
+        assert_eq!(set_signed("\"b\""), Err(MessageError::Cookie(CookieFault::Value, "`a`".into())));
+        assert_eq!(set_signed("b c"), Err(MessageError::Cookie(CookieFault::Value, "`a`".into())));
+        assert_eq!(
+            set_signed(&"x".repeat(4096 - 43)),
+            Err(MessageError::Cookie(CookieFault::TooLong, "`a`".into()))
+        );
         set_signed(&"x".repeat(4095 - 43)).unwrap();
         let error = key().set_private(&mut response, &SetCookie::new("a", &"x".repeat(3044))).unwrap_err();
-        assert!(error.get_ref().unwrap().is::<InvalidCookie>());
+        assert!(error.get_ref().unwrap().is::<MessageError>());
         key().set_private(&mut response, &SetCookie::new("a", &"x".repeat(3043))).unwrap();
         Key::from_secret(&[7; 63]).unwrap_err();
         key().previous(b"").unwrap_err();

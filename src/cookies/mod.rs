@@ -24,5 +24,5 @@ mod keyed_cookies;
 
 mod key_pair;
 
-pub use cookie_key::{InvalidKey, Key};
+pub use cookie_key::{Key, KeyError};
 pub use keyed_cookies::{PrivateCookies, SignedCookies};

@@ -214,10 +214,10 @@ impl Incoming {
     /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
     /// whether there was one.
     #[inline]
-    pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
+    pub(crate) fn next_arrived_chunk(&mut self) -> bool {
         self.consume_chunk();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest)
-            && let Some(decoded) = decoder.next_chunk(self.input.unread(), limits)
+            && let Some(decoded) = decoder.next_chunk(self.input.unread())
         {
             self.input.consume(decoded.framing);
             self.chunk_len = decoded.data;

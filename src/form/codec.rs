@@ -5,7 +5,8 @@ use serde_html_form::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, reason_without_value};
-use crate::message::{Form, FormBuf, InvalidForm, InvalidPairs, InvalidRequest, Request};
+use crate::message::content::{ContentFault, ValueFault};
+use crate::message::{ContentError, Form, FormBuf, MessageError, Request, ValueError};
 
 impl Request {
     /// Reads the query as a type of serde: a struct whose fields are the names, a map, or a list of pairs.
@@ -18,7 +19,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Query`] if the query is not that of a `T`. In a handler, `?` turns that into 400.
+    /// Fails if the query is not that of a `T`, and names the pair that is wrong. In a handler, `?` turns that into 400.
     ///
     /// # Examples
     ///
@@ -48,8 +49,12 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("serde", "Query"))]
-    pub fn query_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidForm> {
-        read(self.query()).map_err(InvalidForm::Query)
+    pub fn query_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ValueError> {
+        let query = self.query();
+        read(query).map_err(|error| {
+            let name = name_of::<T>(query);
+            ValueError::query(name.as_deref(), explain("the query", query, name.as_deref(), &error))
+        })
     }
 
     /// Reads the content, a form, as a type of serde, as [`Request::query_as`] reads the query.
@@ -58,7 +63,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Request::form`], or with [`InvalidForm::Content`] if the form is not that of a `T`. In a handler, `?` turns
+    /// As [`Request::form`], or if the form is not that of a `T`. In a handler, `?` turns
     /// that into 422.
     ///
     /// # Examples
@@ -87,8 +92,12 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "serde")]
-    pub fn form_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidForm> {
-        read(self.form()?).map_err(InvalidForm::Content)
+    pub fn form_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ContentError> {
+        let form = self.form()?;
+        read(form).map_err(|error| {
+            let fault = explain("the form", form, name_of::<T>(form).as_deref(), &error);
+            ContentError::from(ContentFault::Value(fault)).of_request()
+        })
     }
 }
 
@@ -115,14 +124,14 @@ impl FormBuf {
     /// let form = FormBuf::from_value(&Search { term: "green tea", tag: &["a", "b"], page: None })?;
     /// assert_eq!(form.as_str(), "term=green+tea&tag=a&tag=b");
     /// assert!(FormBuf::from_value(&"milk").is_err());
-    /// # Ok::<(), corehttp::message::InvalidRequest>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     #[doc(alias = "serde")]
-    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, InvalidRequest> {
+    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, MessageError> {
         match serde_html_form::to_string(value) {
             Ok(text) => Ok(Form::new(&text).into()),
             Err(error) => {
-                Err(InvalidRequest::Value(format!("the value cannot be written as a form: {error}").into()))
+                Err(MessageError::Value(format!("the value cannot be written as a form: {error}").into()))
             }
         }
     }
@@ -197,26 +206,33 @@ impl RequestBuilder {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(form: Form<'a>) -> Result<T, Box<InvalidPairs>> {
-    T::deserialize(deserializer(form)).map_err(|error| explain::<T>(form, &error.to_string()))
+fn read<'a, T: Deserialize<'a>>(form: Form<'a>) -> Result<T, serde_html_form::de::Error> {
+    T::deserialize(deserializer(form))
 }
 
 fn deserializer(form: Form<'_>) -> Deserializer<'_> {
     Deserializer::from_bytes(form.raw().as_bytes())
 }
 
-/// The error of reading `form` as a `T`, with the name of the pair that is wrong.
+/// The name of the pair because of which `form` cannot be read as a `T`.
+///
+/// Tracking the name takes time and memory, so only a form that is known to be wrong is read again with it.
 #[cold]
-fn explain<'a, T: Deserialize<'a>>(form: Form<'a>, reason: &str) -> Box<InvalidPairs> {
-    // Tracking the name takes time and memory, so only a form that is known to be wrong is read again with it.
-    let tracked = serde_path_to_error::deserialize::<_, T>(deserializer(form)).err();
-    let name = tracked.map(|error| error.path().to_string()).filter(|path| path != WHOLE);
-    let is_repeated = name.as_ref().is_some_and(|name| form.all(name).nth(1).is_some());
-    let reason = match reason {
+fn name_of<'a, T: Deserialize<'a>>(form: Form<'a>) -> Option<String> {
+    let error = serde_path_to_error::deserialize::<_, T>(deserializer(form)).err()?;
+    Some(error.path().to_string()).filter(|path| path != WHOLE)
+}
+
+/// Why the pair `name` of `form`, or all of it, is wrong.
+#[cold]
+fn explain(whole: &'static str, form: Form<'_>, name: Option<&str>, error: &impl ToString) -> ValueFault {
+    let is_repeated = name.is_some_and(|name| form.all(name).nth(1).is_some());
+    let reason = match &*error.to_string() {
         UNSUPPORTED if is_repeated => "there are several values".into(),
-        reason => reason_without_value(reason),
+        reason => reason_without_value(reason).into(),
     };
-    Box::new(InvalidPairs { name: name.map(|name| Excerpt(&name).to_string().into()), reason: reason.into() })
+    let path = name.map(|name| Excerpt(name).to_string().into());
+    ValueFault { whole, path, reason, place: None }
 }
 
 /// How serde_path_to_error writes the path of the whole.

@@ -16,7 +16,7 @@ use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
 use crate::message::text::percent;
-use crate::message::{Headers, InvalidField, Method, OctetSet, Request, Status};
+use crate::message::{Headers, MessageError, Method, OctetSet, Request, Status};
 use crate::runtime::{BlockingLimit, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -211,7 +211,7 @@ impl<N> Files<N> {
     /// # Errors
     ///
     /// Fails if the value is not valid in a field.
-    pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
+    pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, MessageError> {
         Headers::new().set("cache-control", value)?;
         Ok(self.with(|lookup| lookup.cache_control.add(pattern, value.to_owned())))
     }
@@ -237,7 +237,7 @@ impl<N> Files<N> {
     /// # }
     /// ```
     #[doc(alias("mime", "media type"))]
-    pub fn content_type(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
+    pub fn content_type(self, pattern: &str, value: &str) -> Result<Files<N>, MessageError> {
         Headers::new().set("content-type", value)?;
         Ok(self.with(|lookup| lookup.types.add(pattern, value.to_owned())))
     }
@@ -249,7 +249,7 @@ impl<N> Files<N> {
     /// # Errors
     ///
     /// Fails if the name is not valid in a field.
-    pub fn charset(self, pattern: &str, name: Option<&str>) -> Result<Files<N>, InvalidField> {
+    pub fn charset(self, pattern: &str, name: Option<&str>) -> Result<Files<N>, MessageError> {
         Headers::new().set("content-type", name.unwrap_or_default())?;
         Ok(self.with(|lookup| lookup.charsets.add(pattern, name.map(str::to_owned))))
     }
@@ -339,7 +339,7 @@ impl<N> Files<N> {
     /// for _ in 0..3 {
     ///     service.respond(Request::get("/a.txt")?).await;
     /// }
-    /// # Ok::<(), corehttp::message::InvalidRequest>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// # })??;
     /// let stats = files.stats();
     /// assert_eq!((stats.misses, stats.hits, stats.files), (1, 2, 1));

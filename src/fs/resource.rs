@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use super::snapshot::{FileContent, Snapshot};
 use crate::coding::{Coding, NegotiatedCoding};
-use crate::message::{Headers, InvalidField};
+use crate::message::{Headers, MessageError};
 
 /// One file in all its representations.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Resource {
         description: Description<'_>,
         whole: Snapshot,
         encoded: Vec<(Coding, Snapshot)>,
-    ) -> Result<Resource, InvalidField> {
+    ) -> Result<Resource, MessageError> {
         let Description { content_type, cache_control, is_encoded, etag, modified: chosen, accepts_ranges } =
             description;
         let (modified, varies) = (chosen.or(whole.last_modified()), !encoded.is_empty());
@@ -63,7 +63,7 @@ impl Resource {
             let is_encoded = is_encoded || coding.is_some();
             Ok(Representation { coding, snapshot, is_encoded, etag, fields, fields_without_content: alone })
         });
-        let representations = all.collect::<Result<Vec<Representation>, _>>()?;
+        let representations = all.collect::<Result<Vec<Representation>, MessageError>>()?;
         debug_assert!(representations[0].coding.is_none(), "the file as it is comes first");
         let has_custom_date = chosen.is_some();
         let is_open = |it: &&Representation| matches!(it.content(), FileContent::File(..));

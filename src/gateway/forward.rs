@@ -49,7 +49,7 @@ impl Context {
     /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
     /// ([`ExchangeError::PeerClosed`](crate::error::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If a response has already been sent, even in part, it fails with
-    /// [`InvalidResponse::Sent`](crate::server::InvalidResponse::Sent) and does not await the call, so a handler that tries
+    /// [`RespondError::Sent`](crate::server::RespondError::Sent) and does not await the call, so a handler that tries
     /// again sends no request in vain.
     ///
     /// # Examples

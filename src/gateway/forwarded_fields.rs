@@ -40,7 +40,7 @@ impl Context {
     /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.fields([ForwardedField::Forwarded]);
     /// let server = Server::new().trusted_proxies(proxies);
     /// # let _ = |api: Host| server.service(async move |ctx: &mut Context| pass(&api, ctx).await);
-    /// # Ok::<(), corehttp::server::InvalidNetwork>(())
+    /// # Ok::<(), corehttp::server::NetworkParseError>(())
     /// ```
     #[doc(alias("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "set_xforwarded"))]
     pub fn set_forwarded(&self, onward: &mut Request) {

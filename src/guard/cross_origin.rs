@@ -1,6 +1,6 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
-use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status, is_origin_of};
+use crate::message::{FieldName, MessageError, Request, Status, TargetError, is_origin_of};
 use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
@@ -70,11 +70,11 @@ impl CrossOriginProtection {
     /// # Errors
     ///
     /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
-    pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, InvalidRequest> {
+    pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
         let request = Request::get(origin)?;
         let url = request.target();
         if url.origin() != Some(url.as_str()) || url.authorization().is_some() {
-            return Err(InvalidRequest::from_url(InvalidTarget::Form, origin));
+            return Err(MessageError::from_url(TargetError::Form, origin));
         }
         self.trusted.push(url.as_str().into());
         Ok(self)

@@ -6,7 +6,7 @@ use std::fmt;
 use http::uri::InvalidUri;
 
 use crate::error_text::{Excerpt, without_secrets, write_error};
-use crate::message::{InvalidField, InvalidMethod, InvalidRequest, InvalidTarget};
+use crate::message::{MessageError, TargetError};
 
 /// Why a message, or a part of it, cannot be converted to its counterpart of the crate `http`, or from it.
 ///
@@ -20,24 +20,22 @@ use crate::message::{InvalidField, InvalidMethod, InvalidRequest, InvalidTarget}
 ///
 /// let request = http::Request::get("ftp://a.example/b").body(String::new())?;
 /// let error = Request::try_from(request).unwrap_err();
-/// assert!(matches!(error, ConversionError::Request(_)));
+/// assert!(matches!(error, ConversionError::Message(_)));
 /// assert_eq!(
 ///     format!("{error:#}"),
-///     "the request has no counterpart: the url `ftp://a.example/b` is invalid: the scheme is neither http nor https"
+///     "the message has no counterpart: the url `ftp://a.example/b` is invalid: the scheme is neither http nor https"
 /// );
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConversionError {
-    /// The method, the URI or a field of a request is not one that this crate can send.
-    Request(InvalidRequest),
+    /// The method, the URI or a field is not one that this crate can send.
+    Message(MessageError),
     /// The status of a response is beyond 599 (RFC 9110 §15).
     Status(http::StatusCode),
     /// The version is neither 1.0 nor 1.1.
     Version(http::Version),
-    /// A field of a response, or of trailers, is not one that this crate can send.
-    Field(InvalidField),
     /// The target of a request is not a URI of the crate `http`, which holds at most 65,534 bytes. With the quoted
     /// beginning of the target, without its query.
     Target(InvalidUri, Box<str>),
@@ -64,12 +62,11 @@ impl ConversionError {
 impl fmt::Display for ConversionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            ConversionError::Request(_) => f.write_str("the request has no counterpart"),
+            ConversionError::Message(_) => f.write_str("the message has no counterpart"),
             ConversionError::Status(status) => {
                 write!(f, "the status {} is not from 100 to 599", status.as_u16())
             }
             ConversionError::Version(version) => write!(f, "the version {version:?} is neither 1.0 nor 1.1"),
-            ConversionError::Field(_) => f.write_str("a field has no counterpart"),
             ConversionError::Target(_, target) => write!(f, "the target {target} is not a URI"),
             ConversionError::FieldName(name) => {
                 write!(f, "the field name {name} is longer than 65,535 bytes")
@@ -84,8 +81,7 @@ impl fmt::Display for ConversionError {
 impl Error for ConversionError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            ConversionError::Request(error) => Some(error),
-            ConversionError::Field(error) => Some(error),
+            ConversionError::Message(error) => Some(error),
             ConversionError::Target(error, _) => Some(error),
             ConversionError::Status(_)
             | ConversionError::Version(_)
@@ -95,26 +91,14 @@ impl Error for ConversionError {
     }
 }
 
-impl From<InvalidRequest> for ConversionError {
-    fn from(error: InvalidRequest) -> ConversionError {
-        ConversionError::Request(error)
+impl From<MessageError> for ConversionError {
+    fn from(error: MessageError) -> ConversionError {
+        ConversionError::Message(error)
     }
 }
 
-impl From<InvalidMethod> for ConversionError {
-    fn from(error: InvalidMethod) -> ConversionError {
-        ConversionError::Request(error.into())
-    }
-}
-
-impl From<InvalidTarget> for ConversionError {
-    fn from(error: InvalidTarget) -> ConversionError {
-        ConversionError::Request(error.into())
-    }
-}
-
-impl From<InvalidField> for ConversionError {
-    fn from(error: InvalidField) -> ConversionError {
-        ConversionError::Field(error)
+impl From<TargetError> for ConversionError {
+    fn from(error: TargetError) -> ConversionError {
+        ConversionError::Message(error.into())
     }
 }

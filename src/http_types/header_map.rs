@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::conversion_error::ConversionError;
-use crate::message::{Headers, InvalidField};
+use crate::message::{Headers, MessageError};
 
 impl TryFrom<&Headers> for HeaderMap {
     type Error = ConversionError;
@@ -32,14 +32,14 @@ impl TryFrom<&Headers> for HeaderMap {
 }
 
 impl TryFrom<&HeaderMap> for Headers {
-    type Error = InvalidField;
+    type Error = MessageError;
 
     /// Converts fields. Whitespace around a value is removed.
     ///
     /// # Errors
     ///
     /// Fails if a field is not one that RFC 9110 §5 allows, which the crate `http` also checks.
-    fn try_from(map: &HeaderMap) -> Result<Headers, InvalidField> {
+    fn try_from(map: &HeaderMap) -> Result<Headers, MessageError> {
         let mut headers = Headers::new();
         append_header_map(&mut headers, map)?;
         Ok(headers)
@@ -47,7 +47,7 @@ impl TryFrom<&HeaderMap> for Headers {
 }
 
 /// Appends the fields of `map`.
-pub(crate) fn append_header_map(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
+pub(crate) fn append_header_map(headers: &mut Headers, map: &HeaderMap) -> Result<(), MessageError> {
     map.iter().try_for_each(|(name, value)| headers.append(name.as_str(), value.as_bytes()))
 }
 

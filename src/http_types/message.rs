@@ -8,7 +8,7 @@ use super::body::HttpBody;
 use super::conversion_error::ConversionError;
 use super::frame_reader::downcast;
 use super::header_map::append_header_map;
-use crate::message::{Body, Headers, InvalidRequest, Method, Request, Response, Status, Target, Version};
+use crate::message::{Body, Headers, Method, Request, Response, Status, Target, Version};
 
 impl TryFrom<Request> for http::Request<HttpBody> {
     type Error = ConversionError;
@@ -69,7 +69,7 @@ where
         let target = Target::try_from(&head.uri)?;
         let mut request = Request::with_target(Method::try_from(&head.method)?, target);
         request.set_version(Version::try_from(head.version).unwrap_or_default());
-        append_header_map(&mut request.headers, &head.headers).map_err(InvalidRequest::from)?;
+        append_header_map(&mut request.headers, &head.headers)?;
         (request.body, request.trailers) = own_body(body)?;
         Ok(request)
     }

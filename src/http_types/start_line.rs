@@ -5,9 +5,7 @@ use http::uri::InvalidUri;
 
 use super::conversion_error::ConversionError;
 use crate::message::text::percent;
-use crate::message::{
-    InvalidMethod, InvalidRequest, InvalidStatus, Method, OctetSet, Status, Target, Version,
-};
+use crate::message::{MessageError, Method, OctetSet, Status, Target, Version};
 
 impl From<Method> for http::Method {
     /// Converts any method, since both types hold any token (RFC 9110 §9.1).
@@ -30,27 +28,27 @@ impl From<Method> for http::Method {
 }
 
 impl TryFrom<&http::Method> for Method {
-    type Error = InvalidMethod;
+    type Error = MessageError;
 
     /// Converts a method.
     ///
     /// # Errors
     ///
     /// Fails if it is longer than 23 bytes, and not one that RFC 9110 or RFC 5789 defines.
-    fn try_from(method: &http::Method) -> Result<Method, InvalidMethod> {
+    fn try_from(method: &http::Method) -> Result<Method, MessageError> {
         Method::parse(method.as_str().as_bytes())
     }
 }
 
 impl TryFrom<http::Method> for Method {
-    type Error = InvalidMethod;
+    type Error = MessageError;
 
     /// Converts a method.
     ///
     /// # Errors
     ///
     /// Fails if it is longer than 23 bytes, and not one that RFC 9110 or RFC 5789 defines.
-    fn try_from(method: http::Method) -> Result<Method, InvalidMethod> {
+    fn try_from(method: http::Method) -> Result<Method, MessageError> {
         Method::try_from(&method)
     }
 }
@@ -63,14 +61,14 @@ impl From<Status> for http::StatusCode {
 }
 
 impl TryFrom<http::StatusCode> for Status {
-    type Error = InvalidStatus;
+    type Error = MessageError;
 
     /// Converts a status.
     ///
     /// # Errors
     ///
     /// Fails if it is beyond 599 (RFC 9110 §15).
-    fn try_from(status: http::StatusCode) -> Result<Status, InvalidStatus> {
+    fn try_from(status: http::StatusCode) -> Result<Status, MessageError> {
         Status::try_from(status.as_u16())
     }
 }
@@ -134,7 +132,7 @@ impl TryFrom<&Uri> for Target {
             (None, None, "*") => target.parse(&Method::Options, "*"),
             (None, None, path) => target.parse(&Method::Get, path),
         };
-        parsed.map_err(|invalid| InvalidRequest::from_url(invalid, &text))?;
+        parsed.map_err(|invalid| MessageError::from_url(invalid, &text))?;
         Ok(target)
     }
 }
@@ -163,7 +161,7 @@ mod tests {
             }
         }
         let long = http::Method::from_bytes(&[b'A'; 24]).unwrap();
-        assert!(matches!(Method::try_from(long), Err(InvalidMethod::TooLong(_))));
+        assert!(matches!(Method::try_from(long), Err(MessageError::MethodTooLong(_))));
     }
 
     #[test]
@@ -217,7 +215,7 @@ mod tests {
     fn a_uri_that_cannot_be_requested_is_refused() {
         for uri in ["ftp://a/", "http://a:x@b:99999/", "mailto"] {
             let uri = Uri::try_from(uri).unwrap();
-            assert!(matches!(Target::try_from(&uri), Err(ConversionError::Request(_))), "{uri}");
+            assert!(matches!(Target::try_from(&uri), Err(ConversionError::Message(_))), "{uri}");
         }
         let long = format!("/{}?secret", "a".repeat(65_534));
         let mut target = Target::default();

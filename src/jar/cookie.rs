@@ -39,19 +39,19 @@ impl Cookie {
         uri: &RequestUri<'_>,
         raw: &RawSetCookie<'_>,
         now: SystemTime,
-    ) -> Result<Cookie, Rejected> {
+    ) -> Result<Cookie, Error> {
         let RawSetCookie { name, value, attributes: set } = *raw;
         if !raw.has_valid_prefix() {
-            return Err(Rejected::Prefix);
+            return Err(Error::Prefix);
         }
         if set.secure && !uri.is_secure {
-            return Err(Rejected::Insecure);
+            return Err(Error::Insecure);
         }
         let path = set.path.unwrap_or_else(|| default_path(uri.path));
         // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
         // wire.
         if !fits_set_cookie(name, value, path) {
-            return Err(Rejected::Value);
+            return Err(Error::Value);
         }
         let (domain, host_only) = domain(uri, set.domain)?;
         let after = |age: Duration| now + age.min(LIFE_MAX);
@@ -123,17 +123,17 @@ impl<'a> RequestUri<'a> {
 pub(super) const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 /// The domain of a cookie, and whether it is host-only (§5.7).
-fn domain(uri: &RequestUri<'_>, attribute: Option<&str>) -> Result<(String, bool), Rejected> {
+fn domain(uri: &RequestUri<'_>, attribute: Option<&str>) -> Result<(String, bool), Error> {
     let Some(domain) = attribute.map(str::to_ascii_lowercase) else { return Ok((uri.host.clone(), true)) };
     if is_public_suffix(&domain) {
         return match domain == uri.host {
             true => Ok((domain, true)),
-            false => Err(Rejected::PublicSuffix),
+            false => Err(Error::PublicSuffix),
         };
     }
     match domain_matches(&uri.host, &domain) && site(&uri.host) == site(&domain) {
         true => Ok((domain, false)),
-        false => Err(Rejected::Domain),
+        false => Err(Error::Domain),
     }
 }
 
@@ -147,10 +147,10 @@ pub(super) fn fits_set_cookie(name: &[u8], value: &[u8], path: &str) -> bool {
     RawSetCookie::parse(&field) == Some(RawSetCookie { name, value, attributes })
 }
 
-/// Why a jar does not accept a cookie.
+/// Why a jar does not accept a cookie, or a file of cookies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Rejected {
+pub enum Error {
     /// The target has no scheme and host.
     Target,
     /// The cookie is for a domain that the host is not in.
@@ -164,22 +164,25 @@ pub enum Rejected {
     /// The name, value or path is not valid in a field, or is too long. Without a path, the folder of the request
     /// counts, which must not be longer than 1,024 bytes.
     Value,
+    /// The line of a file, which has this number, counted from 1, is not a cookie that a jar has written.
+    Line(usize),
 }
 
-impl fmt::Display for Rejected {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rejected::Target => "the target names no host",
-            Rejected::Domain => "the cookie is for a domain that the host is not in",
-            Rejected::PublicSuffix => "the cookie is for a public suffix",
-            Rejected::Insecure => "the cookie is secure, or would pass for one that is, and came by http",
-            Rejected::Prefix => "the cookie does not keep what its prefix promises",
-            Rejected::Value => "the name, the value or the path is not valid in a field",
+            Error::Target => "the target names no host",
+            Error::Domain => "the cookie is for a domain that the host is not in",
+            Error::PublicSuffix => "the cookie is for a public suffix",
+            Error::Insecure => "the cookie is secure, or would pass for one that is, and came by http",
+            Error::Prefix => "the cookie does not keep what its prefix promises",
+            Error::Value => "the name, the value or the path is not valid in a field",
+            Error::Line(line) => return write!(f, "line {line} is not a cookie"),
         })
     }
 }
 
-impl std::error::Error for Rejected {}
+impl std::error::Error for Error {}
 
 /// Whether `host` is `domain` or below it. Both are in lower case.
 fn domain_matches(host: &str, domain: &str) -> bool {

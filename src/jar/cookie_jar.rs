@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::cookie::{Cookie, LIFE_MAX, Rejected, RequestUri, fits_set_cookie, is_public_suffix, site};
+use super::cookie::{Cookie, Error, LIFE_MAX, RequestUri, fits_set_cookie, is_public_suffix, site};
 use crate::Headers;
 use crate::SameSite;
 use crate::SetCookie;
@@ -47,7 +47,7 @@ impl Jar {
     /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
     pub fn store(&self, target: &Target, headers: &Headers) {
         for cookie in headers.all("set-cookie").filter_map(RawSetCookie::parse) {
-            let _rejected = self.set_raw(target, &cookie);
+            let _refused = self.set_raw(target, &cookie);
         }
     }
 
@@ -57,12 +57,12 @@ impl Jar {
     /// # Errors
     ///
     /// Fails if the cookie may not be set.
-    pub fn set(&self, target: &Target, cookie: &SetCookie<'_>) -> Result<(), Rejected> {
+    pub fn set(&self, target: &Target, cookie: &SetCookie<'_>) -> Result<(), Error> {
         self.set_raw(target, &RawSetCookie::from(*cookie))
     }
 
-    fn set_raw(&self, target: &Target, cookie: &RawSetCookie<'_>) -> Result<(), Rejected> {
-        let (now, uri) = (SystemTime::now(), RequestUri::new(target).ok_or(Rejected::Target)?);
+    fn set_raw(&self, target: &Target, cookie: &RawSetCookie<'_>) -> Result<(), Error> {
+        let (now, uri) = (SystemTime::now(), RequestUri::new(target).ok_or(Error::Target)?);
         let cookie = Cookie::new(&uri, cookie, now)?;
         self.lock().insert(&uri, cookie, now)
     }
@@ -113,7 +113,7 @@ impl Jar {
     ///
     /// # Errors
     ///
-    /// Fails if `from` does, and with [`InvalidRecord`] inside [`io::ErrorKind::InvalidData`] for a line that no jar
+    /// Fails if `from` does, and with [`Error::Line`] inside [`io::ErrorKind::InvalidData`] for a line that no jar
     /// has written. The cookies before it are then in the jar.
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
         let now = SystemTime::now();
@@ -188,10 +188,10 @@ impl Store {
         uri: &RequestUri<'_>,
         cookie: Cookie,
         now: SystemTime,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), Error> {
         let mut known = self.sites.get(site(&cookie.domain)).into_iter().flatten();
         if !uri.is_secure && known.any(|other| other.is_alive(now) && cookie.shadows(other)) {
-            return Err(Rejected::Insecure);
+            return Err(Error::Insecure);
         }
         self.restore(cookie, now);
         Ok(())
@@ -313,7 +313,7 @@ fn read_lines(from: &mut impl BufRead, mut take: impl FnMut(Cookie)) -> io::Resu
             break;
         }
         if !line.trim_ascii().is_empty() {
-            let invalid = || io::Error::new(io::ErrorKind::InvalidData, InvalidRecord { line: number });
+            let invalid = || io::Error::new(io::ErrorKind::InvalidData, Error::Line(number));
             take(parse(&line).ok_or_else(invalid)?);
         }
     }
@@ -369,19 +369,3 @@ fn is_valid(cookie: &Cookie) -> bool {
         && as_set.has_valid_prefix()
         && fits_set_cookie(&cookie.name, &cookie.value, &cookie.path)
 }
-
-/// A line of a file is not a cookie that a jar has written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InvalidRecord {
-    /// The number of the line, from 1.
-    pub line: usize,
-}
-
-impl fmt::Display for InvalidRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is not a cookie", self.line)
-    }
-}
-
-impl std::error::Error for InvalidRecord {}

@@ -53,8 +53,8 @@
 mod cookie;
 mod cookie_jar;
 
-pub use cookie::Rejected;
-pub use cookie_jar::{InvalidRecord, Jar};
+pub use cookie::Error;
+pub use cookie_jar::Jar;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
 
-use super::cookie::{Cookie, Rejected, RequestUri};
-use super::cookie_jar::{InvalidRecord, Jar, Store};
+use super::cookie::{Cookie, Error, RequestUri};
+use super::cookie_jar::{Jar, Store};
 use crate::Headers;
 use crate::Request;
 use crate::SetCookie;
@@ -26,9 +26,9 @@ impl Case {
         Case { store: Store::with_limits(per_site_max, cookies_max), now }
     }
 
-    fn try_set(&mut self, url: &str, field: &str) -> Result<(), Rejected> {
+    fn try_set(&mut self, url: &str, field: &str) -> Result<(), Error> {
         let request = request(url);
-        let uri = RequestUri::new(request.target()).ok_or(Rejected::Target)?;
+        let uri = RequestUri::new(request.target()).ok_or(Error::Target)?;
         let set = RawSetCookie::parse(field.as_bytes()).expect("the field is a cookie");
         self.store.insert(&uri, Cookie::new(&uri, &set, self.now)?, self.now)
     }
@@ -39,7 +39,7 @@ impl Case {
     }
 
     #[track_caller]
-    fn check_rejected(&mut self, url: &str, field: &str, reason: Rejected) {
+    fn check_refused(&mut self, url: &str, field: &str, reason: Error) {
         assert_eq!(self.try_set(url, field), Err(reason), "{url} {field}");
     }
 
@@ -94,20 +94,20 @@ fn a_cookie_with_a_domain_goes_to_all_below_it_rfc6265bis_5_1_3() {
 fn a_host_cannot_set_cookies_for_another_rfc6265bis_5_7() {
     let mut case = Case::new();
     for (url, domain, reason) in [
-        ("http://www.example.com/", "example.org", Rejected::Domain),
-        ("http://www.example.com/", "a.www.example.com", Rejected::Domain),
-        ("http://badexample.com/", "example.com", Rejected::Domain),
-        ("http://a.s3.amazonaws.com/", "amazonaws.com", Rejected::Domain),
-        ("http://127.0.0.1/", "0.0.1", Rejected::Domain),
-        ("http://127.0.0.1/", "127.0.0.2", Rejected::Domain),
-        ("http://www.example.com/", "com", Rejected::PublicSuffix),
-        ("http://www.example.com./", "com.", Rejected::PublicSuffix),
-        ("http://127.0.0.1/", "1", Rejected::PublicSuffix),
-        ("http://a.example.co.uk/", "co.uk", Rejected::PublicSuffix),
-        ("http://a.github.io/", "github.io", Rejected::PublicSuffix),
-        ("http://a.local/", "local", Rejected::PublicSuffix),
+        ("http://www.example.com/", "example.org", Error::Domain),
+        ("http://www.example.com/", "a.www.example.com", Error::Domain),
+        ("http://badexample.com/", "example.com", Error::Domain),
+        ("http://a.s3.amazonaws.com/", "amazonaws.com", Error::Domain),
+        ("http://127.0.0.1/", "0.0.1", Error::Domain),
+        ("http://127.0.0.1/", "127.0.0.2", Error::Domain),
+        ("http://www.example.com/", "com", Error::PublicSuffix),
+        ("http://www.example.com./", "com.", Error::PublicSuffix),
+        ("http://127.0.0.1/", "1", Error::PublicSuffix),
+        ("http://a.example.co.uk/", "co.uk", Error::PublicSuffix),
+        ("http://a.github.io/", "github.io", Error::PublicSuffix),
+        ("http://a.local/", "local", Error::PublicSuffix),
     ] {
-        case.check_rejected(url, &format!("a=1; Domain={domain}"), reason);
+        case.check_refused(url, &format!("a=1; Domain={domain}"), reason);
         case.check(url, "");
     }
     for (url, domain) in
@@ -156,7 +156,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_rfc6265bis_5_7() {
         ("http://www.a.com/", "sid=2; Path=/x"),
         ("http://a.com/", "own=2; Domain=a.com"),
     ] {
-        case.check_rejected(url, field, Rejected::Insecure);
+        case.check_refused(url, field, Error::Insecure);
     }
     case.set("http://mail.a.com/", "own=3");
     case.set("http://a.com/", "sid=3; Path=/");
@@ -169,7 +169,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_rfc6265bis_5_7() {
 fn a_secure_cookie_that_has_expired_shadows_nothing_rfc6265bis_5_7() {
     let mut case = Case::new();
     case.set("https://a.com/", "sid=1; Secure; Max-Age=10");
-    case.check_rejected("http://a.com/", "sid=2", Rejected::Insecure);
+    case.check_refused("http://a.com/", "sid=2", Error::Insecure);
     case.wait(10);
     case.set("http://a.com/", "sid=2");
     case.check("http://a.com/", "sid=2");
@@ -189,8 +189,8 @@ fn http_to_this_machine_is_secure_rfc6265bis_5_7() {
     for host in
         ["a.localhost", "localhost.", "localhost.a.com", "128.0.0.1", "0.0.0.0", "[::2]", "127.0.0.1.a.com"]
     {
-        case.check_rejected(&format!("http://{host}/"), "sid=1; Secure", Rejected::Insecure);
-        case.check_rejected(&format!("http://{host}/"), "__Host-id=1; Secure; Path=/", Rejected::Insecure);
+        case.check_refused(&format!("http://{host}/"), "sid=1; Secure", Error::Insecure);
+        case.check_refused(&format!("http://{host}/"), "__Host-id=1; Secure; Path=/", Error::Insecure);
     }
     case.set("https://a.localhost/", "sid=1; Secure");
     case.check("http://a.localhost/", "");
@@ -210,9 +210,9 @@ fn the_name_prefixes_are_enforced_rfc6265bis_4_1_3() {
         "=__Host-a=1; Secure; Path=/",
         "__Secure-a; Secure",
     ] {
-        case.check_rejected("https://a.com/", field, Rejected::Prefix);
+        case.check_refused("https://a.com/", field, Error::Prefix);
     }
-    case.check_rejected("http://a.com/", "__Secure-a=1; Secure", Rejected::Insecure);
+    case.check_refused("http://a.com/", "__Secure-a=1; Secure", Error::Insecure);
     case.set("https://a.com/", "__Secure-a=1; Secure; Domain=a.com");
     case.set("https://a.com/", "__Host-a=1; Secure; Path=/; SameSite=Strict; HttpOnly; Partitioned");
     case.check("https://a.com/", "__Secure-a=1; __Host-a=1");
@@ -311,19 +311,19 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
     jar.store(request.target(), &headers);
     assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1; session=2; nameless".as_bytes()));
     let relative = Request::get("/").expect("it is a path");
-    assert_eq!(jar.set(relative.target(), &SetCookie::new("a", "b")), Err(Rejected::Target));
+    assert_eq!(jar.set(relative.target(), &SetCookie::new("a", "b")), Err(Error::Target));
     assert_eq!(jar.cookie_field(relative.target()), None);
     for (name, value) in [("a;b", "c"), ("a", "b; c=d"), ("a=b", "c"), (" a", "b"), ("a", "b\r\n"), ("", "")]
     {
         assert_eq!(
             jar.set(request.target(), &SetCookie::new(name, value)),
-            Err(Rejected::Value),
+            Err(Error::Value),
             "{name}={value}"
         );
     }
     for path in ["", "a", ";/a", "/a\0", "/ "] {
         let cookie = SetCookie { path: Some(path), ..SetCookie::new("a", "b") };
-        assert_eq!(jar.set(request.target(), &cookie), Err(Rejected::Value), "{path:?}");
+        assert_eq!(jar.set(request.target(), &cookie), Err(Error::Value), "{path:?}");
     }
     assert!(!jar.is_empty());
     assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
@@ -336,8 +336,10 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
 /// The jar that is loaded from `file`, or the number of the line that is invalid.
 fn loaded(file: &str) -> Result<Jar, Option<usize>> {
     let jar = Jar::new();
-    let line =
-        |error: std::io::Error| error.get_ref()?.downcast_ref::<InvalidRecord>().map(|invalid| invalid.line);
+    let line = |error: std::io::Error| match error.get_ref()?.downcast_ref() {
+        Some(Error::Line(line)) => Some(*line),
+        _ => None,
+    };
     jar.load(file.as_bytes()).map_err(line).map(|()| jar)
 }
 
@@ -451,7 +453,7 @@ fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
         let (jar, path) = (Jar::new(), format!("/{}", ";".repeat(len)));
         let request = request(&format!("https://a.com{path}/b"));
         let set = SetCookie::parse(b"a=1; Max-Age=100").expect("the field is a cookie");
-        assert_eq!(jar.set(request.target(), &set), if is_accepted { Ok(()) } else { Err(Rejected::Value) });
+        assert_eq!(jar.set(request.target(), &set), if is_accepted { Ok(()) } else { Err(Error::Value) });
         let mut file = Vec::new();
         jar.save(&mut file).expect("memory can be written");
         let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::message_error::COOKIE_LEN_MAX;
 use super::{
-    FieldName, FromText, Headers, HttpDate, InvalidForm, OctetSet, is_field_value, is_token,
-    saturating_decimal, trim,
+    CookieFault, FieldName, FromText, Headers, HttpDate, MessageError, OctetSet, ValueError, is_field_value,
+    is_token, saturating_decimal, trim,
 };
-use crate::error_text::Excerpt;
 use crate::message::text::date;
 
 /// A view of the cookies of a request.
@@ -63,12 +63,12 @@ impl<'a> Cookies<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// Fails if the value is not a `T`; an empty one usually is not. In a handler, `?`
     /// turns that into 400. As a browser sends a bad cookie again each time, `.unwrap_or_default()` is kinder if the
     /// value is not essential.
-    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, ValueError> {
         self.get(name)
-            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::from_value::<T>(name)))
+            .map(|value| T::from_text(value).ok_or_else(|| ValueError::value_type::<T>(name)))
             .transpose()
     }
 
@@ -166,7 +166,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// assert!(response.set_cookie(&SetCookie::new("sid", "a; Domain=evil")).is_err());
 ///
 /// response.set_cookie(&session.removal())?;
-/// # Ok::<(), corehttp::message::InvalidCookie>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCookie<'a> {
@@ -210,7 +210,7 @@ pub enum SameSite {
 
 impl<'a> SetCookie<'a> {
     /// How many bytes name and value may have together: 4,096. User agents drop longer cookies.
-    pub const LEN_MAX: usize = 4096;
+    pub const LEN_MAX: usize = COOKIE_LEN_MAX;
 
     /// Creates a cookie without attributes.
     pub fn new(name: &'a str, value: &'a str) -> SetCookie<'a> {
@@ -257,27 +257,27 @@ impl<'a> SetCookie<'a> {
     /// Fails if the name, value, domain or path could break out of its place, or would be dropped by user agents; if
     /// the cookie does not keep the promise of its prefix, such as `__Host-`; and if it has `SameSite=None` or
     /// `Partitioned` without `Secure`.
-    pub fn check(&self) -> Result<(), InvalidCookie> {
+    pub fn check(&self) -> Result<(), MessageError> {
         let is_valid =
             |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
-        let invalid: fn(Box<str>) -> InvalidCookie = if !is_token(self.name.as_bytes()) {
-            InvalidCookie::Name
+        let fault = if !is_token(self.name.as_bytes()) {
+            CookieFault::Name
         } else if !is_value(self.value.as_bytes()) {
-            InvalidCookie::Value
+            CookieFault::Value
         } else if self.name.len() + self.value.len() > SetCookie::LEN_MAX {
-            InvalidCookie::TooLong
+            CookieFault::TooLong
         } else if !is_valid(self.domain, is_domain) {
-            InvalidCookie::Domain
+            CookieFault::Domain
         } else if !is_valid(self.path, is_path) {
-            InvalidCookie::Path
+            CookieFault::Path
         } else if !self.has_valid_prefix() {
-            InvalidCookie::Prefix
+            CookieFault::Prefix
         } else if !self.secure && (self.partitioned || self.same_site == Some(SameSite::None)) {
-            InvalidCookie::Insecure
+            CookieFault::Insecure
         } else {
             return Ok(());
         };
-        Err(invalid(quoted(self.name)))
+        Err(MessageError::from_cookie(fault, self.name))
     }
 
     /// Returns whether the cookie keeps what the prefix of its name promises (RFC 6265bis §4.1.3): with `__Secure-`,
@@ -452,56 +452,6 @@ fn is_path(text: &[u8]) -> bool {
     let is_valid = |octet: &u8| octet.is_ascii_graphic() && *octet != b';';
     text.first() == Some(&b'/') && text.len() <= ATTRIBUTE_MAX && text.iter().all(is_valid)
 }
-
-/// The name of a cookie, as errors quote it.
-#[cold]
-pub(super) fn quoted(name: &str) -> Box<str> {
-    Excerpt(name).to_string().into()
-}
-
-/// Why a cookie, whose name is in quotes and may be cut short, cannot be set. Its value may be a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidCookie {
-    /// The name is not a token.
-    Name(Box<str>),
-    /// The value contains a byte that must be encoded.
-    Value(Box<str>),
-    /// Name and value together are longer than [`SetCookie::LEN_MAX`].
-    TooLong(Box<str>),
-    /// The domain is malformed.
-    Domain(Box<str>),
-    /// The path does not begin with `/`, is too long, or contains a byte that must be escaped.
-    Path(Box<str>),
-    /// The cookie does not keep what the prefix of its name promises.
-    Prefix(Box<str>),
-    /// The cookie is for other sites, or partitioned, but not `secure`.
-    Insecure(Box<str>),
-}
-
-impl fmt::Display for InvalidCookie {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidCookie::Name(name) => write!(f, "the name of the cookie {name} is not a token"),
-            InvalidCookie::Value(name) => {
-                write!(f, "the value of the cookie {name} contains a byte that must be encoded")
-            }
-            InvalidCookie::TooLong(name) => {
-                write!(f, "the cookie {name} is too long: more than {} bytes", SetCookie::LEN_MAX)
-            }
-            InvalidCookie::Domain(name) => write!(f, "the domain of the cookie {name} is malformed"),
-            InvalidCookie::Path(name) => write!(f, "the path of the cookie {name} is malformed"),
-            InvalidCookie::Prefix(name) => {
-                write!(f, "the cookie {name} does not keep what its prefix promises")
-            }
-            InvalidCookie::Insecure(name) => {
-                write!(f, "the cookie {name} is for other sites, but not secure")
-            }
-        }
-    }
-}
-
-impl std::error::Error for InvalidCookie {}
 
 #[cfg(test)]
 mod tests;

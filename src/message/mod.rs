@@ -1,4 +1,4 @@
-//! Parts of messages: methods, fields, forms, credentials, and the errors of values that are not valid (RFC 9110).
+//! Parts of messages: methods, fields, forms, credentials (RFC 9110).
 //!
 //! [`Request`] and [`Response`] are the messages themselves. On both, a bare noun reads and
 //! `set_` writes:
@@ -35,22 +35,24 @@ pub(crate) mod fields;
 
 pub(crate) mod content;
 
+pub(crate) mod message_error;
+
 pub(crate) mod text;
 
-pub(crate) use content::{Body, BodyLength, BodySource, ContentError, FileRange, Form, FormBuf, Problem};
+pub use content::FormPairs;
+pub(crate) use content::{
+    Body, BodyLength, BodySource, ContentError, FileRange, Form, FormBuf, Problem, ValueError,
+};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use content::{BodyChain, ChainLink, multipart};
-pub use content::{FormPairs, InvalidCharset, InvalidForm, InvalidPairs, InvalidText, InvalidValue};
+pub use cookie::RawSetCookie;
 pub(crate) use cookie::{Cookies, SetCookie};
-pub use cookie::{InvalidCookie, RawSetCookie};
-pub use fields::{
-    BasicAuth, FieldValue, HeadersIter, InvalidCredentials, InvalidField, InvalidParameters, Parameters,
-};
+pub use fields::{BasicAuth, FieldValue, HeadersIter, Parameters, ParametersError};
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameHash, NameSet, Repeated,
     basic_credentials, is_field_value, is_tchar, is_token, members, token_len, trim,
 };
-pub use request::InvalidPathParam;
+pub(crate) use message_error::{CookieFault, MessageError, TargetError};
 pub(crate) use request::{NO_PATTERN, PathParams, Request, RequestDraft, RequestLineDraft, RoutePattern};
 #[cfg(feature = "fs")]
 pub(crate) use request::{
@@ -58,8 +60,8 @@ pub(crate) use request::{
 };
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Timings};
+pub use start_line::ExtensionMethod;
 pub(crate) use start_line::{Explained, Method, Status, Version};
-pub use start_line::{ExtensionMethod, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;
 #[cfg(feature = "fs")]

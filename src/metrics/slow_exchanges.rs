@@ -48,7 +48,7 @@ pub(super) struct SlowExchange {
 impl SlowExchanges {
     /// Keeps an exchange that was over in the slot of this number, if it is one of the slowest of the slot's period.
     #[inline]
-    pub(super) fn offer(&self, slot: u64, report: &ExchangeReport<'_>) {
+    pub(crate) fn offer(&self, slot: u64, report: &ExchangeReport<'_>) {
         let period = slot / PERIOD_SLOTS;
         let is_new = self.period.load(Relaxed) != period;
         if is_new || nanos(report.duration) > self.threshold.load(Relaxed) {

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::message::{Body, BodyChain, ChainLink, Headers, InvalidField, Request, multipart};
+use crate::message::{Body, BodyChain, ChainLink, Headers, MessageError, Request, multipart};
 use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
@@ -50,7 +50,7 @@ impl Form {
     /// # Errors
     ///
     /// Fails if the name contains a control character other than CR, LF and HTAB.
-    pub fn append_text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
+    pub fn append_text(&mut self, name: &str, text: &str) -> Result<(), MessageError> {
         self.push(name, None, &Headers::new(), ChainLink::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
@@ -67,7 +67,7 @@ impl Form {
         file_name: &str,
         content_type: &str,
         bytes: impl Into<Bytes>,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         self.push(name, Some(file_name), &content_type_field(content_type)?, ChainLink::Bytes(bytes.into()))
     }
 
@@ -86,7 +86,7 @@ impl Form {
         content_type: &str,
         source: impl AsyncRead + Send + 'static,
         len: Option<u64>,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         let content = ChainLink::Stream { source: Box::pin(source), left: len };
         self.push(name, Some(file_name), &content_type_field(content_type)?, content)
     }
@@ -122,7 +122,7 @@ impl Form {
         file_name: Option<&str>,
         fields: &Headers,
         content: impl Into<Body>,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         self.push(name, file_name, fields, content.into().into())
     }
 
@@ -146,7 +146,7 @@ impl Form {
         file_name: Option<&str>,
         fields: &Headers,
         content: ChainLink,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         let file = file_name.map(|file_name| format!("; filename=\"{}\"", escaped(file_name)));
         let disposition = format!("form-data; name=\"{}\"{}", escaped(name), file.unwrap_or_default());
         let mut head = Headers::new();
@@ -160,7 +160,7 @@ impl Form {
 }
 
 /// The fields of a part with this content type.
-fn content_type_field(content_type: &str) -> Result<Headers, InvalidField> {
+fn content_type_field(content_type: &str) -> Result<Headers, MessageError> {
     let mut fields = Headers::new();
     fields.set("Content-Type", content_type)?;
     Ok(fields)

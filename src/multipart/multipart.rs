@@ -12,7 +12,7 @@ use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
 use crate::client::request_builder::RequestBuilder;
-use crate::message::{Headers, InvalidRequest, Request};
+use crate::message::{Headers, MessageError, Request};
 use crate::server::{BodyReader, Context};
 
 /// Reads a body part by part, as it arrives.
@@ -116,7 +116,7 @@ impl Context {
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         let body = self.body_reader();
         let headers = &body.request.headers;
-        reject_coded(headers)?;
+        refuse_coded(headers)?;
         Multipart::from_headers(body, headers, limits)
     }
 }
@@ -138,7 +138,7 @@ impl Request {
     ///
     /// As [`Request::multipart`].
     pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
-        reject_coded(&self.headers)?;
+        refuse_coded(&self.headers)?;
         let parts = Multipart::from_headers(self.body.bytes(), &self.headers, limits)?;
         if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
     }
@@ -185,13 +185,13 @@ impl RequestBuilder {
     pub fn multipart(self, form: Form) -> RequestBuilder {
         self.change(|request| {
             let set = request.set_multipart(form);
-            set.map_err(|error| InvalidRequest::Value(format!("no boundary can be made: {error}").into()))
+            set.map_err(|error| MessageError::Value(format!("no boundary can be made: {error}").into()))
         })
     }
 }
 
 /// Fails if the body has a content coding: it must be decoded first.
-fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
+fn refuse_coded(headers: &Headers) -> Result<(), MultipartError> {
     match headers.codings().next() {
         Some(_) => Err(MultipartError::ContentCoding),
         None => Ok(()),

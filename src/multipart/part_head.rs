@@ -8,7 +8,7 @@ use memchr::{memchr, memmem};
 
 use super::error::MultipartError;
 use crate::message::text::percent;
-use crate::message::{Headers, InvalidParameters, Parameters};
+use crate::message::{Headers, Parameters, ParametersError};
 use crate::wire::WireDetail;
 
 /// The head of a part. Its memory is used again for the next one.
@@ -99,16 +99,16 @@ impl Disposition {
     /// RFC 7578 §4.2 forbids `filename*`, yet some clients send it instead of `filename`, and .NET in addition to it. As
     /// a program that inspects `filename` must see the name that is used, `filename*` counts only where it is alone.
     /// aiohttp sends `name*` instead of a `name` that is not ASCII. With both, a form is refused: they are two names.
-    fn parse(field: &[u8]) -> Result<Disposition, InvalidParameters> {
+    fn parse(field: &[u8]) -> Result<Disposition, ParametersError> {
         let (kind, parameters) = Parameters::split(field);
         if !kind.eq_ignore_ascii_case(b"form-data") {
-            return Err(InvalidParameters);
+            return Err(ParametersError);
         }
         let plain = |name| Ok(parameters.get(name)?.map(|value| text(&value)));
         let extended = |name| parameters.get(name)?.map(|value| extended_text(&value)).transpose();
         let name = match (plain("name")?, extended("name*")?) {
             (Some(name), None) | (None, Some(name)) => name,
-            (None, None) | (Some(_), Some(_)) => return Err(InvalidParameters),
+            (None, None) | (Some(_), Some(_)) => return Err(ParametersError),
         };
         let file_name = match plain("filename")? {
             Some(file_name) => Some(file_name),
@@ -149,13 +149,13 @@ fn unescaped(mut name: &[u8]) -> String {
 }
 
 /// The text of `charset'language'octets`, where octets may be escaped (RFC 8187 §3.2.1).
-fn extended_text(value: &[u8]) -> Result<String, InvalidParameters> {
+fn extended_text(value: &[u8]) -> Result<String, ParametersError> {
     let mut parts = value.splitn(3, |&octet| octet == b'\'');
     let (Some(charset), Some(_), Some(escaped)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(InvalidParameters);
+        return Err(ParametersError);
     };
-    let octets = percent_decoded(escaped).ok_or(InvalidParameters)?;
-    decoded(charset, octets).ok_or(InvalidParameters)
+    let octets = percent_decoded(escaped).ok_or(ParametersError)?;
+    decoded(charset, octets).ok_or(ParametersError)
 }
 
 /// The text of one or more encoded words, which are separated by spaces (RFC 2047 §2); `None` if there is anything else.
@@ -341,7 +341,7 @@ mod tests {
             b"form-data; name=a; filename*0=b",
             b"form-data; name=a; filename=b; filename*0*=utf-8''c",
         ] {
-            assert_eq!(Disposition::parse(field), Err(InvalidParameters), "{}", field.escape_ascii());
+            assert_eq!(Disposition::parse(field), Err(ParametersError), "{}", field.escape_ascii());
         }
     }
 }

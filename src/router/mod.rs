@@ -14,6 +14,6 @@ mod router;
 mod routes;
 
 pub use handler_set::{Chain, FromHandler, HandlerSet};
-pub use pattern::InvalidRoute;
+pub use pattern::RouteError;
 pub use router::Router;
 pub use routes::RouteList;

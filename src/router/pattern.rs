@@ -1,4 +1,4 @@
-//! How a pattern is written, and [`InvalidRoute`]: what is wrong with one.
+//! How a pattern is written, and [`RouteError`]: what is wrong with one.
 //!
 //! The checks are `const`, so that `routes!` makes them while it is compiled.
 
@@ -240,7 +240,7 @@ impl Fault {
 
 /// A route that cannot be added to a [`Router`](crate::Router). `Display` names the pattern, and what it conflicts with.
 #[derive(Clone, PartialEq, Eq)]
-pub struct InvalidRoute(Box<Kind>);
+pub struct RouteError(Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
@@ -248,19 +248,19 @@ enum Kind {
     Conflict { route: String, other: String },
 }
 
-impl InvalidRoute {
+impl RouteError {
     #[cold]
-    pub(super) fn from_fault(pattern: &str, fault: Fault) -> InvalidRoute {
-        InvalidRoute(Box::new(Kind::Fault { pattern: pattern.to_owned(), fault }))
+    pub(super) fn from_fault(pattern: &str, fault: Fault) -> RouteError {
+        RouteError(Box::new(Kind::Fault { pattern: pattern.to_owned(), fault }))
     }
 
     #[cold]
-    pub(super) fn from_conflict(route: String, other: String) -> InvalidRoute {
-        InvalidRoute(Box::new(Kind::Conflict { route, other }))
+    pub(super) fn from_conflict(route: String, other: String) -> RouteError {
+        RouteError(Box::new(Kind::Conflict { route, other }))
     }
 }
 
-impl fmt::Display for InvalidRoute {
+impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::Fault { pattern, fault } => write!(f, "the pattern `{pattern}`: {}", fault.text()),
@@ -271,11 +271,11 @@ impl fmt::Display for InvalidRoute {
     }
 }
 
-impl fmt::Debug for InvalidRoute {
+impl fmt::Debug for RouteError {
     /// The same as `{}`, since `unwrap` and a `main` function print an error by `{:?}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Error for InvalidRoute {}
+impl Error for RouteError {}

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::handler_set::{FromHandler, HandlerSet};
-use super::pattern::InvalidRoute;
+use super::pattern::RouteError;
 use super::routes::RouteList;
 use super::spelling::{Spelling, normal_form};
 use super::table::{Endpoint, Found, Methods, RouteIndex, RouteTable};
@@ -48,7 +48,7 @@ use crate::server::{
 /// # assert_eq!(respond("GET", "/users/x").status, Status::NOT_FOUND);
 /// # assert_eq!(respond("POST", "/users").status, Status::CREATED);
 /// # assert_eq!(respond("PUT", "/users").headers.get("allow"), Some("POST, OPTIONS"));
-/// # Ok::<(), corehttp::error::InvalidRoute>(())
+/// # Ok::<(), corehttp::error::RouteError>(())
 /// ```
 ///
 /// # Patterns
@@ -233,7 +233,7 @@ macro_rules! methods {
         /// # Errors
         ///
         /// As [`Router::route`].
-        pub fn $name<Kind, H>(self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+        pub fn $name<Kind, H>(self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, RouteError>
         where
             H: IntoHandler<Kind>,
             B: FromHandler<H::Handler>,
@@ -262,14 +262,14 @@ impl<B> Router<Vec<B>> {
     ///     error.to_string(),
     ///     "the route `GET /users/{name}` conflicts with `GET /users/{id}`: they match the same requests"
     /// );
-    /// # Ok::<(), corehttp::error::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::RouteError>(())
     /// ```
     pub fn route<Kind, H>(
         mut self,
         method: Method,
         pattern: &str,
         handler: H,
-    ) -> Result<Router<Vec<B>>, InvalidRoute>
+    ) -> Result<Router<Vec<B>>, RouteError>
     where
         H: IntoHandler<Kind>,
         B: FromHandler<H::Handler>,
@@ -293,7 +293,7 @@ impl<B> Router<Vec<B>> {
     /// # Errors
     ///
     /// As [`Router::route`].
-    pub fn any<Kind, H>(mut self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+    pub fn any<Kind, H>(mut self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, RouteError>
     where
         H: IntoHandler<Kind>,
         B: FromHandler<H::Handler>,
@@ -333,10 +333,10 @@ impl<B> Router<Vec<B>> {
     /// #     let response = corehttp::block_on(service.respond(request)).unwrap();
     /// #     assert_eq!(response.status.as_u16(), status);
     /// # }
-    /// # Ok::<(), corehttp::error::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::RouteError>(())
     /// ```
     #[doc(alias = "nest_service")]
-    pub fn mount<Kind, H>(mut self, prefix: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+    pub fn mount<Kind, H>(mut self, prefix: &str, handler: H) -> Result<Router<Vec<B>>, RouteError>
     where
         H: IntoHandler<Kind>,
         B: FromHandler<H::Handler>,
@@ -352,7 +352,7 @@ impl<B> Router<Vec<B>> {
     /// # Errors
     ///
     /// As [`Router::mount`].
-    pub fn nest(mut self, prefix: &str, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, InvalidRoute> {
+    pub fn nest(mut self, prefix: &str, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, RouteError> {
         self.table.nest(prefix, router.table)?;
         self.handlers.extend(router.handlers);
         Ok(self)
@@ -363,7 +363,7 @@ impl<B> Router<Vec<B>> {
     /// # Errors
     ///
     /// Fails if two routes match the same requests.
-    pub fn merge(self, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, InvalidRoute> {
+    pub fn merge(self, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, RouteError> {
         self.nest("", router)
     }
 
@@ -391,7 +391,7 @@ impl<B> Router<Vec<B>> {
     /// #     let response = corehttp::block_on(service.respond(corehttp::Request::get(path).unwrap())).unwrap();
     /// #     assert_eq!(response.headers.get("x-route"), pattern);
     /// # }
-    /// # Ok::<(), corehttp::error::InvalidRoute>(())
+    /// # Ok::<(), corehttp::error::RouteError>(())
     /// ```
     #[doc(alias("layer", "route_layer", "middleware", "around"))]
     pub fn wrap<W, Kind>(mut self, middleware: W) -> Router<Vec<B>>

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::edges::{Edges, NodeIndex, Segment};
-use super::pattern::{FALLBACK, Fault, InvalidRoute, fault};
+use super::pattern::{FALLBACK, Fault, RouteError, fault};
 use crate::memory::Span;
 use crate::message::{Method, RoutePattern};
 
@@ -69,9 +69,9 @@ pub(super) struct Endpoint {
 
 impl RouteTable {
     /// Adds a route. Routes are counted from 0.
-    pub(super) fn add(&mut self, methods: Methods, pattern: &str) -> Result<(), InvalidRoute> {
+    pub(super) fn add(&mut self, methods: Methods, pattern: &str) -> Result<(), RouteError> {
         if pattern == FALLBACK && methods != Methods::Any {
-            return Err(InvalidRoute::from_fault(pattern, Fault::Fallback));
+            return Err(RouteError::from_fault(pattern, Fault::Fallback));
         }
         let paths = vec![pattern.to_owned()];
         self.add_route(Route { methods, pattern: RoutePattern::new(pattern.to_owned(), None), paths })
@@ -79,7 +79,7 @@ impl RouteTable {
 
     /// Adds the route of a handler that gets all requests for `prefix` and for what is below it. An empty prefix, or
     /// a host alone, stands for all paths.
-    pub(super) fn add_mount(&mut self, prefix: &str) -> Result<(), InvalidRoute> {
+    pub(super) fn add_mount(&mut self, prefix: &str) -> Result<(), RouteError> {
         check_prefix(prefix)?;
         let pattern = format!("{prefix}/{{*rest}}");
         let mut paths = vec![pattern.clone()];
@@ -92,7 +92,7 @@ impl RouteTable {
 
     /// Adds all routes of `inner`, in their order, below a prefix. Its `/` is the prefix, with a slash and without, and
     /// its fallback takes what is left below the prefix.
-    pub(super) fn nest(&mut self, prefix: &str, inner: RouteTable) -> Result<(), InvalidRoute> {
+    pub(super) fn nest(&mut self, prefix: &str, inner: RouteTable) -> Result<(), RouteError> {
         check_prefix(prefix)?;
         for Route { methods, pattern, paths } in inner.routes {
             let below = |path: &str| match path {
@@ -119,13 +119,13 @@ impl RouteTable {
     }
 
     /// Adds a route at the end of each of its paths.
-    fn add_route(&mut self, route: Route) -> Result<(), InvalidRoute> {
+    fn add_route(&mut self, route: Route) -> Result<(), RouteError> {
         for path in &route.paths {
             if let Some(fault) = fault(path).filter(|_| path != FALLBACK) {
-                return Err(InvalidRoute::from_fault(path, fault));
+                return Err(RouteError::from_fault(path, fault));
             }
             if let Err(other) = self.insert(route.methods, path) {
-                return Err(InvalidRoute::from_conflict(route.to_string(), self.routes[other].to_string()));
+                return Err(RouteError::from_conflict(route.to_string(), self.routes[other].to_string()));
             }
         }
         self.routes.push(route);
@@ -406,8 +406,8 @@ impl Endpoint {
     }
 }
 
-fn check_prefix(prefix: &str) -> Result<(), InvalidRoute> {
-    if prefix.ends_with('/') { Err(InvalidRoute::from_fault(prefix, Fault::Prefix)) } else { Ok(()) }
+fn check_prefix(prefix: &str) -> Result<(), RouteError> {
+    if prefix.ends_with('/') { Err(RouteError::from_fault(prefix, Fault::Prefix)) } else { Ok(()) }
 }
 
 /// The path of a pattern or a prefix, without its host.
@@ -416,14 +416,14 @@ fn path_of(pattern: &str) -> &str {
 }
 
 /// A pattern below a prefix. Either may have a host.
-fn join(prefix: &str, pattern: &str) -> Result<String, InvalidRoute> {
+fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
     if pattern == FALLBACK {
         return Ok(pattern.to_owned());
     }
     let (host, path) = pattern.split_at(pattern.find('/').unwrap_or_default());
     match (host, prefix.starts_with('/') || prefix.is_empty()) {
         ("", _) | (_, true) => Ok([host, prefix, path].concat()),
-        _ => Err(InvalidRoute::from_fault(&[prefix, pattern].concat(), Fault::Hosts)),
+        _ => Err(RouteError::from_fault(&[prefix, pattern].concat(), Fault::Hosts)),
     }
 }
 

@@ -57,13 +57,13 @@ pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
 pub(crate) use error::{Error, Result};
 pub use error::{
-    ErrorCause, ErrorReport, IntoError, InvalidProxyHeader, InvalidResponse, error_page, problem_details,
+    ErrorCause, ErrorReport, IntoError, ProxyHeaderFault, RespondError, error_page, problem_details,
 };
 pub use exchange::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange::UpgradedGuard;
 pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub use forwarded::{Forwarded, ForwardedField, InvalidNetwork};
+pub use forwarded::{Forwarded, ForwardedField, NetworkParseError};
 #[cfg(feature = "tracing")]
 pub(crate) use handler::is_panic;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
@@ -74,6 +74,7 @@ pub(crate) use middleware::{Middleware, Wrap, plan_guarded};
 pub use opening::OpenedConnection;
 pub use report::{
     ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ExchangeReport, Observer, PollReport,
+    Unopened, WebSocketReport,
 };
 pub use run::{IntoIoResult, ServerCore};
 #[cfg(feature = "metrics")]

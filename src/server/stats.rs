@@ -72,7 +72,7 @@ pub struct ServerCounts {
     /// Connections accepted, including those that were then refused.
     pub accepted: u64,
     /// Connections that were still open when the grace period of a stop was over.
-    pub cut: u64,
+    pub aborted: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
     /// Bytes received, without those that TLS adds, and without those of connections that were upgraded; but with those of
@@ -119,10 +119,10 @@ impl ServerCounts {
 
 impl AddAssign<&ServerCounts> for ServerCounts {
     fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, cut, requests, received, sent, errors, pools, .. } = other;
+        let ServerCounts { open, accepted, aborted, requests, received, sent, errors, pools, .. } = other;
         self.open += open;
         self.accepted += accepted;
-        self.cut += cut;
+        self.aborted += aborted;
         self.requests += requests;
         self.received += received;
         self.sent += sent;
@@ -266,7 +266,7 @@ pub(crate) struct CoreStats {
     /// count it.
     open: CachePadded<AtomicU64>,
     pub(super) accepted: Counter,
-    pub(super) cut: Counter,
+    pub(super) aborted: Counter,
     pub(super) requests: Counter,
     pub(super) received: Counter,
     pub(super) sent: Counter,
@@ -290,13 +290,13 @@ impl CoreStats {
     }
 
     pub(crate) fn counts(&self) -> ServerCounts {
-        let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters, .. } = self;
+        let CoreStats { open: _, accepted, aborted, requests, received, sent, errors: counters, .. } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {
             open: self.open(),
             accepted: accepted.get(),
-            cut: cut.get(),
+            aborted: aborted.get(),
             requests: requests.get(),
             received: received.get(),
             sent: sent.get(),
@@ -358,7 +358,7 @@ pub(crate) const POOL_METRICS: [Metric<PoolCounts>; 4] = [
 pub(crate) const SERVER_METRICS: [Metric<ServerCounts>; 8] = [
     ("connections_open", "gauge", "Connections open now.", |core| core.open),
     ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
-    ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
+    ("connections_aborted_total", "counter", "Connections aborted by a stop.", |core| core.aborted),
     ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
     ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
     ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
@@ -407,7 +407,7 @@ mod tests {
         let mut busy = ServerCounts {
             open: 1,
             accepted: 2,
-            cut: 3,
+            aborted: 3,
             requests: 4,
             received: 5,
             sent: 6,
@@ -426,7 +426,7 @@ mod tests {
             "# HELP corehttp_connections_accepted_total Connections accepted.",
             "# TYPE corehttp_connections_accepted_total counter",
             "corehttp_connections_accepted_total{core=\"1\"} 2",
-            "corehttp_connections_cut_total{core=\"1\"} 3",
+            "corehttp_connections_aborted_total{core=\"1\"} 3",
             "corehttp_requests_total{core=\"1\"} 4",
             "corehttp_received_bytes_total{core=\"1\"} 5",
             "corehttp_sent_bytes_total{core=\"1\"} 6",

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::session::{LoadedSession, Session, SessionChange, WithinSessions};
 use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
-use crate::message::{InvalidCookie, Request, Response, SetCookie};
+use crate::message::{MessageError, Request, Response, SetCookie};
 use crate::runtime::boxed;
 use crate::server::context::Extensions;
 use crate::server::{Context, Error, Handler, Middleware, Result, StateSaver};
@@ -69,7 +69,7 @@ impl<S: SessionStore> Sessions<S> {
     /// # Errors
     ///
     /// Fails if [`SetCookie::check`] does.
-    pub fn cookie(mut self, cookie: SetCookie<'static>) -> Result<Sessions<S>, InvalidCookie> {
+    pub fn cookie(mut self, cookie: SetCookie<'static>) -> Result<Sessions<S>, MessageError> {
         SetCookie { value: "", ..cookie }.check()?;
         self.settings_mut().cookie = cookie;
         Ok(self)

@@ -1,7 +1,8 @@
 //! [`Event`]: one event of a stream, and its format (HTML §9.2.5, §9.2.6).
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::message::MessageError;
 
 /// An event. Fields that are `None` are not sent, or were not.
 ///
@@ -37,13 +38,13 @@ impl<'a> Event<'a> {
     }
 
     /// Appends the event to `out`, or nothing if it is not valid.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), InvalidEvent> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         let Event { id, event, data, retry } = *self;
         if !is_one_line(id) {
-            return Err(InvalidEvent::Id);
+            return Err(MessageError::EventId);
         }
         if !is_one_line(event) {
-            return Err(InvalidEvent::Event);
+            return Err(MessageError::EventType);
         }
         if let Some(retry) = retry {
             field(out, "retry: ", itoa::Buffer::new().format(retry.as_millis()));
@@ -66,27 +67,6 @@ impl<'a> Event<'a> {
 pub(super) fn comment(out: &mut Vec<u8>, text: &str) {
     lines(out, ": ", text);
 }
-
-/// Why an event cannot be sent: it would be read as another event, or as several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidEvent {
-    /// The id contains CR, LF or NUL. Browsers ignore an id with NUL.
-    Id,
-    /// The type of the event contains CR, LF or NUL.
-    Event,
-}
-
-impl fmt::Display for InvalidEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidEvent::Id => "the id of the event contains CR, LF or NUL",
-            InvalidEvent::Event => "the type of the event contains CR, LF or NUL",
-        })
-    }
-}
-
-impl std::error::Error for InvalidEvent {}
 
 fn is_one_line(text: Option<&str>) -> bool {
     text.is_none_or(|text| !text.contains(['\r', '\n', '\0']))
@@ -117,12 +97,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(event: Event<'_>, expected: Result<&str, InvalidEvent>) {
+    fn check(event: Event<'_>, expected: Result<&str, MessageError>) {
         let mut out = b"before".to_vec();
         let encoded = event.encode(&mut out);
         let text = str::from_utf8(&out).unwrap().strip_prefix("before").unwrap();
-        assert_eq!(encoded.map(|()| text), expected, "{event:?}");
         assert!(encoded.is_ok() || text.is_empty(), "{event:?}");
+        assert_eq!(encoded.map(|()| text), expected, "{event:?}");
     }
 
     #[test]
@@ -152,8 +132,8 @@ mod tests {
     #[test]
     fn ids_and_types_are_one_line_html_9_2_6() {
         for text in ["\n", "\r", "\r\n", "a\nb", "a\rdata: x", "\0", "a\0", "a\n\ndata: own\n\n"] {
-            check(Event { id: Some(text), ..Event::new("x") }, Err(InvalidEvent::Id));
-            check(Event { event: Some(text), ..Event::new("x") }, Err(InvalidEvent::Event));
+            check(Event { id: Some(text), ..Event::new("x") }, Err(MessageError::EventId));
+            check(Event { event: Some(text), ..Event::new("x") }, Err(MessageError::EventType));
         }
     }
 

@@ -73,7 +73,7 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidEvent`](crate::sse::InvalidEvent) if the event is invalid, and sends nothing of it. Fails if the
+    /// Fails with [`MessageError`](crate::error::MessageError) if the event is invalid, and sends nothing of it. Fails if the
     /// peer is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.clear_sent().await?;

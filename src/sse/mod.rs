@@ -26,6 +26,6 @@ mod event;
 mod event_reader;
 mod events;
 
-pub use event::{Event, InvalidEvent};
+pub use event::Event;
 pub use event_reader::EventReader;
 pub use events::Events;

@@ -13,7 +13,7 @@ use http_body::Body;
 use super::handler_service::HandlerCall;
 use super::layer_transform::{BodyTransform, Feed, LayerTransform, OuterTransform};
 use crate::http_types::{HttpBody, append_header_map, downcast, to_http_response};
-use crate::message::{Headers, InvalidField, Response, Status};
+use crate::message::{Headers, MessageError, Response, Status};
 use crate::server::{Context, HeadFilter, SentKind, Transform, TransformAction};
 
 /// Stands between a handler that streams, or upgrades, and the head of its response. The handler waits in
@@ -216,7 +216,7 @@ where
 }
 
 /// Replaces the fields by those of `map`, unless they are the same already, in which case they keep their spelling.
-pub(super) fn replace_fields(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
+pub(super) fn replace_fields(headers: &mut Headers, map: &HeaderMap) -> Result<(), MessageError> {
     let is_same = headers.len() == map.len()
         && headers.lines().zip(map).all(|((own_name, own_value), (name, value))| {
             own_value == value.as_bytes() && own_name.eq_ignore_ascii_case(name.as_str().as_bytes())

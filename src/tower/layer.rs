@@ -23,7 +23,7 @@ use crate::exchange::ExchangeError;
 use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
-use crate::server::{Context, Error, Handler, InvalidResponse, Middleware, Result, confined, take_panic};
+use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, confined, take_panic};
 
 /// Makes [middleware](crate::middleware) of a layer of tower, such as those of tower-http: for a closure, `Files`, a
 /// [`Tower`](super::Tower), or any other handler. Several layers at once are a `tower::ServiceBuilder`.
@@ -386,7 +386,7 @@ where
 fn apply_response(response: &mut Response, own: http::Response<HttpBody>) -> Result {
     let (head, body) = own.into_parts();
     let status = head.status.as_u16();
-    response.status = Status::new(status).ok_or(InvalidResponse::Status(status))?;
+    response.status = Status::new(status).ok_or(RespondError::Status(status))?;
     replace_fields(&mut response.headers, &head.headers)?;
     let (content, trailers) = body.into_parts();
     response.body = content;

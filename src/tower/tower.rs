@@ -17,7 +17,7 @@ use crate::exchange::ExchangeError;
 use crate::http_types::{append_header_map, to_http_request};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
-use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidResponse, Result};
+use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError, Result};
 
 /// A service of tower as a [`Handler`]: a `Router` of axum, for instance, with its routing, extractors and JSON, and
 /// with the middleware of tower-http, such as CORS and tracing.
@@ -196,7 +196,7 @@ where
     let (head, body) = response.into_parts();
     let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
     let status = head.status.as_u16();
-    response.status = Status::new(status).ok_or(InvalidResponse::Status(status))?;
+    response.status = Status::new(status).ok_or(RespondError::Status(status))?;
     append_header_map(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_head_request || has_no_content(response.status) {

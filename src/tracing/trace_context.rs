@@ -24,7 +24,7 @@ use crate::message::{Headers, trim};
 /// let context = TraceContext::from_headers(&headers).expect("it is valid");
 /// assert_eq!(format!("{:032x}", context.trace_id()), "0af7651916cd43dd8448eb211c80319c");
 /// assert!(context.is_sampled());
-/// # Ok::<(), corehttp::message::InvalidField>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {

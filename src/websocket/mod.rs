@@ -44,8 +44,8 @@ mod handshake;
 mod settings;
 
 pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
-pub use frame::{CloseCode, CloseReason, Error, Message, MessageKind, MessagePart, ProtocolError};
-pub use handshake::{ClientRequest, HandshakeError};
+pub use frame::{CloseCode, CloseReason, Error, Message, MessageKind, MessagePart, ProtocolFault};
+pub use handshake::{ClientRequest, HandshakeFault};
 pub use link::{ClientRole, Role, ServerRole};
 pub use reader::Reader;
 pub use settings::{MessageDeflate, Origins, Settings};

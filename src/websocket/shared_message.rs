@@ -13,7 +13,7 @@ use crate::websocket::link::Link;
 use crate::websocket::link::private::Sealed;
 
 /// A message in the forms in which it is written.
-pub(super) struct SharedMessage {
+pub(crate) struct SharedMessage {
     kind: MessageKind,
     /// The frame that is not compressed, and how long its head is.
     frame: Bytes,

@@ -6,6 +6,15 @@
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
 /// `..Limits::default()`, and a pattern that ends in `..`, work with both.
 ///
+/// Some bounds are constants, since no peer has a reason to exceed them. Beyond them: 400.
+///
+/// | constant | bounds | value |
+/// |---|---|---|
+/// | [`Limits::EMPTY_LINES_MAX`] | empty lines before a request line | 1 |
+/// | [`Limits::CHUNK_DIGITS_MAX`] | digits of a chunk size | 16 |
+/// | [`Limits::CHUNK_EXTENSION_MAX`] | bytes of the extensions of one chunk | 4 KiB |
+/// | [`Limits::CHUNK_OVERHEAD_MAX`] | bytes of chunk framing that its data does not excuse | 16 KiB |
+///
 /// # Examples
 ///
 /// ```
@@ -22,23 +31,14 @@ pub struct Limits {
     pub head_max: usize,
     /// Fields in a head. Beyond: 431. Default: 128; at most 1,024.
     pub fields_max: usize,
-    /// Empty lines before a request line (RFC 9112 §2.2). Beyond: 400. Default: 1.
-    pub empty_lines_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
     ///
     /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go
     /// beyond it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced
     /// length.
     pub body_max: usize,
-    /// Digits of a chunk size, including leading zeros. Beyond: 400. Default: 16, which is also the most.
-    pub chunk_digits_max: u32,
-    /// Bytes of the extensions of one chunk. Beyond: 400. Default: 4 KiB.
-    pub chunk_extension_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_total_max: usize,
-    /// Bytes of chunk framing in a body, not counting 16 for each chunk and twice its data: tiny chunks waste more than
-    /// that. Beyond: 400. Default: 16 KiB.
-    pub chunk_overhead_max: usize,
     /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; at most 1 GiB.
     pub trailers_max: usize,
     /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
@@ -64,6 +64,19 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Empty lines before a request line (RFC 9112 §2.2): 1.
+    pub const EMPTY_LINES_MAX: usize = 1;
+
+    /// Digits of a chunk size, including leading zeros (RFC 9112 §7.1): 16, as many as a `u64` has.
+    pub const CHUNK_DIGITS_MAX: u32 = 16;
+
+    /// Bytes of the extensions of one chunk (RFC 9112 §7.1.1): 4 KiB.
+    pub const CHUNK_EXTENSION_MAX: usize = 4 << 10;
+
+    /// Bytes of chunk framing in a body, not counting 16 for each chunk and twice its data: 16 KiB. Tiny chunks waste more
+    /// than that.
+    pub const CHUNK_OVERHEAD_MAX: usize = 16 << 10;
+
     /// Returns these limits, lowered to the length of text that spans can address.
     pub(crate) fn capped(self) -> Limits {
         let (head_max, trailers_max) = (self.head_max.min(TEXT_MAX), self.trailers_max.min(TEXT_MAX));
@@ -80,12 +93,8 @@ impl Default for Limits {
             request_line_max: 16 << 10,
             head_max: 64 << 10,
             fields_max: 128,
-            empty_lines_max: 1,
             body_max: 4 << 20,
-            chunk_digits_max: 16,
-            chunk_extension_max: 4 << 10,
             chunk_extensions_total_max: 16 << 10,
-            chunk_overhead_max: 16 << 10,
             trailers_max: 16 << 10,
             trailer_fields_max: 64,
             drain_max: 256 << 10,

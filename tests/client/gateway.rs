@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::{ForwardedField, InvalidResponse};
+use corehttp::server::{ForwardedField, RespondError};
 use corehttp::{
     BodyPlan, Client, Context, Handler, Method, PeerAddr, Request, Response, Server, Service, Status,
     TrustedProxies,
@@ -619,7 +619,7 @@ async fn no_request_is_made_once_a_response_has_begun() {
     let gateway = async move |ctx: &mut Context| {
         assert!(!ctx.has_responded() && pass(&client, ctx).await.is_err() && ctx.has_responded());
         let again = pass(&client, ctx).await.unwrap_err();
-        assert_eq!(again.cause().unwrap().to_string(), InvalidResponse::Sent.to_string());
+        assert_eq!(again.cause().unwrap().to_string(), RespondError::Sent.to_string());
         Err(again)
     };
     let received = receive_all_of(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;

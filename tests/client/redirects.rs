@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Redirects};
-use corehttp::message::InvalidTarget;
+use corehttp::error::TargetError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
@@ -169,18 +169,18 @@ async fn refused(location: &str) -> ClientError {
 async fn a_redirect_that_leads_nowhere_is_an_error_rfc9110_15_4() {
     for (location, expected) in [
         ("", None),
-        ("ftp://b/", Some(InvalidTarget::Scheme)),
-        ("file:///etc/passwd", Some(InvalidTarget::Scheme)),
-        ("javascript:alert(1)", Some(InvalidTarget::Scheme)),
-        ("https:", Some(InvalidTarget::Authority)),
-        ("http://", Some(InvalidTarget::Authority)),
-        ("//", Some(InvalidTarget::Authority)),
-        ("/\\", Some(InvalidTarget::Authority)),
-        ("http://user:%00@b/", Some(InvalidTarget::Userinfo)),
-        ("http://b:99999/", Some(InvalidTarget::Authority)),
-        ("http://b c/", Some(InvalidTarget::Authority)),
-        ("http://%20/", Some(InvalidTarget::Authority)),
-        ("http://1.2.3.4.5/", Some(InvalidTarget::Authority)),
+        ("ftp://b/", Some(TargetError::Scheme)),
+        ("file:///etc/passwd", Some(TargetError::Scheme)),
+        ("javascript:alert(1)", Some(TargetError::Scheme)),
+        ("https:", Some(TargetError::Authority)),
+        ("http://", Some(TargetError::Authority)),
+        ("//", Some(TargetError::Authority)),
+        ("/\\", Some(TargetError::Authority)),
+        ("http://user:%00@b/", Some(TargetError::Userinfo)),
+        ("http://b:99999/", Some(TargetError::Authority)),
+        ("http://b c/", Some(TargetError::Authority)),
+        ("http://%20/", Some(TargetError::Authority)),
+        ("http://1.2.3.4.5/", Some(TargetError::Authority)),
     ] {
         let error = refused(location).await;
         assert!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, CookieStore, Proxies, Proxy};
 use corehttp::error::ExchangeError;
-use corehttp::message::{InvalidMethod, InvalidRequest, InvalidTarget};
+use corehttp::error::{MessageError, TargetError};
 use corehttp::{Client, ClientBuilder, ClientError, Headers, Method, Request, Response, Target};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 use tokio::time::{Instant, sleep};
@@ -185,7 +185,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let refuse = |asked: Result<(), ClientError>, case: &str| {
         let error = asked.unwrap_err();
         let is_of_content =
-            matches!(error.cause(), ClientCause::Request(cause) if *cause == InvalidRequest::Content);
+            matches!(error.cause(), ClientCause::Request(cause) if *cause == MessageError::Content);
         assert!(
             is_of_content && error.phase() == ClientPhase::Prepare && !error.is_sent(),
             "{case}: {error:?}"
@@ -237,23 +237,23 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     let stage = Stage::always(OK);
     let client = stage.client();
     for (url, expected) in [
-        ("http://a\0/", InvalidTarget::Authority),
-        ("http://a b/", InvalidTarget::Authority),
-        ("http://a%0d%0ab/", InvalidTarget::Authority),
-        ("http://a:0x50/", InvalidTarget::Authority),
-        ("http://a:65536/", InvalidTarget::Authority),
-        ("http://1.2.3.256/", InvalidTarget::Authority),
-        ("http://", InvalidTarget::Authority),
-        ("http://user:%0d%0a@a/", InvalidTarget::Userinfo),
-        ("ftp://a/", InvalidTarget::Scheme),
-        ("javascript:alert(1)", InvalidTarget::Scheme),
-        ("a/b", InvalidTarget::Form),
-        ("", InvalidTarget::Form),
-        ("*", InvalidTarget::Form),
+        ("http://a\0/", TargetError::Authority),
+        ("http://a b/", TargetError::Authority),
+        ("http://a%0d%0ab/", TargetError::Authority),
+        ("http://a:0x50/", TargetError::Authority),
+        ("http://a:65536/", TargetError::Authority),
+        ("http://1.2.3.256/", TargetError::Authority),
+        ("http://", TargetError::Authority),
+        ("http://user:%0d%0a@a/", TargetError::Userinfo),
+        ("ftp://a/", TargetError::Scheme),
+        ("javascript:alert(1)", TargetError::Scheme),
+        ("a/b", TargetError::Form),
+        ("", TargetError::Form),
+        ("*", TargetError::Form),
     ] {
         let error = client.get(url).await.unwrap_err();
         let found = match error.cause() {
-            ClientCause::Request(InvalidRequest::Target(found, Some(_))) => *found,
+            ClientCause::Request(MessageError::Target(found, Some(_))) => *found,
             cause => panic!("{url:?}: {cause:?}"),
         };
         assert_eq!(found, expected, "{url:?}");
@@ -261,7 +261,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     }
     for method in ["", "GE T", "GET\r\n", "GET / HTTP/1.1\r\nx: y\r\n\r\nGET", "G\0T", "G(T", "\u{e9}"] {
         let error = Request::new(method, "http://a/").unwrap_err();
-        assert!(matches!(error, InvalidRequest::Method(InvalidMethod::NotToken(_))), "{method:?}: {error}");
+        assert!(matches!(error, MessageError::Method(_)), "{method:?}: {error}");
     }
     let mut request = get();
     for (name, value) in
@@ -305,7 +305,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     assert_eq!(stage.received(), [head("GET http://a/b", basic)]);
 
     // These stand for all requests to an origin, and it has no credentials.
-    let refused = InvalidRequest::Target(InvalidTarget::Userinfo, Some("`http://a/b`".into()));
+    let refused = MessageError::Target(TargetError::Userinfo, Some("`http://a/b`".into()));
     assert_eq!(client.host(url).unwrap_err(), refused);
     assert_eq!(client.pipeline(url).unwrap_err(), refused);
     assert_eq!(client.balance([url]).unwrap_err(), refused);

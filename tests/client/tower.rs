@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::client::{ClientCause, Redirects, ResponseReader};
-use corehttp::message::InvalidRequest;
+use corehttp::error::MessageError;
 use corehttp::{Client, ClientError};
 use http::{HeaderMap, Request, Response, Version};
 use http_body::{Body, Frame};
@@ -126,9 +126,9 @@ async fn a_request_that_cannot_be_sent_is_an_error_before_anything_is_dialed() {
     type Check = fn(&ClientCause) -> bool;
     let rows: [(&str, &str, Check); 4] = [
         ("GET", "/only/a/path", |cause| matches!(cause, ClientCause::Origin)),
-        ("GET", "ftp://a/", |cause| matches!(cause, ClientCause::Request(InvalidRequest::Target(..)))),
-        (&long, "http://a/", |cause| matches!(cause, ClientCause::Request(InvalidRequest::Method(_)))),
-        ("CONNECT", "a:80", |cause| matches!(cause, ClientCause::Request(InvalidRequest::Target(..)))),
+        ("GET", "ftp://a/", |cause| matches!(cause, ClientCause::Request(MessageError::Target(..)))),
+        (&long, "http://a/", |cause| matches!(cause, ClientCause::Request(MessageError::MethodTooLong(_)))),
+        ("CONNECT", "a:80", |cause| matches!(cause, ClientCause::Request(MessageError::Target(..)))),
     ];
     for (method, uri, is_expected) in rows {
         let request = Request::builder().method(method).uri(uri).body(Empty::<Bytes>::new()).unwrap();

@@ -258,8 +258,8 @@ fn the_end_of_a_connection_is_reported_once() {
 #[test]
 fn the_end_of_a_connection_is_reported_at_a_stop() {
     for (grace, path, expected) in [
-        (Duration::ZERO, "/pending", ConnectionEnd::Cut),
-        (Duration::ZERO, "/raw", ConnectionEnd::Cut),
+        (Duration::ZERO, "/pending", ConnectionEnd::Aborted),
+        (Duration::ZERO, "/raw", ConnectionEnd::Aborted),
         (Duration::from_secs(60), "/", ConnectionEnd::Stop),
     ] {
         let (served, told, _) = observed();

@@ -521,7 +521,7 @@ fn the_application_chooses_the_status_of_its_errors() {
     let service = Server::new()
         .error_status(ShopError::status)
         .error_status(|_: &std::str::Utf8Error| std::panic::resume_unwind(Box::new("as told")))
-        .error_status(|_: &corehttp::message::InvalidForm| Status::UNPROCESSABLE_CONTENT)
+        .error_status(|_: &corehttp::error::ValueError| Status::UNPROCESSABLE_CONTENT)
         .service(routes! {
             GET "/plain" => plain,
             GET "/waiting" => waiting,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::error::ExchangeError;
-use corehttp::sse::{Event, EventReader, InvalidEvent};
+use corehttp::error::MessageError;
+use corehttp::sse::{Event, EventReader};
 use corehttp::{Client, Context, Request, Response, Server, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -111,7 +112,7 @@ fn nothing_of_an_invalid_event_is_sent() {
         ] {
             let refused = out.send(event).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-            assert!(refused.get_ref().unwrap().downcast_ref::<InvalidEvent>().is_some());
+            assert!(refused.get_ref().unwrap().downcast_ref::<MessageError>().is_some());
         }
         out.send(Event::new("good")).await?;
         Ok(out.finish().await?)

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::server::{ConnectionEnd, ErrorCause};
+use corehttp::server::{ConnectionEnd, ErrorCause, Unopened};
 use corehttp::{Context, Limits, Server, Service, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::{LocalSet, spawn_local};
@@ -62,7 +62,7 @@ impl Seen {
 }
 
 fn is_unopened(end: ConnectionEnd) -> bool {
-    matches!(end, ConnectionEnd::Overload | ConnectionEnd::Handshake | ConnectionEnd::Unopened)
+    matches!(end, ConnectionEnd::Unopened(_))
 }
 
 /// A peer that sends this, and then goes away, or waits until the server closes.
@@ -220,7 +220,11 @@ mod proxy_protocol {
     fn check_header(fault: Fault, cause: &str) {
         let is_source = |ip: std::net::IpAddr| ip.is_loopback();
         let header = ProxyHeader::new((FAR, 4711).into(), ([10, 0, 0, 1], 443).into());
-        let end = if fault.from == NEAR { ConnectionEnd::Handshake } else { ConnectionEnd::Failed };
+        let end = if fault.from == NEAR {
+            ConnectionEnd::Unopened(Unopened::Handshake)
+        } else {
+            ConnectionEnd::Failed
+        };
         for header in [header.to_bytes_v1(), header.to_bytes_v2()] {
             let good = [&header[..], LAST.as_bytes()].concat();
             let good = async move |near| ask(near, &good).await;
@@ -278,7 +282,10 @@ mod proxy_protocol {
             let required = ProxyProtocol::required(|_| true);
             let service = seen.attach(Server::new()).proxy_protocol(required).service(app);
             flood(&service, 50, &Fault { leaves: true, ..fault("") }).await;
-            assert_eq!((seen.take(), seen.take_ends()), (vec![], vec![ConnectionEnd::Unopened; 50]));
+            assert_eq!(
+                (seen.take(), seen.take_ends()),
+                (vec![], vec![ConnectionEnd::Unopened(Unopened::Closed); 50])
+            );
             // At a stop as well.
             let stop = async {
                 tokio::task::yield_now().await;
@@ -286,7 +293,10 @@ mod proxy_protocol {
             };
             let silent = fault("");
             tokio::join!(flood(&service, 50, &silent), stop);
-            assert_eq!((seen.take(), seen.take_ends()), (vec![], vec![ConnectionEnd::Unopened; 50]));
+            assert_eq!(
+                (seen.take(), seen.take_ends()),
+                (vec![], vec![ConnectionEnd::Unopened(Unopened::Closed); 50])
+            );
         }));
     }
 }
@@ -325,7 +335,7 @@ mod tls {
             let stream = connector.connect(host("a.example"), near).await.unwrap();
             ask(stream, LAST.as_bytes()).await
         };
-        check(|server| server.tls(tls), fault, (cause, ConnectionEnd::Handshake), good);
+        check(|server| server.tls(tls), fault, (cause, ConnectionEnd::Unopened(Unopened::Handshake)), good);
     }
 
     #[test]
@@ -371,7 +381,7 @@ mod tls {
         let ServerCounts { accepted, errors, .. } = served.running.stats().total;
         assert_eq!((accepted, errors.tls, errors.panic), (150, 100, 50));
         assert!(seen.take().len() as u64 <= 2 * (1 + start.elapsed().as_secs()));
-        assert_eq!(seen.take_ends(), [ConnectionEnd::Handshake; 150]);
+        assert_eq!(seen.take_ends(), [ConnectionEnd::Unopened(Unopened::Handshake); 150]);
     }
 }
 
@@ -391,7 +401,7 @@ fn a_flood_of_connections_is_counted() {
         let seconds = start.elapsed().as_secs();
         assert_eq!(served.running.stats().total.errors.overload, 100);
         crate::support::eventually("each has its end", || seen.1.lock().unwrap().len() == 100);
-        assert_eq!(seen.take_ends(), [ConnectionEnd::Overload; 100]);
+        assert_eq!(seen.take_ends(), [ConnectionEnd::Unopened(Unopened::Overload); 100]);
         let reports = seen.take();
         assert!(reports.len() as u64 <= 1 + seconds, "{reports:?} in {seconds} s");
     }

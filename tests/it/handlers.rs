@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use corehttp::coding::Flush;
 use corehttp::middleware::{Next, wrap};
-use corehttp::server::{InvalidResponse, ServerCore, Transform, TransformAction};
+use corehttp::server::{RespondError, ServerCore, Transform, TransformAction};
 use corehttp::{
     BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, Status,
     Timeouts, TrustedProxies,
@@ -1196,7 +1196,7 @@ mod informational {
                 let refused = ctx.send_informational(status, &Headers::new()).await.unwrap_err();
                 assert_eq!(
                     refused.get_ref().unwrap().downcast_ref(),
-                    Some(&InvalidResponse::Status(code)),
+                    Some(&RespondError::Status(code)),
                     "{code}"
                 );
             }

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use corehttp::error::MessageError;
 use corehttp::http_types::{ConversionError, HttpBody};
-use corehttp::message::InvalidRequest;
 use corehttp::{Body, Headers, Request, Response, Status, Version, block_on};
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body as _, Frame, SizeHint};
@@ -126,14 +126,14 @@ mod requests {
         };
         let long = "A".repeat(24);
         for (method, uri, expected) in [
-            (&*long, "/", format!("the method is invalid: the method `{long}` is too long")),
+            (&*long, "/", format!("the method `{long}` is too long")),
             (
                 "GET",
                 "ftp://a/b?secret",
                 "the url `ftp://a/b` is invalid: the scheme is neither http nor https".into(),
             ),
         ] {
-            assert_eq!(error(method, uri), format!("the request has no counterpart: {expected}"));
+            assert_eq!(error(method, uri), format!("the message has no counterpart: {expected}"));
         }
         let mut request = Request::get(&format!("/{}", "a".repeat(65_534))).unwrap();
         let error = http::Request::<HttpBody>::try_from(request.clone()).unwrap_err();
@@ -142,8 +142,8 @@ mod requests {
         request.headers.set(&"a".repeat(65_536), "").unwrap();
         let error = http::Request::<HttpBody>::try_from(request).unwrap_err();
         assert!(matches!(error, ConversionError::FieldName(_)), "{error}");
-        let invalid = ConversionError::from(InvalidRequest::Content);
-        assert!(matches!(invalid, ConversionError::Request(InvalidRequest::Content)));
+        let invalid = ConversionError::from(MessageError::Content);
+        assert!(matches!(invalid, ConversionError::Message(MessageError::Content)));
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-use corehttp::message::InvalidField;
+use corehttp::error::MessageError;
 use corehttp::middleware::wrap;
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
 use corehttp::{Body, BodyPlan, Client, Context, Headers, Request, Response, Server, Status};
@@ -941,7 +941,7 @@ mod written {
         form.append_part("stream", None, &Headers::new(), body).unwrap();
         form.append_text("text", "4").unwrap();
         let refused = form.append_part("a\0", None, &fields, "").unwrap_err();
-        assert!(matches!(refused, InvalidField::Value(_)), "{refused}");
+        assert!(matches!(refused, MessageError::FieldValue(_)), "{refused}");
         let mut request = attached(form);
         let length = request.body.known_len().unwrap();
         let sent = runtime().block_on(async {
@@ -989,20 +989,20 @@ mod written {
     fn names_and_types_cannot_break_out() {
         let mut form = Form::new();
         for name in ["a\0", "\x07", "\x7f"] {
-            assert!(matches!(form.append_text(name, ""), Err(InvalidField::Value(_))), "{name:?}");
+            assert!(matches!(form.append_text(name, ""), Err(MessageError::FieldValue(_))), "{name:?}");
             assert!(
-                matches!(form.append_file("a", name, "a/b", ""), Err(InvalidField::Value(_))),
+                matches!(form.append_file("a", name, "a/b", ""), Err(MessageError::FieldValue(_))),
                 "{name:?}"
             );
         }
         for content_type in ["a/b\r\nx: y", "a/b\n", "\0"] {
             assert!(
-                matches!(form.append_file("a", "b", content_type, ""), Err(InvalidField::Value(_))),
+                matches!(form.append_file("a", "b", content_type, ""), Err(MessageError::FieldValue(_))),
                 "{content_type:?}"
             );
             assert!(matches!(
                 form.append_stream("a", "b", content_type, &b""[..], None),
-                Err(InvalidField::Value(_))
+                Err(MessageError::FieldValue(_))
             ));
         }
         assert_eq!(found(&attached(form)), []);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use corehttp::error::InvalidRoute;
+use corehttp::error::RouteError;
 use corehttp::middleware::{self, Next, wrap};
 use corehttp::routing::HandlerSet;
 use corehttp::{
@@ -422,7 +422,7 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
 
 #[test]
 fn a_conflict_names_both_routes() {
-    let error = |added: Result<Router, InvalidRoute>| {
+    let error = |added: Result<Router, RouteError>| {
         let error = added.unwrap_err();
         assert_eq!(format!("{error:?}"), error.to_string());
         error.to_string()

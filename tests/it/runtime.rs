@@ -827,7 +827,10 @@ fn requests_connections_and_bytes_are_counted() {
                 }
             },
         );
-        assert_eq!((counted.accepted, counted.requests, counted.errors.overload, counted.cut), (5, 15, 0, 0));
+        assert_eq!(
+            (counted.accepted, counted.requests, counted.errors.overload, counted.aborted),
+            (5, 15, 0, 0)
+        );
         assert_eq!(
             (counted.received, counted.sent, counted.errors),
             (said, received, ErrorCounts::default())
@@ -872,7 +875,7 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     eventually("they are counted", || counts() == (in_all - said[3].len(), received));
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((counts(), served.running.stats().total.cut), ((in_all, received), 4));
+    assert_eq!((counts(), served.running.stats().total.aborted), ((in_all, received), 4));
 }
 
 /// Checks that the error in `talk` is counted once, under `kind`.

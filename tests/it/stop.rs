@@ -35,7 +35,7 @@ fn check_stops_at_once(served: &Served) {
     served.running.wait().unwrap();
     assert!(start.elapsed() < LONG / 10);
     let stats = served.running.stats().total;
-    assert_eq!((stats.open, stats.cut), (0, 0));
+    assert_eq!((stats.open, stats.aborted), (0, 0));
 }
 
 /// Waits until no listener is left, and only `left` of the connections that were tried.
@@ -317,7 +317,7 @@ fn connections_left_after_the_grace_are_cut() {
         assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
         gate.reached_by(0);
         let stats = served.running.stats().total;
-        assert_eq!((stats.open, stats.cut), (0, 3));
+        assert_eq!((stats.open, stats.aborted), (0, 3));
         peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.receive_all()), 0));
     }
 }
@@ -369,7 +369,7 @@ fn a_response_that_is_cut_does_not_look_whole() {
     gate.reached_by(2);
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!(served.running.stats().total.cut, 2);
+    assert_eq!(served.running.stats().total.aborted, 2);
     for peer in &mut peers {
         let received = peer.receive_all();
         assert!(received.contains("half") && received.ends_with("<ConnectionReset>"), "{received:?}");
@@ -386,7 +386,7 @@ fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     assert!(peer.receive().ends_with("\r\n\r\nwhole"));
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (1, ""));
+    assert_eq!((served.running.stats().total.aborted, &*peer.receive_all()), (1, ""));
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
         served.running.stop(later);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 10);
-        assert_eq!(served.running.stats().total.cut, 4);
+        assert_eq!(served.running.stats().total.aborted, 4);
     }
 }
 
@@ -457,7 +457,7 @@ fn a_signal_gives_no_more_than_its_grace() {
     stop.send(()).unwrap();
     served.running.wait().unwrap();
     assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
-    assert_eq!(served.running.stats().total.cut, 1);
+    assert_eq!(served.running.stats().total.aborted, 1);
 }
 
 /// A handler that streams for days can thus end its response in time.
@@ -530,7 +530,7 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         drop(peers);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 2);
-        assert_eq!(served.running.stats().total.cut, 0);
+        assert_eq!(served.running.stats().total.aborted, 0);
     }
 }
 
@@ -631,7 +631,7 @@ fn a_listener_that_fails_stops_the_server() {
     let error = served.running.wait().unwrap_err();
     let cause = error.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>()).unwrap();
     assert_eq!(cause.kind(), ErrorKind::InvalidInput);
-    assert_eq!(served.running.stats().total.cut, 0);
+    assert_eq!(served.running.stats().total.aborted, 0);
 }
 
 #[test]
@@ -784,7 +784,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
             false => served.running.stop(Duration::ZERO),
         }
         served.running.wait().unwrap();
-        assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (cut, ""));
+        assert_eq!((served.running.stats().total.aborted, &*peer.receive_all()), (cut, ""));
     }
 }
 

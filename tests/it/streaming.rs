@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
-use corehttp::server::InvalidResponse;
+use corehttp::server::RespondError;
 use corehttp::sse::Event;
 use corehttp::{Body, BodyPlan, Context, Handler, Headers, IntoHandler, Method, Request, Server, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -23,8 +23,8 @@ use super::support::{
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// The reason in `error` why a response cannot be sent.
-fn reason(error: &io::Error) -> InvalidResponse {
-    error.get_ref().unwrap().downcast_ref::<InvalidResponse>().unwrap().clone()
+fn reason(error: &io::Error) -> RespondError {
+    error.get_ref().unwrap().downcast_ref::<RespondError>().unwrap().clone()
 }
 
 /// A request whose body is framed by `field`.
@@ -681,7 +681,7 @@ mod failing {
                 ctx.upgrade("x").await.err(),
                 ctx.accept_tunnel().await.err(),
             ] {
-                assert_eq!(reason(&error.unwrap()), InvalidResponse::Sent);
+                assert_eq!(reason(&error.unwrap()), RespondError::Sent);
             }
             Ok(ctx.response.set_text("too late"))
         });
@@ -1139,7 +1139,7 @@ mod upgrade {
     #[test]
     fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
-        fn check(protocol: &'static str, request: &str, expected: InvalidResponse) {
+        fn check(protocol: &'static str, request: &str, expected: RespondError) {
             let expected_status = expected.status().as_u16();
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
                 let error = ctx.upgrade(protocol).await.unwrap_err();
@@ -1151,15 +1151,11 @@ mod upgrade {
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
             let quoted = format!("`{}`", protocol.escape_debug());
-            check(protocol, ASKED, InvalidResponse::Protocol(quoted.clone().into()));
-            check(protocol, GET, InvalidResponse::Protocol(quoted.into()));
+            check(protocol, ASKED, RespondError::Protocol(quoted.clone().into()));
+            check(protocol, GET, RespondError::Protocol(quoted.into()));
         }
-        check(
-            "echo",
-            &ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
-            InvalidResponse::Unread,
-        );
-        check("echo", GET, InvalidResponse::Upgrade("echo".into()));
+        check("echo", &ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"), RespondError::Unread);
+        check("echo", GET, RespondError::Upgrade("echo".into()));
     }
 
     #[test]
@@ -1275,7 +1271,7 @@ mod tunnel {
     fn a_tunnel_that_was_not_asked_for_is_400() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             let error = ctx.accept_tunnel().await.unwrap_err();
-            assert_eq!(reason(&error), InvalidResponse::Tunnel);
+            assert_eq!(reason(&error), RespondError::Tunnel);
             Err(error.into())
         });
         assert_eq!(status(&served.ask(GET)), 400);

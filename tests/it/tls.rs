@@ -466,7 +466,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
     served.running.stop(Duration::from_secs(60));
     assert_eq!(receive_all(&mut peer), "");
     served.running.wait().unwrap();
-    assert_eq!(served.running.stats().total.cut, 0);
+    assert_eq!(served.running.stats().total.aborted, 0);
 }
 
 #[test]

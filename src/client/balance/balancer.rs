@@ -13,7 +13,7 @@ use crate::client::request_sender::RequestSender;
 use crate::client::route::origin;
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
-use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, TargetForm};
+use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
@@ -181,7 +181,7 @@ impl Balancer {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or names no host.
-    pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+    pub fn add(&self, url: &str) -> Result<bool, MessageError> {
         self.inner.add(url)
     }
 
@@ -223,7 +223,7 @@ impl Balancer {
 }
 
 impl BalancerInner {
-    fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+    fn add(&self, url: &str) -> Result<bool, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
         let mut members = write_lock(&self.members);
         if members.iter().any(|member| member.host.origin() == host.origin()) {
@@ -370,7 +370,7 @@ impl HostAttempt {
 ///     .retry_other_hosts()
 ///     .build();
 /// assert_eq!(balancer.counts().len(), 3);
-/// # Ok::<(), corehttp::message::InvalidRequest>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[must_use]
 pub struct BalancerBuilder(BalancerInner);
@@ -395,7 +395,7 @@ impl BalancerBuilder {
     }
 
     /// Adds a host. Adding the same one twice has no effect.
-    pub(in crate::client) fn host(self, url: &str) -> Result<Self, InvalidRequest> {
+    pub(in crate::client) fn host(self, url: &str) -> Result<Self, MessageError> {
         self.0.add(url)?;
         Ok(self)
     }
@@ -442,10 +442,10 @@ impl BalancerBuilder {
     /// # Errors
     ///
     /// Fails if `path` is not a path.
-    pub fn health_check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
+    pub fn health_check(mut self, path: &str, interval: Duration) -> Result<Self, MessageError> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {
-            return Err(InvalidRequest::from_url(InvalidTarget::Form, path));
+            return Err(MessageError::from_url(TargetError::Form, path));
         }
         // Without a pause, checks would keep the hosts busy.
         let interval = interval.max(INTERVAL_MIN);

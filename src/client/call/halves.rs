@@ -313,7 +313,7 @@ impl fmt::Debug for CallReader {
 }
 
 /// The access that one half of a call has to it.
-pub(super) struct Half {
+pub(crate) struct Half {
     side: Side,
     shared: Arc<Mutex<SharedCall>>,
     wakers: Arc<HalfWakers>,

@@ -12,8 +12,8 @@ mod outcome_recorder;
 pub use call::Call;
 pub(crate) use call_exchange::CallExchange;
 pub use halves::{CallReader, CallWriter};
-pub(super) use outcome_recorder::{InFlightGuard, OutcomeRecorder};
+pub(crate) use outcome_recorder::{InFlightGuard, OutcomeRecorder};
 #[cfg(feature = "tower")]
-pub(super) use response_reader::ReadState;
+pub(crate) use response_reader::ReadState;
 pub use response_reader::ResponseReader;
 pub use upgraded::ClientUpgraded;

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
+use crate::message::{MessageError, Response, Status, TargetError};
 use crate::net::tls;
 
 /// The phase of an exchange.
@@ -40,7 +40,7 @@ pub enum ClientCause {
     /// The phase, or the whole exchange, took longer than it may.
     TimedOut,
     /// The request is invalid.
-    Request(InvalidRequest),
+    Request(MessageError),
     /// The target names no scheme and host, or not those of the [`Host`](crate::client::Host) or [`Pipeline`](crate::client::Pipeline);
     /// or it is more than a path, for a [`Balancer`](crate::client::Balancer).
     Origin,
@@ -74,7 +74,7 @@ pub enum ClientCause {
     /// There were more redirects than the client follows.
     TooManyRedirects,
     /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
-    Location(Option<InvalidTarget>),
+    Location(Option<TargetError>),
     /// A redirect has several `location` fields, which lead to different places.
     AmbiguousLocation,
     /// A redirect leads from https to http, which would expose a confidential request.

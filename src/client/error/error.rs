@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, Response, Status};
+use crate::message::{MessageError, Response, Status};
 use crate::net::{ConnError, DialError};
 
 /// Why an exchange brought no response.
@@ -326,7 +326,7 @@ impl ClientError {
     /// ```
     pub fn status(&self) -> Status {
         match &self.0.cause {
-            ClientCause::Request(InvalidRequest::Content) => Status::BAD_REQUEST,
+            ClientCause::Request(MessageError::Content) => Status::BAD_REQUEST,
             ClientCause::LengthRequired => Status::LENGTH_REQUIRED,
             ClientCause::Exchange(ExchangeError::Source(source)) => {
                 status_of_source(source).unwrap_or(Status::BAD_GATEWAY)
@@ -438,8 +438,8 @@ impl From<ClientError> for io::Error {
     }
 }
 
-impl From<InvalidRequest> for ClientError {
-    fn from(error: InvalidRequest) -> ClientError {
+impl From<MessageError> for ClientError {
+    fn from(error: MessageError) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
     }
 }

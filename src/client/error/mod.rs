@@ -3,6 +3,6 @@
 mod cause;
 mod error;
 
-pub(super) use cause::ProxyRefusal;
+pub(crate) use cause::ProxyRefusal;
 pub use cause::{ClientCause, ClientPhase};
 pub use error::ClientError;

@@ -3,5 +3,5 @@
 mod exchange;
 mod response;
 
-pub(super) use exchange::{ClientExchange, ExchangeSpec, Progress, ResponseStage, Upload};
+pub(crate) use exchange::{ClientExchange, ExchangeSpec, Progress, ResponseStage, Upload};
 pub use response::ClientConnection;

@@ -4,7 +4,7 @@ mod observer;
 mod span;
 mod stats;
 
-pub(super) use observer::Observers;
+pub(crate) use observer::Observers;
 pub use observer::{
     ClientCounters, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostEvents, QueueReport,
 };

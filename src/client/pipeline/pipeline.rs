@@ -16,7 +16,7 @@ use crate::client::request_sender::{self, RequestSender};
 use crate::client::route::origin;
 use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
-use crate::message::{InvalidRequest, Method, Request, Response};
+use crate::message::{MessageError, Method, Request, Response};
 use crate::runtime::{self, Handle, select, sleep_until, timeout_at};
 use crate::wire::{ConnectionOption, OutgoingFraming};
 
@@ -263,7 +263,7 @@ impl fmt::Debug for Pipeline {
 ///
 /// let pipeline = Client::new().pipeline("http://cache:8080")?.connections(2).in_flight_max(256).build();
 /// assert_eq!(pipeline.in_flight(), 0);
-/// # Ok::<(), corehttp::message::InvalidRequest>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[must_use]
 pub struct PipelineBuilder {
@@ -275,10 +275,7 @@ pub struct PipelineBuilder {
 }
 
 impl PipelineBuilder {
-    pub(in crate::client) fn new(
-        sender: RequestSender,
-        url: &str,
-    ) -> Result<PipelineBuilder, InvalidRequest> {
+    pub(in crate::client) fn new(sender: RequestSender, url: &str) -> Result<PipelineBuilder, MessageError> {
         let key = origin::key_of_url(url)?.into();
         Ok(PipelineBuilder {
             sender,

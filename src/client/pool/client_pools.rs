@@ -9,7 +9,7 @@ use super::pool::{Pool, SharedConns};
 use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::{ClientStats, HostRegistry, OpenConns};
-use crate::client::route::{InvalidProxy, Origin, Proxy, origin};
+use crate::client::route::{Origin, Proxy, ProxyError, origin};
 use crate::client::settings::Settings;
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::Target;
@@ -156,7 +156,7 @@ impl RuntimePools {
         let origin = Origin::from_key(key)
             .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
-        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
+        let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy =
             proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
         let proxy = match way {

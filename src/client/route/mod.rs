@@ -9,7 +9,7 @@ mod socks;
 mod socks_handshake;
 
 pub(crate) use origin::Origin;
-pub(super) use origin::TlsHandshake;
+pub(crate) use origin::TlsHandshake;
 pub use proxies::Proxies;
-pub use proxy::{InvalidProxy, Proxy};
+pub use proxy::{Proxy, ProxyError};
 pub use socks_handshake::{SocksError, SocksReply};

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::error_text::without_secrets;
-use crate::message::{
-    Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
-};
+use crate::message::{Authority, MessageError, Request, Scheme, Target, TargetError, TargetForm, split_port};
 use crate::net::{BoxedStream, HostName, TlsConnector, Transport, timed, tls};
 
 /// The scheme, host and port of a server.
@@ -117,14 +115,14 @@ pub(crate) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 /// # Errors
 ///
 /// Fails if the URL is malformed, or only a path, or has a user or a password, which would be sent with no request.
-pub(crate) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
+pub(crate) fn key_of_url(url: &str) -> Result<Box<str>, MessageError> {
     let request = Request::get(url)?;
     if request.target().authorization().is_some() {
-        return Err(InvalidRequest::from_url(InvalidTarget::Userinfo, url));
+        return Err(MessageError::from_url(TargetError::Userinfo, url));
     }
     match key(request.target()) {
         Ok(key) => Ok(key.into()),
-        Err(_) => Err(InvalidRequest::from_url(InvalidTarget::Form, url)),
+        Err(_) => Err(MessageError::from_url(TargetError::Form, url)),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::env;
 use std::net::IpAddr;
 
-use super::proxy::{InvalidProxy, Proxy};
+use super::proxy::{Proxy, ProxyError};
 use crate::message::{Authority, Scheme, decimal, split_port, uri_host};
 use crate::net::UriHost;
 
@@ -18,7 +18,7 @@ use crate::net::UriHost;
 /// let proxies = Proxies::all(Proxy::new("http://proxy:3128")?)
 ///     .https(Proxy::new("socks5h://127.0.0.1")?)
 ///     .except("localhost, .internal, 10.0.0.0/8");
-/// # Ok::<(), corehttp::client::InvalidProxy>(())
+/// # Ok::<(), corehttp::client::ProxyError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -35,7 +35,7 @@ enum ProxySetting {
     Direct,
     Through(Proxy),
     /// `all_proxy`, which names no proxy. That is an error once a request would use it.
-    Unusable(InvalidProxy),
+    Unusable(ProxyError),
 }
 
 impl Proxies {
@@ -71,14 +71,14 @@ impl Proxies {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidProxy::Variable`], which names the variable and quotes its value, if `http_proxy` or
+    /// Fails with [`ProxyError::Variable`], which names the variable and quotes its value, if `http_proxy` or
     /// `https_proxy` does not name a proxy.
-    pub fn from_env() -> Result<Proxies, InvalidProxy> {
+    pub fn from_env() -> Result<Proxies, ProxyError> {
         // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
         Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Proxies, InvalidProxy> {
+    fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Proxies, ProxyError> {
         let in_this_case = |name: String| {
             let value = var(&name)?;
             let value = value.trim_ascii();
@@ -165,7 +165,7 @@ impl Proxies {
         scheme: Scheme,
         host: &str,
         port: u16,
-    ) -> Result<Option<&Proxy>, &InvalidProxy> {
+    ) -> Result<Option<&Proxy>, &ProxyError> {
         let setting = match scheme {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
@@ -180,8 +180,8 @@ impl Proxies {
 }
 
 /// The proxy that a variable of the environment names.
-fn proxy_of_variable((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
-    Proxy::new(&value).map_err(|invalid| InvalidProxy::from_variable(&name, invalid))
+fn proxy_of_variable((name, value): (String, String)) -> Result<Proxy, ProxyError> {
+    Proxy::new(&value).map_err(|invalid| ProxyError::from_variable(&name, invalid))
 }
 
 /// Hosts that are reached without a proxy.

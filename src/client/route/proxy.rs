@@ -14,7 +14,7 @@ use crate::error_text::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
 use crate::message::text::percent;
 use crate::message::{
-    FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
+    FieldName, FieldValue, Headers, MessageError, OctetSet, Response, Scheme, Status, TargetError,
     basic_credentials, port_number, split_port, uri_host,
 };
 use crate::net::{
@@ -38,7 +38,7 @@ use crate::wire::encode::ROUTING;
 /// let proxy = Proxy::new("socks5h://joe:s%40crets@127.0.0.1")?;
 /// assert_eq!(proxy.to_string(), "socks5h://127.0.0.1:1080");
 /// assert!(Proxy::new("http://proxy:3128\r\nHost: evil").is_err());
-/// # Ok::<(), corehttp::client::InvalidProxy>(())
+/// # Ok::<(), corehttp::client::ProxyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Proxy {
@@ -88,28 +88,26 @@ impl Proxy {
     ///
     /// Fails if `url` has another scheme, no host, a path, or credentials that cannot be sent; see
     /// [`Proxy::credentials`]. The host is read as in any [URL](crate::Target#urls).
-    pub fn new(url: &str) -> Result<Proxy, InvalidProxy> {
+    pub fn new(url: &str) -> Result<Proxy, ProxyError> {
         let quoted = || Box::from(Excerpt(&without_secrets(url)).to_string());
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let protocol = Protocol::from_scheme(scheme).ok_or_else(|| InvalidProxy::Scheme(quoted()))?;
+        let protocol = Protocol::from_scheme(scheme).ok_or_else(|| ProxyError::Scheme(quoted()))?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (host, port) = split_port(authority);
         let host = uri_host(host).map_err(|invalid| match invalid {
-            InvalidTarget::Idna => InvalidProxy::Idna(quoted()),
-            _ => InvalidProxy::Authority(quoted()),
+            TargetError::Idna => ProxyError::Idna(quoted()),
+            _ => ProxyError::Authority(quoted()),
         })?;
         let port = port_number(port.unwrap_or_default().as_bytes());
         let port = port.map(|port| port.unwrap_or(protocol.default_port()));
         let port = port.filter(|port| *port != 0 && UriHost::parse(&host).is_ok());
-        let port = port.ok_or_else(|| InvalidProxy::Authority(quoted()))?;
+        let port = port.ok_or_else(|| ProxyError::Authority(quoted()))?;
         let proxy = Proxy { protocol, host: host.into(), port };
         match userinfo {
             "" => Ok(proxy),
             // Another reader might end the authority earlier, and see another host.
-            userinfo if !USERINFO.contains_all(userinfo.as_bytes()) => {
-                Err(InvalidProxy::Credentials(quoted()))
-            }
+            userinfo if !USERINFO.contains_all(userinfo.as_bytes()) => Err(ProxyError::Credentials(quoted())),
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
                 proxy.with_credentials(&percent::decode_octets(user), &percent::decode_octets(password))
@@ -126,7 +124,7 @@ impl Proxy {
     ///
     /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
     /// neither may have more than 255 octets. Either may be empty, and is sent so, as by curl.
-    pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
+    pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, ProxyError> {
         self.with_credentials(user.as_bytes(), password.as_bytes())
     }
 
@@ -154,7 +152,7 @@ impl Proxy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("proxy_header", "ProxyConnectHeader"))]
-    pub fn header(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, InvalidField> {
+    pub fn header(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, MessageError> {
         let mut field = Headers::new();
         field.append(name, value)?;
         for (name, value) in field.iter() {
@@ -163,8 +161,8 @@ impl Proxy {
         Ok(self)
     }
 
-    fn with_credentials(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
-        let refused = InvalidProxy::Credentials(format!("`{self}`").into());
+    fn with_credentials(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, ProxyError> {
+        let refused = ProxyError::Credentials(format!("`{self}`").into());
         match &mut self.protocol {
             Protocol::Http { authorization, .. } => {
                 let Ok(basic) = basic_credentials(user, password) else { return Err(refused) };
@@ -310,7 +308,7 @@ impl fmt::Debug for Proxy {
 /// and at most 64 characters long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum InvalidProxy {
+pub enum ProxyError {
     /// The scheme is none of `http`, `https`, `socks5` and `socks5h`.
     Scheme(Box<str>),
     /// The host or the port is missing or malformed, or something follows it.
@@ -325,47 +323,47 @@ pub enum InvalidProxy {
         /// The name of the variable.
         name: Box<str>,
         /// The fault of the value.
-        cause: Box<InvalidProxy>,
+        cause: Box<ProxyError>,
     },
 }
 
-impl InvalidProxy {
+impl ProxyError {
     /// The error for a variable whose value is wrong because of `cause`.
-    pub(super) fn from_variable(name: &str, cause: InvalidProxy) -> InvalidProxy {
-        InvalidProxy::Variable { name: name.into(), cause: Box::new(cause) }
+    pub(super) fn from_variable(name: &str, cause: ProxyError) -> ProxyError {
+        ProxyError::Variable { name: name.into(), cause: Box::new(cause) }
     }
 }
 
-impl fmt::Display for InvalidProxy {
+impl fmt::Display for ProxyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            InvalidProxy::Scheme(url) => {
+            ProxyError::Scheme(url) => {
                 write!(f, "the scheme of the proxy {url} is none of http, https, socks5 and socks5h")
             }
-            InvalidProxy::Authority(url) => write!(
+            ProxyError::Authority(url) => write!(
                 f,
                 "the host or the port of the proxy {url} is missing or malformed, or something follows"
             ),
-            InvalidProxy::Idna(url) => write!(
+            ProxyError::Idna(url) => write!(
                 f,
                 "the host of the proxy {url} is not ASCII, and the crate was built without its feature `idna`"
             ),
-            InvalidProxy::Credentials(url) => {
+            ProxyError::Credentials(url) => {
                 write!(f, "the username or the password for the proxy {url} cannot be sent")
             }
-            InvalidProxy::Variable { name, .. } => write!(f, "the variable {name} names no proxy"),
+            ProxyError::Variable { name, .. } => write!(f, "the variable {name} names no proxy"),
         })
     }
 }
 
-impl Error for InvalidProxy {
+impl Error for ProxyError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            InvalidProxy::Variable { cause, .. } => Some(&**cause),
-            InvalidProxy::Scheme(_)
-            | InvalidProxy::Authority(_)
-            | InvalidProxy::Idna(_)
-            | InvalidProxy::Credentials(_) => None,
+            ProxyError::Variable { cause, .. } => Some(&**cause),
+            ProxyError::Scheme(_)
+            | ProxyError::Authority(_)
+            | ProxyError::Idna(_)
+            | ProxyError::Credentials(_) => None,
         }
     }
 }
@@ -519,13 +517,13 @@ fn failed(cause: ClientCause) -> ClientError {
 mod tests {
     use std::mem::discriminant;
 
-    use InvalidProxy as E;
+    use ProxyError as E;
 
     use super::*;
 
     /// The proxy at `url` is shown as `expected`.
     #[track_caller]
-    fn check(url: &str, expected: Result<&str, fn(Box<str>) -> InvalidProxy>) {
+    fn check(url: &str, expected: Result<&str, fn(Box<str>) -> ProxyError>) {
         let shown = Proxy::new(url).map(|proxy| proxy.to_string()).map_err(|invalid| discriminant(&invalid));
         let expected = expected.map_err(|invalid| discriminant(&invalid(Box::default())));
         assert_eq!(shown.as_deref(), expected.as_ref().copied(), "{url:?}");

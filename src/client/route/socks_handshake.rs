@@ -179,7 +179,7 @@ pub enum SocksError {
     Malformed,
     /// The proxy requires an authentication method that was not offered (RFC 1928 §3).
     Method,
-    /// The proxy rejected the username and password (RFC 1929 §2).
+    /// The proxy refused the username and password (RFC 1929 §2).
     Login,
     /// The proxy refused to connect, or could not.
     Refused(SocksReply),

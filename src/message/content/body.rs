@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use super::charset::InvalidText;
+use super::content_error::{ContentError, ContentFault};
 use crate::memory::{Arena, Reset, clear_cold, lock};
 
 /// The content of a message: nothing, bytes, or a stream.
@@ -138,10 +138,10 @@ impl Body {
     /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because the body may be
     /// another server's, which is not the peer's fault. For the content of a request, use
     /// [`Request::text`](crate::Request::text), whose error becomes 400.
-    pub fn text(&self) -> Result<&str, InvalidText> {
+    pub fn text(&self) -> Result<&str, ContentError> {
         match self.is_stream() {
-            true => Err(InvalidText::Unread),
-            false => std::str::from_utf8(self.bytes()).map_err(|_| InvalidText::Body),
+            true => Err(ContentFault::Unread.into()),
+            false => std::str::from_utf8(self.bytes()).map_err(|_| ContentFault::Text(None).into()),
         }
     }
 

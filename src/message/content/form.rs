@@ -1,14 +1,13 @@
 //! [`Form`] and [`FormBuf`]: names and values of a query or a form, read and built (RFC 3986 §3.4, WHATWG URL §5).
 
-use std::any::type_name;
 use std::borrow::Cow;
 use std::fmt;
 use std::iter;
 use std::mem;
 
-use crate::error_text::{Excerpt, write_reason};
+use super::value_error::ValueError;
 use crate::message::text::{Plus, percent};
-use crate::message::{FieldValue, FromText, OctetSet, Status};
+use crate::message::{FieldValue, FromText, OctetSet};
 
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
 /// content of a form.
@@ -32,7 +31,7 @@ use crate::message::{FieldValue, FromText, OctetSet, Status};
 /// assert_eq!(form.get_as::<u32>("page")?, Some(2));
 /// assert_eq!(form.get_as::<u32>("size")?, None);
 /// assert!(form.get_as::<u32>("q").is_err());
-/// # Ok::<(), corehttp::message::InvalidForm>(())
+/// # Ok::<(), corehttp::error::ValueError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<'a> {
@@ -53,11 +52,11 @@ impl<'a> Form<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::TooManyPairs`] if it has more.
-    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
+    /// Fails if it has more. In a handler, `?` turns that into 400.
+    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, ValueError> {
         match self.raw_pairs().nth(pairs_max) {
             None => Ok(self),
-            Some(_) => Err(InvalidForm::TooManyPairs(pairs_max)),
+            Some(_) => Err(ValueError::too_many_pairs(pairs_max)),
         }
     }
 
@@ -66,12 +65,12 @@ impl<'a> Form<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Escape`] if it is not.
-    pub fn strict(self) -> Result<Form<'a>, InvalidForm> {
+    /// Fails if it is not, and names the pair. In a handler, `?` turns that into 400.
+    pub fn strict(self) -> Result<Form<'a>, ValueError> {
         let is_strict = |raw| percent::is_well_formed(raw) && percent::decode(raw, Plus::Space).is_ok();
         match self.raw_pairs().find(|(name, value)| !(is_strict(name) && is_strict(value))) {
             None => Ok(self),
-            Some((name, _)) => Err(InvalidForm::Escape(Excerpt(name).to_string().into())),
+            Some((name, _)) => Err(ValueError::escape(name)),
         }
     }
 
@@ -112,16 +111,15 @@ impl<'a> Form<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty value usually is not. In a handler, `?`
+    /// Fails if the value is not a `T`; an empty value usually is not. In a handler, `?`
     /// turns that into 400.
-    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, ValueError> {
         self.all_as(name).next().transpose()
     }
 
     /// Returns all values of `name`, in order, read as [`Form::get_as`] reads the first.
-    pub fn all_as<T: FromText>(self, name: &str) -> impl Iterator<Item = Result<T, InvalidForm>> {
-        self.all(name)
-            .map(move |value| T::from_text(&value).ok_or_else(|| InvalidForm::from_value::<T>(name)))
+    pub fn all_as<T: FromText>(self, name: &str) -> impl Iterator<Item = Result<T, ValueError>> {
+        self.all(name).map(move |value| T::from_text(&value).ok_or_else(|| ValueError::value_type::<T>(name)))
     }
 
     /// Returns all pairs, decoded, in order.
@@ -347,113 +345,7 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
 
 /// The media type of a form. The type has no parameters: some clients send a charset, which means nothing, since a form
 /// is always UTF-8.
-pub(crate) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
-
-/// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
-///
-/// In a handler, `?` turns it into the right status: see [`InvalidForm::status`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidForm {
-    /// The content type is missing, repeated, or not `application/x-www-form-urlencoded`.
-    ContentType,
-    /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
-    ContentCoding,
-    /// The content has not been received yet.
-    Unread,
-    /// The content is not UTF-8.
-    Text,
-    /// An escape lacks its digits, or does not decode to UTF-8, in the pair with this name, which is in quotes and may
-    /// be cut short. Only [`Form::strict`] fails with this.
-    Escape(Box<str>),
-    /// There are more pairs than allowed, which is this many.
-    TooManyPairs(usize),
-    /// A value is not of the requested type.
-    Value(Box<InvalidValue>),
-    /// The query is not that of the requested type: a pair is missing, for example, or is no number. Only
-    /// `Request::query_as` fails with this, which needs the feature `form`.
-    Query(Box<InvalidPairs>),
-    /// The content is a form, but not that of the requested type. Only `Request::form_as` fails with this.
-    Content(Box<InvalidPairs>),
-}
-
-/// A value of a form or a cookie that is not of the requested type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct InvalidValue {
-    /// The name under which the value was looked up.
-    pub name: Box<str>,
-    /// The requested type.
-    pub expected: &'static str,
-}
-
-/// Why the pairs of a query or of a form are not those of the requested type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct InvalidPairs {
-    /// The name of the pair that is wrong, in quotes, and cut short if it is long; `None` if one is missing.
-    pub name: Option<Box<str>>,
-    /// The reason, without the value that was found.
-    pub reason: Box<str>,
-}
-
-impl InvalidForm {
-    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
-    pub fn status(&self) -> Status {
-        match self {
-            InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
-            InvalidForm::Unread => Status::INTERNAL_SERVER_ERROR,
-            InvalidForm::Text
-            | InvalidForm::Escape(_)
-            | InvalidForm::TooManyPairs(_)
-            | InvalidForm::Value(_)
-            | InvalidForm::Query(_) => Status::BAD_REQUEST,
-            InvalidForm::Content(_) => Status::UNPROCESSABLE_CONTENT,
-        }
-    }
-
-    /// The error of a value of `name` that is not a `T`.
-    #[cold]
-    pub(crate) fn from_value<T>(name: &str) -> InvalidForm {
-        let full = type_name::<T>();
-        // The last name in the path of a type is enough, unless the type has parameters, whose paths would be cut.
-        let expected = if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) };
-        InvalidForm::Value(Box::new(InvalidValue { name: name.into(), expected }))
-    }
-}
-
-impl fmt::Display for InvalidForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidForm::ContentType => {
-                f.write_str("the field content-type is missing, or is not application/x-www-form-urlencoded")
-            }
-            InvalidForm::ContentCoding => f.write_str("the form has a content coding, and was not decoded"),
-            InvalidForm::Unread => f.write_str("the form was not read yet"),
-            InvalidForm::Text => f.write_str("the form is not UTF-8"),
-            InvalidForm::Escape(name) => write!(f, "an escape in {name} is malformed, or not UTF-8"),
-            InvalidForm::TooManyPairs(max) => write!(f, "the form has more than {max} pairs"),
-            InvalidForm::Value(value) => {
-                write!(f, "the value of {} is not of type {}", Excerpt(&value.name), value.expected)
-            }
-            InvalidForm::Query(pairs) => write!(f, "the query{pairs}"),
-            InvalidForm::Content(pairs) => write!(f, "the form{pairs}"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidForm {}
-
-impl fmt::Display for InvalidPairs {
-    /// The rest of a sentence that begins with the whole: ``at `page` is wrong: missing field``.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.name {
-            write!(f, " at {name}")?;
-        }
-        f.write_str(" is wrong: ")?;
-        write_reason(f, &self.reason)
-    }
-}
+pub(crate) const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// The text before the first `octet`, which is ASCII, and the text after it.
 fn split_once(text: &str, octet: u8) -> (&str, &str) {
@@ -494,7 +386,7 @@ mod tests {
         assert_eq!((form.len(), form.is_empty()), (expected.len(), expected.is_empty()), "{raw:?}");
         assert_eq!(form.at_most(expected.len()), Ok(form), "{raw:?}");
         let fewer = expected.len().checked_sub(1).map(|pairs_max| form.at_most(pairs_max));
-        assert!(fewer.is_none_or(|found| matches!(found, Err(InvalidForm::TooManyPairs(_)))), "{raw:?}");
+        assert!(fewer.is_none_or(|found| found.is_err()), "{raw:?}");
     }
 
     #[test]
@@ -533,7 +425,7 @@ mod tests {
             assert!(Form::new(raw).strict().is_ok(), "{raw:?}");
         }
         for raw in ["%", "a=%", "a=%4", "a=%zz", "%%41", "a&%4&b", "a=%ff", "%c3=%a9", "%c3&%a9", "a=%+1"] {
-            assert!(matches!(Form::new(raw).strict(), Err(InvalidForm::Escape(_))), "{raw:?}");
+            assert!(Form::new(raw).strict().is_err(), "{raw:?}");
         }
     }
 
@@ -593,7 +485,7 @@ mod tests {
             }
         }
         let form = Form::new("per_page=secret&a%0a=%zz");
-        let error = |error: InvalidForm| format!("{error:#}");
+        let error = |error: ValueError| format!("{error:#}");
         assert_eq!(
             error(form.get_as::<i64>("per_page").unwrap_err()),
             "the value of `per_page` is not of type i64"

@@ -9,13 +9,20 @@ mod content;
 mod form;
 mod problem;
 
+mod content_error;
+mod value_error;
+
 pub use body::Body;
 pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
-pub use charset::{InvalidCharset, InvalidText};
-pub(crate) use content::ContentError;
-pub(super) use content::{decode_text, essence};
-pub(super) use form::FORM_TYPE;
-pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidPairs, InvalidValue};
+pub(crate) use content::{decode_text, essence};
+pub(super) use content_error::CharsetError;
+pub use content_error::ContentError;
+pub(crate) use content_error::ContentFault;
+#[cfg(any(feature = "form", feature = "json"))]
+pub(crate) use content_error::ValueFault;
+pub(crate) use form::FORM_TYPE;
+pub use form::{Form, FormBuf, FormPairs};
 pub use problem::Problem;
+pub use value_error::ValueError;

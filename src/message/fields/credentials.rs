@@ -1,12 +1,11 @@
 //! [`BasicAuth`] (RFC 7617) and bearer tokens (RFC 6750): credentials in the field `authorization` (RFC 9110 §11.6.2).
 
-use std::error::Error;
 use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::message::OctetSet;
+use crate::message::{MessageError, OctetSet};
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`](crate::Request::basic_auth) returns them.
 ///
@@ -40,13 +39,13 @@ impl fmt::Debug for BasicAuth {
 }
 
 /// The value of `authorization` for the scheme Basic (RFC 7617 §2).
-pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<String, InvalidCredentials> {
+pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<String, MessageError> {
     if user_id.contains(&b':') {
-        return Err(InvalidCredentials::Colon);
+        return Err(MessageError::UserId);
     }
     let pair = [user_id, b":", password].concat();
     if pair.iter().any(u8::is_ascii_control) {
-        return Err(InvalidCredentials::Control);
+        return Err(MessageError::Credentials);
     }
     Ok(format!("Basic {}", BASE64_STANDARD.encode(pair)))
 }
@@ -58,35 +57,11 @@ pub(crate) fn is_token68(text: &str) -> bool {
     !front.is_empty() && OCTET.contains_all(front)
 }
 
-/// Why credentials cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidCredentials {
-    /// The user-id contains a colon, which would end it (RFC 7617 §2).
-    Colon,
-    /// The user-id or the password contains a control character (RFC 7617 §2).
-    Control,
-    /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
-    Token,
-}
-
-impl fmt::Display for InvalidCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidCredentials::Colon => "the user-id contains a colon",
-            InvalidCredentials::Control => "the user-id or the password contains a control character",
-            InvalidCredentials::Token => "the token is empty or malformed",
-        })
-    }
-}
-
-impl Error for InvalidCredentials {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::message::Request;
-    use InvalidCredentials as E;
+    use MessageError as E;
 
     /// A request with these lines of `authorization`.
     fn with(lines: &[&[u8]]) -> Request {
@@ -115,12 +90,12 @@ mod tests {
     #[test]
     fn credentials_that_cannot_be_sent_change_nothing() {
         for (user_id, password, expected) in [
-            ("a:b", "c", E::Colon),
-            (":", "\n", E::Colon),
-            ("a\r\nx", "c", E::Control),
-            ("a", "\0", E::Control),
-            ("a", "\u{7f}", E::Control),
-            ("\t", "", E::Control),
+            ("a:b", "c", E::UserId),
+            (":", "\n", E::UserId),
+            ("a\r\nx", "c", E::Credentials),
+            ("a", "\0", E::Credentials),
+            ("a", "\u{7f}", E::Credentials),
+            ("\t", "", E::Credentials),
         ] {
             let mut request = with(&[b"Bearer old"]);
             assert_eq!(request.set_basic_auth(user_id, password), Err(expected), "{user_id:?} {password:?}");

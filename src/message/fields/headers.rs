@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use super::name::{FRAMING_FIELDS, FieldLine, FieldName, HOP_BY_HOP, NameHash, NameSet, is_token};
 use super::value::{
-    FieldValue, InvalidField, Repeated, contains_token, invalid_name, is_field_value, members, valid_value,
+    FieldValue, Repeated, contains_token, invalid_name, is_field_value, members, valid_value,
 };
 use crate::memory::{Arena, Reset, Span};
-use crate::message::{HttpDate, decimal};
+use crate::message::{HttpDate, MessageError, decimal};
 
 /// The fields of a message, in order, with their names in the case in which they were received or set.
 ///
@@ -29,7 +29,7 @@ use crate::message::{HttpDate, decimal};
 /// assert_eq!(headers.all("Vary").count(), 2);
 /// assert!(headers.contains_token("vary", "origin"));
 /// assert!(headers.set("x-size", "1\r\nx-evil: 1").is_err());
-/// # Ok::<(), corehttp::message::InvalidField>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[doc(alias = "HeaderMap")]
 #[derive(Clone, Default)]
@@ -58,7 +58,7 @@ impl Headers {
     /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains a control character other than HTAB,
     /// such as CR, LF or NUL (§5.5).
     #[inline]
-    pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
+    pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), MessageError> {
         self.store(name, value, Headers::put)
     }
 
@@ -68,7 +68,7 @@ impl Headers {
     ///
     /// As [`Headers::set`].
     #[inline]
-    pub fn append(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
+    pub fn append(&mut self, name: &str, value: impl FieldValue) -> Result<(), MessageError> {
         self.store(name, value, Headers::push)
     }
 
@@ -94,7 +94,7 @@ impl Headers {
     /// # Errors
     ///
     /// Fails if the name is not a token.
-    pub fn set_date(&mut self, name: &str, time: SystemTime) -> Result<(), InvalidField> {
+    pub fn set_date(&mut self, name: &str, time: SystemTime) -> Result<(), MessageError> {
         self.set(name, HttpDate::new(time).as_str())
     }
 
@@ -184,7 +184,7 @@ impl Headers {
         name: &str,
         value: impl FieldValue,
         store: impl FnOnce(&mut Headers, FieldName<'_>, &[u8]),
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         if !is_token(name.as_bytes()) {
             return Err(invalid_name(name));
         }
@@ -207,7 +207,7 @@ impl Headers {
         &mut self,
         name: FieldName<'_>,
         value: &str,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<(), MessageError> {
         self.put(name, valid_value(name.as_str(), value.as_bytes())?);
         Ok(())
     }
@@ -674,11 +674,11 @@ mod tests {
     fn a_name_or_value_that_would_break_a_line_is_an_error_rfc9110_5_5() {
         let mut headers = Headers::new();
         for name in ["", "a b", "a:", "a\r\n", "ä", "a\0"] {
-            assert!(matches!(headers.set(name, "x"), Err(InvalidField::Name(_))), "{name:?}");
+            assert!(matches!(headers.set(name, "x"), Err(MessageError::FieldName(_))), "{name:?}");
         }
         for value in ["a\r\nInjected: 1", "a\nb", "a\rb", "\0", "\x7f", "\x01"] {
-            assert_eq!(headers.set("a", value), Err(InvalidField::Value("a".into())), "{value:?}");
-            assert_eq!(headers.append("a", value), Err(InvalidField::Value("a".into())), "{value:?}");
+            assert_eq!(headers.set("a", value), Err(MessageError::FieldValue("a".into())), "{value:?}");
+            assert_eq!(headers.append("a", value), Err(MessageError::FieldValue("a".into())), "{value:?}");
         }
         assert!(headers.is_empty());
         headers.set("a", " \tkept\u{e9} ").unwrap();

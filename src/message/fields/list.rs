@@ -21,7 +21,7 @@ impl Headers {
     /// headers.append("cache-control", "private=\"a, b\"")?;
     /// let members: Vec<_> = headers.members("cache-control").collect();
     /// assert_eq!(members, [&b"no-cache"[..], b"max-age=60", b"private=\"a, b\""]);
-    /// # Ok::<(), corehttp::message::InvalidField>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     pub fn members<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.named(FieldName::new(name)).flat_map(members)
@@ -67,7 +67,7 @@ impl Headers {
     /// let mut response = Response::new(); // or one that a client received
     /// response.headers.set("content-disposition", "attachment; filename=\"a; b.txt\"")?;
     /// assert_eq!(response.headers.parameter("content-disposition", "filename").as_deref(), Some("a; b.txt"));
-    /// # Ok::<(), corehttp::message::InvalidField>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     pub fn parameter(&self, name: &str, parameter: &str) -> Option<Cow<'_, str>> {
         let field = self.single(FieldName::new(name)).ok()??;

@@ -10,14 +10,14 @@ mod value;
 
 mod credentials;
 
+pub use credentials::BasicAuth;
 pub(crate) use credentials::basic_credentials;
-pub(super) use credentials::is_token68;
-pub use credentials::{BasicAuth, InvalidCredentials};
+pub(crate) use credentials::is_token68;
 pub(crate) use draft::HeadersDraft;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, is_tchar, is_token, token_len,
 };
-pub use parameters::{InvalidParameters, Parameters};
-pub use value::{FieldValue, InvalidField};
+pub use parameters::{Parameters, ParametersError};
+pub use value::FieldValue;
 pub(crate) use value::{Repeated, is_field_value, members, trim};

@@ -64,7 +64,7 @@ impl<'a> Parameters<'a> {
     ///
     /// Fails if a parameter is malformed, or if this one is repeated. Nor may it be in pieces, as `name*0` (RFC 2231 §3):
     /// some programs join the pieces, others ignore them, and so read another value.
-    pub fn get(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, InvalidParameters> {
+    pub fn get(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, ParametersError> {
         let (base, name) = (name.trim_end_matches('*').as_bytes(), name.as_bytes());
         let mut found = None;
         for parameter in self.clone() {
@@ -75,19 +75,19 @@ impl<'a> Parameters<'a> {
                 _ if !plain.eq_ignore_ascii_case(base) => {}
                 _ if other.eq_ignore_ascii_case(name) && found.is_none() => found = Some(value),
                 b"" | b"*" if !other.eq_ignore_ascii_case(name) => {}
-                _ => return Err(InvalidParameters),
+                _ => return Err(ParametersError),
             }
         }
         Ok(found)
     }
 
-    fn parse(&mut self) -> Result<Option<Parameter<'a>>, InvalidParameters> {
+    fn parse(&mut self) -> Result<Option<Parameter<'a>>, ParametersError> {
         loop {
             match trim(self.rest) {
                 [] => return Ok(None),
                 [b';', rest @ ..] => self.rest = trim(rest),
                 rest if self.is_first => self.rest = rest,
-                _ => return Err(InvalidParameters),
+                _ => return Err(ParametersError),
             }
             self.is_first = false;
             // There may be no parameter between two semicolons, or after the last.
@@ -95,7 +95,7 @@ impl<'a> Parameters<'a> {
                 break;
             }
         }
-        let equals = self.rest.iter().position(|&octet| octet == b'=').ok_or(InvalidParameters)?;
+        let equals = self.rest.iter().position(|&octet| octet == b'=').ok_or(ParametersError)?;
         let (name, value) = (&self.rest[..equals], &self.rest[equals + 1..]);
         let (value, used) = match value {
             [b'"', text @ ..] => quoted(text)?,
@@ -104,13 +104,13 @@ impl<'a> Parameters<'a> {
         self.rest = &self.rest[equals + 1 + used..];
         match str::from_utf8(name) {
             Ok(text) if is_token(name) && used > 0 => Ok(Some((text, value))),
-            _ => Err(InvalidParameters),
+            _ => Err(ParametersError),
         }
     }
 }
 
 impl<'a> Iterator for Parameters<'a> {
-    type Item = Result<Parameter<'a>, InvalidParameters>;
+    type Item = Result<Parameter<'a>, ParametersError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let parsed = self.parse();
@@ -130,15 +130,15 @@ impl fmt::Debug for Parameters<'_> {
 /// The parameters of a field are malformed, or one is there twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct InvalidParameters;
+pub struct ParametersError;
 
-impl fmt::Display for InvalidParameters {
+impl fmt::Display for ParametersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the parameters of a field are malformed or repeated")
     }
 }
 
-impl std::error::Error for InvalidParameters {}
+impl std::error::Error for ParametersError {}
 
 /// The token at the front, and its length.
 fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
@@ -149,14 +149,14 @@ fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
 /// The string up to the closing quote, and its length with both quotes.
 ///
 /// A backslash escapes a quote or a backslash, and otherwise stands for itself: some browsers send `C:\dir\file`.
-fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), InvalidParameters> {
+fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), ParametersError> {
     let (mut at, mut quotes) = (0, 0);
     loop {
         match text[at..] {
             [b'\\', b'"' | b'\\', ..] => (at, quotes) = (at + 2, quotes + 1),
             [b'"', ..] => break,
             [_, ..] => at += 1,
-            [] => return Err(InvalidParameters),
+            [] => return Err(ParametersError),
         }
     }
     let (string, used) = (&text[..at], at + 2);
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(field: &str, expected: Result<&[(&str, &str)], InvalidParameters>) {
+    fn check(field: &str, expected: Result<&[(&str, &str)], ParametersError>) {
         let (value, parameters) = Parameters::split(field.as_bytes());
         assert_eq!(value, b"v", "{field:?}");
         let found: Result<Vec<_>, _> = parameters.collect();
@@ -230,7 +230,7 @@ mod tests {
             "v; a=1, b=2",
             "v; a='1 2'",
         ] {
-            check(field, Err(InvalidParameters));
+            check(field, Err(ParametersError));
         }
     }
 
@@ -240,8 +240,8 @@ mod tests {
             ("", Ok(&[][..])),
             (" a=1; b=2", Ok(&[("a", "1"), ("b", "2")])),
             (";a=1", Ok(&[("a", "1")])),
-            ("a=1 b=2", Err(InvalidParameters)),
-            ("a", Err(InvalidParameters)),
+            ("a=1 b=2", Err(ParametersError)),
+            ("a", Err(ParametersError)),
         ] {
             let found: Result<Vec<_>, _> = Parameters::new(text.as_bytes()).collect();
             let expected = expected.map(|pairs| {
@@ -261,12 +261,12 @@ mod tests {
         assert_eq!(unique("v; a*=2; a=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
         assert_eq!(unique("v; a*=1"), Ok(None));
         for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1", "v; a*0=1", "v; a=1; A*0*=2"] {
-            assert_eq!(unique(field), Err(InvalidParameters), "{field:?}");
+            assert_eq!(unique(field), Err(ParametersError), "{field:?}");
         }
         let extended = |field: &'static str| Parameters::split(field.as_bytes()).1.get("a*");
         assert_eq!(extended("v; a=1; A*=u''2"), Ok(Some(Cow::Borrowed(&b"u''2"[..]))));
         for field in ["v; a*=1; a*=1", "v; a*=1; A*=2", "v; a*=1; a*0=1", "v; a*=1; a*0*=1"] {
-            assert_eq!(extended(field), Err(InvalidParameters), "{field:?}");
+            assert_eq!(extended(field), Err(ParametersError), "{field:?}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! [`FieldValue`]: values of fields, as they are set, checked, and read as lists (RFC 9110 §5.5, §5.6.1).
 
 use std::borrow::Cow;
-use std::fmt;
 use std::iter;
 
 use bytes::Bytes;
 
 use crate::error_text::Excerpt;
+use crate::message::MessageError;
 
 /// A type that a field can be set to: text, bytes, an integer, a `char`, or a `bool`, which becomes `true` or `false`.
 ///
@@ -78,35 +78,6 @@ impl FieldValue for Cow<'_, [u8]> {
     }
 }
 
-/// Why a field cannot be set: it would break the head, or add other fields to it (RFC 9110 §5).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidField {
-    /// The name, which is in quotes and may be cut short, is not a token.
-    Name(Box<str>),
-    /// The value contains CR, LF, NUL or another control character than HTAB. With the name of the field.
-    Value(Box<str>),
-    /// The value is no URI reference: browsers take a `\` at its front or in its host for a `/`, and go to another host.
-    /// With the name of the field.
-    Reference(Box<str>),
-}
-
-impl fmt::Display for InvalidField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidField::Name(name) => write!(f, "the field name {name} is not a token"),
-            InvalidField::Value(name) => {
-                write!(f, "the value of the field {name} contains a control character")
-            }
-            InvalidField::Reference(name) => {
-                write!(f, "the value of the field {name} has a `\\` that browsers take for a `/`")
-            }
-        }
-    }
-}
-
-impl std::error::Error for InvalidField {}
-
 /// The error of a name with several lines, where there may be one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeated;
@@ -117,20 +88,20 @@ pub(crate) struct Repeated;
 ///
 /// Fails if no field can have it.
 #[inline]
-pub(super) fn valid_value<'a>(name: &str, value: &'a [u8]) -> Result<&'a [u8], InvalidField> {
+pub(super) fn valid_value<'a>(name: &str, value: &'a [u8]) -> Result<&'a [u8], MessageError> {
     let value = trim(value);
     if is_field_value(value) { Ok(value) } else { Err(invalid_value(name)) }
 }
 
 #[cold]
-fn invalid_value(name: &str) -> InvalidField {
-    InvalidField::Value(name.into())
+fn invalid_value(name: &str) -> MessageError {
+    MessageError::FieldValue(name.into())
 }
 
 /// The error for a name that is not a token.
 #[cold]
-pub(super) fn invalid_name(name: &str) -> InvalidField {
-    InvalidField::Name(Excerpt(name).to_string().into())
+pub(super) fn invalid_name(name: &str) -> MessageError {
+    MessageError::FieldName(Excerpt(name).to_string().into())
 }
 
 /// Whether `text` is a valid field value. Control characters other than HTAB are not allowed; obs-text is (RFC 9110
@@ -201,10 +172,10 @@ fn quoting_member_len(list: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Headers, InvalidField};
+    use crate::message::Headers;
 
     #[track_caller]
-    fn check(value: impl FieldValue, expected: Result<&str, InvalidField>) {
+    fn check(value: impl FieldValue, expected: Result<&str, MessageError>) {
         let mut headers = Headers::new();
         let found = headers.set("a", value).map(|()| headers.get("a").unwrap());
         assert_eq!(found, expected);
@@ -218,7 +189,7 @@ mod tests {
         check('\u{20ac}', Ok("\u{20ac}"));
         check(' ', Ok(""));
         for control in ['\0', '\r', '\n', '\x1f', '\x7f'] {
-            check(control, Err(InvalidField::Value("a".into())));
+            check(control, Err(MessageError::FieldValue("a".into())));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use crate::message::fields::is_token68;
-use crate::message::{BasicAuth, FieldName, InvalidCredentials, basic_credentials};
+use crate::message::{BasicAuth, FieldName, MessageError, basic_credentials};
 
 impl Request {
     /// Sets `authorization` to a user-id and a password, with the scheme Basic (RFC 7617), in UTF-8.
@@ -22,7 +22,7 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "basic_auth")]
-    pub fn set_basic_auth(&mut self, user_id: &str, password: &str) -> Result<(), InvalidCredentials> {
+    pub fn set_basic_auth(&mut self, user_id: &str, password: &str) -> Result<(), MessageError> {
         let value = basic_credentials(user_id.as_bytes(), password.as_bytes())?;
         self.headers.put(FieldName::AUTHORIZATION, value.as_bytes());
         Ok(())
@@ -47,9 +47,9 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "bearer_auth")]
-    pub fn set_bearer_auth(&mut self, token: &str) -> Result<(), InvalidCredentials> {
+    pub fn set_bearer_auth(&mut self, token: &str) -> Result<(), MessageError> {
         if !is_token68(token) {
-            return Err(InvalidCredentials::Token);
+            return Err(MessageError::Token);
         }
         self.headers.put(FieldName::AUTHORIZATION, format!("Bearer {token}").as_bytes());
         Ok(())

@@ -3,7 +3,7 @@
 use super::request::Request;
 use crate::message::text::percent;
 use crate::message::{
-    FieldName, Headers, InvalidTarget, Method, OctetSet, TargetBase, Version, saturating_decimal,
+    FieldName, Headers, Method, OctetSet, TargetBase, TargetError, Version, saturating_decimal,
 };
 
 impl Request {
@@ -38,10 +38,10 @@ impl Request {
     /// Fails if `base` is not a URL or path, or has a query; if the request is a CONNECT; and if it is for `*` while
     /// `base` is `/`, which names no server.
     ///
-    /// Fails with [`InvalidTarget::Outside`] if `base` has a path and the request a segment `..`, escaped or not;
+    /// Fails with [`TargetError::Outside`] if `base` has a path and the request a segment `..`, escaped or not;
     /// passed on with `?`, that is answered with 400.
     ///
-    /// Fails with [`InvalidTarget::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. Passed on with
+    /// Fails with [`TargetError::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. Passed on with
     /// `?`, that is answered with 501, though the handler had better answer it itself.
     ///
     /// # Examples
@@ -59,12 +59,12 @@ impl Request {
     /// assert_eq!(request.forwarded_to("/")?.target().as_str(), "/items?page=2");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn forwarded_to(&self, base: &str) -> Result<Request, InvalidTarget> {
+    pub fn forwarded_to(&self, base: &str) -> Result<Request, TargetError> {
         match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
             (Method::Options, ["*", _]) => self.retargeted(base, ["", ""]),
             (_, resource) if resource[0].starts_with('/') => self.retargeted(base, resource),
-            _ => Err(InvalidTarget::Form),
+            _ => Err(TargetError::Form),
         }
     }
 
@@ -81,8 +81,8 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::forwarded_to`], and if `prefix` is neither empty nor begins with a `/`. Also with
-    /// [`InvalidTarget::Prefix`] if the path is not below the prefix, which becomes 404 with `?`, and with
-    /// [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a segment `..`, escaped or not, or
+    /// [`TargetError::Prefix`] if the path is not below the prefix, which becomes 404 with `?`, and with
+    /// [`TargetError::Outside`], which becomes 400, if what follows the prefix has a segment `..`, escaped or not, or
     /// begins with an empty one, as in `/v1//host/path`, which some servers read as the name of a host.
     ///
     /// # Examples
@@ -110,32 +110,32 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "strip_prefix")]
-    pub fn forwarded_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
+    pub fn forwarded_below(&self, prefix: &str, base: &str) -> Result<Request, TargetError> {
         let resource = self.target().path_and_query(self.method()).concat();
         let (path, query) = resource.split_at(resource.find('?').unwrap_or(resource.len()));
         // No path begins with another prefix: the gateway is at fault, and not its peer.
         if !path.starts_with('/') || !matches!(prefix.as_bytes(), [] | [b'/', ..]) {
-            return Err(InvalidTarget::Form);
+            return Err(TargetError::Form);
         }
         let rest = match path.strip_prefix(prefix.strip_suffix('/').unwrap_or(prefix)) {
             Some("") => "/",
             Some(rest) if rest.starts_with('/') => rest,
-            Some(_) | None => return Err(InvalidTarget::Prefix),
+            Some(_) | None => return Err(TargetError::Prefix),
         };
         let octets = percent::decode_octets(rest);
         let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
         match names_host || has_dot_dot(&octets) {
-            true => Err(InvalidTarget::Outside),
+            true => Err(TargetError::Outside),
             false => self.retargeted(base, [rest, query]),
         }
     }
 
     /// Copies the request for a path and a query below `base`.
-    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, InvalidTarget> {
+    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, TargetError> {
         // The base is parsed alone, or the path could become the host of a base without one.
         let base = TargetBase::parse(base)?;
         if base.has_path() && has_dot_dot(&percent::decode_octets(self.target().path())) {
-            return Err(InvalidTarget::Outside);
+            return Err(TargetError::Outside);
         }
         let target = base.target(resource)?;
         let mut forwarded = Request::with_target(self.method(), target);
@@ -198,13 +198,13 @@ impl Headers {
 
 /// Decrements `max-forwards`, if the request has that field (RFC 9110 §7.6.2). A value that is not a number is an
 /// error, because the field is there to end loops.
-fn decrement_max_forwards(headers: &mut Headers) -> Result<(), InvalidTarget> {
+fn decrement_max_forwards(headers: &mut Headers) -> Result<(), TargetError> {
     let left = match &*Vec::from_iter(headers.named(FieldName::MAX_FORWARDS)) {
         [] => return Ok(()),
         [only] => saturating_decimal(only).and_then(|left| left.checked_sub(1)),
         [_, ..] => None,
     };
-    let left = left.ok_or(InvalidTarget::MaxForwards)?;
+    let left = left.ok_or(TargetError::MaxForwards)?;
     headers.put(FieldName::MAX_FORWARDS, itoa::Buffer::new().format(left).as_bytes());
     Ok(())
 }
@@ -321,7 +321,7 @@ mod tests {
 
     /// A request for `path` goes on to `expected`, below `base`.
     #[track_caller]
-    fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
+    fn check_target(base: &str, path: &str, expected: Result<&str, TargetError>) {
         let forwarded = received(Method::Get, path).forwarded_to(base);
         assert_eq!(
             forwarded.as_ref().map(|forwarded| forwarded.target().as_str()),
@@ -357,7 +357,7 @@ mod tests {
             for base in
                 ["http://b/v1", "http://b/v1/", "https://b:8443/a/b", "http://b//", "/v1", "//", "/a/b/"]
             {
-                check_target(base, path, Err(InvalidTarget::Outside));
+                check_target(base, path, Err(TargetError::Outside));
             }
             let path = path.strip_prefix("http://front").unwrap_or(path);
             check_target("/", path, Ok(path));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
+    fn check_below(prefix: &str, url: &str, expected: Result<&str, TargetError>) {
         let forwarded = |base| received(Method::Get, url).forwarded_below(prefix, base);
         for base in ["http://b", "http://b/"] {
             let found = forwarded(base).map(|forwarded| forwarded.target().as_str().to_owned());
@@ -397,13 +397,13 @@ mod tests {
                 "/", "/v", "/v1x", "/v1%2fx", "/v1%2Fx", "/v1;a/x", "/V1/x", "/%761/x", "//v1/x", "/a/v1/x",
                 "/v1%00",
             ] {
-                check_below(prefix, other, Err(InvalidTarget::Prefix));
+                check_below(prefix, other, Err(TargetError::Prefix));
             }
         }
         check_below("/a/b", "/a/b/c", Ok("/c"));
-        check_below("/a/b", "/a/bc", Err(InvalidTarget::Prefix));
+        check_below("/a/b", "/a/bc", Err(TargetError::Prefix));
         for no_path in ["v1", "http://b", "?", " /v1"] {
-            check_below(no_path, "/v1/a", Err(InvalidTarget::Form));
+            check_below(no_path, "/v1/a", Err(TargetError::Form));
         }
         for all in ["", "/"] {
             check_below(all, "/a/b?c", Ok("/a/b?c"));
@@ -438,16 +438,16 @@ mod tests {
                 check_below(
                     prefix,
                     &format!("{}{rest}", prefix.trim_end_matches('/')),
-                    Err(InvalidTarget::Outside),
+                    Err(TargetError::Outside),
                 );
             }
-            check_below("", rest, Err(InvalidTarget::Outside));
+            check_below("", rest, Err(TargetError::Outside));
         }
         for method in [Method::Options, Method::Connect] {
             let target = if method == Method::Options { "*" } else { "front:443" };
             for prefix in ["", "/", "/v1", "*"] {
                 let forwarded = received(method, target).forwarded_below(prefix, "http://b");
-                assert_eq!(forwarded.err(), Some(InvalidTarget::Form), "{method} {prefix}");
+                assert_eq!(forwarded.err(), Some(TargetError::Form), "{method} {prefix}");
             }
         }
     }
@@ -464,7 +464,7 @@ mod tests {
             let forwarded = request.forwarded_to(base).unwrap();
             assert_eq!(forwarded.target().as_str(), expected);
         }
-        check_target("http://u@b", "/a", Err(InvalidTarget::Userinfo));
+        check_target("http://u@b", "/a", Err(TargetError::Userinfo));
     }
 
     #[test]
@@ -487,7 +487,7 @@ mod tests {
                 request.set_method(other);
                 assert_eq!(
                     request.forwarded_to(base).err(),
-                    Some(InvalidTarget::Form),
+                    Some(TargetError::Form),
                     "{target} under {other}"
                 );
             }
@@ -521,12 +521,12 @@ mod tests {
             let sent = forwarded.target().path_and_query(forwarded.method()).concat();
             assert_eq!((forwarded.target().as_str(), &*sent), expected, "{target} to {base}");
         }
-        assert_eq!(received(Method::Options, "*").forwarded_to("/").err(), Some(InvalidTarget::Form));
+        assert_eq!(received(Method::Options, "*").forwarded_to("/").err(), Some(TargetError::Form));
     }
 
     /// A request with these lines of `max-forwards` goes on with those `expected`, or not at all.
     #[track_caller]
-    fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], InvalidTarget>) {
+    fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], TargetError>) {
         let mut request = Request::new(method, "/a").unwrap();
         lines.iter().for_each(|value| request.headers.append("Max-Forwards", *value).unwrap());
         let forwarded = request.forwarded_to("http://b");
@@ -556,10 +556,10 @@ mod tests {
                 check_count(method, &[value], Ok(&[expected]));
             }
             for bad in ["0", "000", "", "-1", "+1", "1.0", "0x1", "1 0", "1, 1", "one"] {
-                check_count(method, &[bad], Err(InvalidTarget::MaxForwards));
+                check_count(method, &[bad], Err(TargetError::MaxForwards));
             }
-            check_count(method, &["1", "1"], Err(InvalidTarget::MaxForwards));
-            check_count(method, &["2", "x"], Err(InvalidTarget::MaxForwards));
+            check_count(method, &["1", "1"], Err(TargetError::MaxForwards));
+            check_count(method, &["2", "x"], Err(TargetError::MaxForwards));
         }
         // The field means nothing in requests of other methods.
         for method in [Method::Get, Method::Post, "OPTION".parse().unwrap()] {

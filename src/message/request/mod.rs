@@ -12,7 +12,7 @@ mod matched_route;
 mod path_params;
 
 pub(crate) use matched_route::{NO_PATTERN, RoutePattern};
-pub use path_params::{InvalidPathParam, PathParams};
+pub use path_params::PathParams;
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub(crate) use range::{RangeSelection, may_send_range};
 pub use request::Request;

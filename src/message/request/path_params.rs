@@ -1,16 +1,13 @@
 //! [`PathParams`]: the parts of a path that the pattern of its route names.
 
-use std::any::type_name;
 use std::borrow::Cow;
-use std::error::Error;
 use std::fmt;
 
 use super::matched_route::MatchedRoute;
 use super::request::Request;
-use crate::error_text::Excerpt;
 use crate::memory::Span;
 use crate::message::text::{Plus, percent};
-use crate::message::{FromText, Method, Status, Target};
+use crate::message::{FromText, Method, Target, ValueError};
 
 impl Request {
     /// Returns the parameters of the route that a [`Router`](crate::Router) has matched; none if there is no such route.
@@ -103,12 +100,12 @@ impl<'a> PathParams<'a> {
     ///
     /// Fails if the value does not decode to UTF-8, which a handler's `?` turns into 404, or if the route has no such
     /// parameter, which is a mistake of the program: 500.
-    pub fn get(self, name: &str) -> Result<Cow<'a, str>, InvalidPathParam> {
-        let raw = self.raw(name).ok_or_else(|| InvalidPathParam::new(name, Reason::Missing))?;
+    pub fn get(self, name: &str) -> Result<Cow<'a, str>, ValueError> {
+        let raw = self.raw(name).ok_or_else(|| ValueError::no_param(name))?;
         if self.request.target().has_plain_path() {
             return Ok(Cow::Borrowed(raw));
         }
-        percent::decode(raw, Plus::Literal).map_err(|_| InvalidPathParam::new(name, Reason::Text))
+        percent::decode(raw, Plus::Literal).map_err(|_| ValueError::param_text(name))
     }
 
     /// Returns a parameter as a number or another type that can be parsed from text, strictly: see [`FromText`].
@@ -116,9 +113,8 @@ impl<'a> PathParams<'a> {
     /// # Errors
     ///
     /// As [`PathParams::get`], or if the value is not of that type, which a handler's `?` turns into 404.
-    pub fn get_as<T: FromText>(self, name: &str) -> Result<T, InvalidPathParam> {
-        T::from_text(&self.get(name)?)
-            .ok_or_else(|| InvalidPathParam::new(name, Reason::Type(type_name::<T>())))
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<T, ValueError> {
+        T::from_text(&self.get(name)?).ok_or_else(|| ValueError::param_type::<T>(name))
     }
 
     /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
@@ -163,60 +159,11 @@ impl fmt::Debug for PathParams<'_> {
     }
 }
 
-/// A parameter of a path that cannot be read as requested. In a handler, `?` turns it into the right status: see
-/// [`InvalidPathParam::status`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidPathParam {
-    name: Box<str>,
-    reason: Reason,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Missing,
-    Text,
-    Type(&'static str),
-}
-
-impl InvalidPathParam {
-    #[cold]
-    fn new(name: &str, reason: Reason) -> InvalidPathParam {
-        InvalidPathParam { name: name.into(), reason }
-    }
-
-    /// Returns the name under which the parameter was looked up.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the status that the peer is answered with: 404, since a path with such a value leads nowhere (RFC 9110
-    /// §15.5.5); 500 if the route has no parameter of that name.
-    pub fn status(&self) -> Status {
-        match self.reason {
-            Reason::Missing => Status::INTERNAL_SERVER_ERROR,
-            Reason::Text | Reason::Type(_) => Status::NOT_FOUND,
-        }
-    }
-}
-
-impl fmt::Display for InvalidPathParam {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Excerpt(&self.name);
-        match self.reason {
-            Reason::Missing => write!(f, "the route has no parameter {name}"),
-            Reason::Text => write!(f, "the parameter {name} of the path is not UTF-8"),
-            Reason::Type(expected) => write!(f, "the parameter {name} of the path is not of type {expected}"),
-        }
-    }
-}
-
-impl Error for InvalidPathParam {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    use crate::message::RoutePattern;
+    use crate::message::{RoutePattern, Status};
 
     /// A request that a router has matched to a pattern, with these values.
     fn matched(pattern: &str, url: &str, values: &[&str]) -> Request {

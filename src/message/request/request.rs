@@ -8,11 +8,10 @@ use bytes::Bytes;
 
 use super::matched_route::MatchedRoute;
 use crate::memory::Reset;
-use crate::message::content::{FORM_TYPE, decode_text, essence};
+use crate::message::content::{ContentFault, FORM_TYPE, decode_text, essence};
 use crate::message::{
-    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCharset,
-    InvalidCookie, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, Method, Target,
-    Version, cookie, is_token, split_port, uri,
+    Body, BodyLength, ContentError, CookieFault, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft,
+    MessageError, Method, Target, TargetError, ValueError, Version, cookie, is_token, split_port, uri,
 };
 
 /// A request, either received or to be sent. The same type serves in both directions.
@@ -73,9 +72,9 @@ impl Request {
     /// assert_eq!(request.basic_auth().unwrap().user_id, "joe");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
+    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, MessageError>
     where
-        InvalidRequest: From<M::Error>,
+        MessageError: From<M::Error>,
     {
         let mut request = Request { method: method.try_into()?, ..Request::default() };
         request.set_url(url)?;
@@ -87,7 +86,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn get(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn get(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Get, url)
     }
 
@@ -96,7 +95,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn head(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn head(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Head, url)
     }
 
@@ -105,7 +104,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn post(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn post(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Post, url)
     }
 
@@ -114,7 +113,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn put(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn put(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Put, url)
     }
 
@@ -123,7 +122,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn patch(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn patch(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Patch, url)
     }
 
@@ -132,7 +131,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::new`].
-    pub fn delete(url: &str) -> Result<Request, InvalidRequest> {
+    pub fn delete(url: &str) -> Result<Request, MessageError> {
         Request::new(Method::Delete, url)
     }
 
@@ -179,9 +178,9 @@ impl Request {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
+    pub fn set_url(&mut self, url: &str) -> Result<(), MessageError> {
         let set = self.replace_target(|target| target.set_url(url));
-        set.map_err(|invalid| InvalidRequest::from_url(invalid, url))
+        set.map_err(|invalid| MessageError::from_url(invalid, url))
     }
 
     /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
@@ -223,7 +222,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, ValueError> {
         uri::decode_path(self.path())
     }
 
@@ -259,9 +258,9 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn text(&self) -> Result<&str, InvalidText> {
-        let content = self.received().ok_or(InvalidText::Unread)?;
-        std::str::from_utf8(content).map_err(|_| InvalidText::Content)
+    pub fn text(&self) -> Result<&str, ContentError> {
+        let content = self.received().ok_or(ContentFault::Unread)?;
+        std::str::from_utf8(content).map_err(|_| ContentError::from(ContentFault::Text(None)).of_request())
     }
 
     /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
@@ -286,8 +285,8 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.received()).map_err(InvalidCharset::of_request)
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, ContentError> {
+        decode_text(&self.headers, self.received()).map_err(ContentError::of_request)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
@@ -312,10 +311,10 @@ impl Request {
     ///     Ok(())
     /// }
     /// ```
-    pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
-        let content = self.content_of(|essence| essence.eq_ignore_ascii_case(FORM_TYPE))?;
-        let text = std::str::from_utf8(content).map_err(|_| InvalidForm::Text)?;
-        Form::new(text).at_most(Form::PAIRS_MAX)
+    pub fn form(&self) -> Result<Form<'_>, ContentError> {
+        self.content_of(FORM_TYPE, |essence| essence.eq_ignore_ascii_case(FORM_TYPE.as_bytes()))?;
+        let form = Form::new(self.text()?).at_most(Form::PAIRS_MAX);
+        form.map_err(|_| ContentError::from(ContentFault::TooManyPairs(Form::PAIRS_MAX)).of_request())
     }
 
     /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
@@ -324,7 +323,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the target cannot have a query, as that of CONNECT and `*`.
-    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
+    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), TargetError> {
         self.target.set_query(query.as_ref())
     }
 
@@ -339,7 +338,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_bytes(bytes);
         Ok(())
@@ -351,7 +350,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_shared(bytes);
         Ok(())
@@ -359,7 +358,7 @@ impl Request {
 
     /// Makes `form` the content, and sets the content type.
     pub fn set_form(&mut self, form: &FormBuf) {
-        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE);
+        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE.as_bytes());
         self.body.set_bytes(form.as_str());
     }
 
@@ -374,12 +373,12 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the name is not a token, or the value is not valid in a cookie.
-    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
+    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), MessageError> {
         if !is_token(name.as_bytes()) {
-            return Err(InvalidCookie::Name(cookie::quoted(name)));
+            return Err(MessageError::from_cookie(CookieFault::Name, name));
         }
         if !cookie::is_value(value.as_bytes()) {
-            return Err(InvalidCookie::Value(cookie::quoted(name)));
+            return Err(MessageError::from_cookie(CookieFault::Value, name));
         }
         // There must be only one line (RFC 6265bis §5.8.1).
         let mut line = Vec::new();
@@ -435,16 +434,23 @@ impl Request {
         self.authority().map(|authority| split_port(authority).0)
     }
 
-    /// Returns the content, if it is of a type that `is_type` accepts by its [`essence`].
-    pub(crate) fn content_of(&self, is_type: impl FnOnce(&[u8]) -> bool) -> Result<&[u8], ContentError> {
-        match self.headers.single(FieldName::CONTENT_TYPE) {
-            Ok(Some(content_type)) if is_type(essence(content_type)) => {}
-            _ => return Err(ContentError::MediaType),
-        }
-        if self.headers.codings().next().is_some() {
-            return Err(ContentError::Coding);
-        }
-        self.received().ok_or(ContentError::NotReceived)
+    /// Returns the content, if it is of the `expected` type, which `is_type` accepts by its [`essence`].
+    pub(crate) fn content_of(
+        &self,
+        expected: &'static str,
+        is_type: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<&[u8], ContentError> {
+        let fault = match self.headers.single(FieldName::CONTENT_TYPE) {
+            Ok(Some(content_type)) if is_type(essence(content_type)) => {
+                match (self.headers.codings().next(), self.received()) {
+                    (None, Some(content)) => return Ok(content),
+                    (Some(_), _) => ContentFault::Coding,
+                    (None, None) => ContentFault::Unread,
+                }
+            }
+            _ => ContentFault::MediaType(expected),
+        };
+        Err(ContentError::from(fault).of_request())
     }
 
     /// The content, unless it has not been received.
@@ -563,19 +569,19 @@ mod tests {
     #[test]
     fn a_url_that_is_refused_leaves_the_request_as_it_was() {
         for (url, reason) in [
-            ("", InvalidTarget::Form),
-            ("*", InvalidTarget::Form),
-            ("d", InvalidTarget::Form),
-            ("?d", InvalidTarget::Form),
-            ("a:80", InvalidTarget::Scheme),
-            ("ftp://a/", InvalidTarget::Scheme),
-            ("http://", InvalidTarget::Authority),
-            ("http://a b/", InvalidTarget::Authority),
-            ("http://a:x/", InvalidTarget::Authority),
-            ("http://a:b%0a@c/", InvalidTarget::Userinfo),
+            ("", TargetError::Form),
+            ("*", TargetError::Form),
+            ("d", TargetError::Form),
+            ("?d", TargetError::Form),
+            ("a:80", TargetError::Scheme),
+            ("ftp://a/", TargetError::Scheme),
+            ("http://", TargetError::Authority),
+            ("http://a b/", TargetError::Authority),
+            ("http://a:x/", TargetError::Authority),
+            ("http://a:b%0a@c/", TargetError::Userinfo),
         ] {
             let mut request = filled();
-            let refused = InvalidRequest::from_url(reason, url);
+            let refused = MessageError::from_url(reason, url);
             assert_eq!(request.set_url(url), Err(refused.clone()), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
             assert_eq!(Request::get(url), Err(refused), "{url:?}");

@@ -46,7 +46,7 @@ impl fmt::Display for Request {
 /// response.headers.append("set-cookie", "sid=secret")?;
 /// let head = "HTTP/1.1 200 OK\ncontent-type: text/plain; charset=utf-8\nset-cookie: [redacted]";
 /// assert_eq!(response.to_string(), head);
-/// # Ok::<(), corehttp::message::InvalidField>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 impl fmt::Display for Response {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

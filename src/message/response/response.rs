@@ -15,8 +15,8 @@ use crate::message::request::{
 };
 use crate::message::text::{InvalidReference, attachment, encode_reference};
 use crate::message::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, InvalidText,
-    Method, Problem, Request, SetCookie, Status, Version,
+    Body, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem, Request,
+    SetCookie, Status, Version,
 };
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -36,7 +36,7 @@ use crate::message::{
 /// response.status = Status::CREATED;
 /// response.headers.set("x-size", 13)?;
 /// assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
-/// # Ok::<(), corehttp::message::InvalidField>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Response {
@@ -107,7 +107,7 @@ impl Response {
     /// # assert_eq!((response.bytes(), response.headers.content_type()), (&b"Hello"[..], Some("text/plain")));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_bytes(bytes);
         Ok(())
@@ -119,7 +119,7 @@ impl Response {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The response is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_shared(bytes);
         Ok(())
@@ -146,9 +146,9 @@ impl Response {
     /// let mut response = Response::new(); // or one that a client received
     /// response.set_text("Hello, World!");
     /// assert_eq!(response.text()?, "Hello, World!");
-    /// # Ok::<(), corehttp::message::InvalidText>(())
+    /// # Ok::<(), corehttp::error::ContentError>(())
     /// ```
-    pub fn text(&self) -> Result<&str, InvalidText> {
+    pub fn text(&self) -> Result<&str, ContentError> {
         self.body.text()
     }
 
@@ -171,12 +171,12 @@ impl Response {
     /// response.set_shared("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
     /// match response.text_decoded() {
     ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
-    ///     Err(error) => assert_eq!(error.charset(), "ISO-8859-1"),
+    ///     Err(error) => assert_eq!(error.charset(), Some("ISO-8859-1")),
     /// }
-    /// # Ok::<(), corehttp::message::InvalidField>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     #[doc(alias = "text_with_charset")]
-    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, ContentError> {
         decode_text(&self.headers, (!self.body.is_stream()).then(|| self.body.bytes()))
     }
 
@@ -205,12 +205,12 @@ impl Response {
     /// for elsewhere in ["/\t/evil.example", "/\\evil.example", "/\r\nset-cookie: a=b"] {
     ///     assert!(response.set_redirect(Status::SEE_OTHER, elsewhere).is_err());
     /// }
-    /// # Ok::<(), corehttp::message::InvalidField>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
-    pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
+    pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), MessageError> {
         let location = encode_reference(location).map_err(|invalid| match invalid {
-            InvalidReference::Control => InvalidField::Value("location".into()),
-            InvalidReference::Backslash => InvalidField::Reference("location".into()),
+            InvalidReference::Control => MessageError::FieldValue("location".into()),
+            InvalidReference::Backslash => MessageError::Reference("location".into()),
         })?;
         self.headers.put(FieldName::new("location"), location.as_bytes());
         self.status = status;
@@ -267,7 +267,7 @@ impl Response {
     ///
     /// Fails if [`SetCookie::check`] refuses the cookie, because it could break out of its field or because user agents
     /// would drop it.
-    pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
+    pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), MessageError> {
         cookie.check()?;
         cookie.append_to(&mut self.headers);
         Ok(())
@@ -475,7 +475,7 @@ impl Response {
     /// assert_eq!(response.body.bytes(), b"Hello");
     /// assert!(response.headers.contains("etag") && response.headers.contains("content-type"));
     /// assert!(!response.headers.contains("connection") && !response.headers.contains("x-only-here"));
-    /// # Ok::<(), corehttp::message::InvalidField>(())
+    /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {

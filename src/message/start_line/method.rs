@@ -1,11 +1,10 @@
 //! [`Method`]: the purpose of a request (RFC 9110 §9).
 
-use std::error::Error;
 use std::fmt;
 use std::str::{self, FromStr};
 
 use crate::error_text::Excerpt;
-use crate::message::is_token;
+use crate::message::{MessageError, is_token};
 
 /// A request method, which is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
@@ -18,7 +17,7 @@ use crate::message::is_token;
 /// assert!(matches!(method, Method::Extension(_)));
 /// assert_eq!(method, "PROPFIND");
 /// assert!(Method::Put.is_idempotent() && !Method::Put.is_safe());
-/// # Ok::<(), corehttp::message::InvalidMethod>(())
+/// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -52,14 +51,14 @@ impl Method {
     /// # Errors
     ///
     /// Fails if it is not a token (RFC 9110 §5.6.2), or is unknown and longer than 23 bytes.
-    pub fn parse(token: &[u8]) -> Result<Method, InvalidMethod> {
+    pub fn parse(token: &[u8]) -> Result<Method, MessageError> {
         let mut method = Method::default();
         method.set(token).map(|()| method)
     }
 
     /// Parses in place: moving a method costs more than writing the one byte that most of them are.
     #[inline]
-    pub(crate) fn set(&mut self, token: &[u8]) -> Result<(), InvalidMethod> {
+    pub(crate) fn set(&mut self, token: &[u8]) -> Result<(), MessageError> {
         match token {
             b"GET" => *self = Method::Get,
             b"HEAD" => *self = Method::Head,
@@ -109,33 +108,33 @@ impl Method {
 }
 
 impl FromStr for Method {
-    type Err = InvalidMethod;
+    type Err = MessageError;
 
-    fn from_str(token: &str) -> Result<Method, InvalidMethod> {
+    fn from_str(token: &str) -> Result<Method, MessageError> {
         Method::parse(token.as_bytes())
     }
 }
 
 impl TryFrom<&str> for Method {
-    type Error = InvalidMethod;
+    type Error = MessageError;
 
-    fn try_from(token: &str) -> Result<Method, InvalidMethod> {
+    fn try_from(token: &str) -> Result<Method, MessageError> {
         token.parse()
     }
 }
 
 impl TryFrom<&String> for Method {
-    type Error = InvalidMethod;
+    type Error = MessageError;
 
-    fn try_from(token: &String) -> Result<Method, InvalidMethod> {
+    fn try_from(token: &String) -> Result<Method, MessageError> {
         token.parse()
     }
 }
 
 impl TryFrom<String> for Method {
-    type Error = InvalidMethod;
+    type Error = MessageError;
 
-    fn try_from(token: String) -> Result<Method, InvalidMethod> {
+    fn try_from(token: String) -> Result<Method, MessageError> {
         token.parse()
     }
 }
@@ -171,12 +170,12 @@ pub struct ExtensionMethod {
 impl ExtensionMethod {
     const LEN_MAX: usize = 23;
 
-    fn parse(token: &[u8]) -> Result<ExtensionMethod, InvalidMethod> {
+    fn parse(token: &[u8]) -> Result<ExtensionMethod, MessageError> {
         if !is_token(token) {
-            return Err(InvalidMethod::NotToken(Excerpt::quote_octets(token).into()));
+            return Err(MessageError::Method(Excerpt::quote_octets(token).into()));
         }
         let mut bytes = [0; ExtensionMethod::LEN_MAX];
-        let too_long = || InvalidMethod::TooLong(Excerpt::quote_octets(token).into());
+        let too_long = || MessageError::MethodTooLong(Excerpt::quote_octets(token).into());
         bytes.get_mut(..token.len()).ok_or_else(too_long)?.copy_from_slice(token);
         Ok(ExtensionMethod { len: token.len() as u8, bytes })
     }
@@ -193,33 +192,12 @@ impl fmt::Debug for ExtensionMethod {
     }
 }
 
-/// Why a string, which is in quotes and may be cut short, is not a method.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidMethod {
-    /// The method is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
-    NotToken(Box<str>),
-    /// The method is unknown and longer than 23 bytes.
-    TooLong(Box<str>),
-}
-
-impl fmt::Display for InvalidMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidMethod::NotToken(method) => write!(f, "the method {method} is not a token"),
-            InvalidMethod::TooLong(method) => write!(f, "the method {method} is too long"),
-        }
-    }
-}
-
-impl Error for InvalidMethod {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(token: &[u8], expected: Result<&str, fn(Box<str>) -> InvalidMethod>) {
+    fn check(token: &[u8], expected: Result<&str, fn(Box<str>) -> MessageError>) {
         let expected = expected.map_err(|invalid| invalid(Excerpt::quote_octets(token).into()));
         assert_eq!(Method::parse(token).as_ref().map(Method::as_str), expected.as_ref().copied());
     }
@@ -246,11 +224,11 @@ mod tests {
         let bad: [&[u8]; 10] =
             [b"", b" ", b"GET ", b" GET", b"G(ET", b"GET\t", b"GE\0T", b"GET\r", b"G\xc3\x89T", b"A/B"];
         for token in bad {
-            check(token, Err(InvalidMethod::NotToken));
+            check(token, Err(MessageError::Method));
         }
-        check(b"ABCDEFGHIJKLMNOPQRSTUVWX", Err(InvalidMethod::TooLong));
-        check(&[b'A'; 1000], Err(InvalidMethod::TooLong));
-        check(&[b'('; 1000], Err(InvalidMethod::NotToken));
+        check(b"ABCDEFGHIJKLMNOPQRSTUVWX", Err(MessageError::MethodTooLong));
+        check(&[b'A'; 1000], Err(MessageError::MethodTooLong));
+        check(&[b'('; 1000], Err(MessageError::Method));
     }
 
     #[test]

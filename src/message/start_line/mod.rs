@@ -4,10 +4,7 @@ mod method;
 mod status;
 mod version;
 
-mod invalid_request;
-
-pub use invalid_request::{InvalidRequest, InvalidTarget};
-pub use method::{ExtensionMethod, InvalidMethod, Method};
+pub use method::{ExtensionMethod, Method};
 pub(crate) use status::Explained;
-pub use status::{InvalidStatus, Status};
+pub use status::Status;
 pub use version::Version;

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::message::MessageError;
+
 /// A status code: a number from 100 to 599.
 ///
 /// A client also accepts the numbers from 600 to 999, because some servers send them. Such a status counts as a server
@@ -83,10 +85,10 @@ impl Default for Status {
 }
 
 impl TryFrom<u16> for Status {
-    type Error = InvalidStatus;
+    type Error = MessageError;
 
-    fn try_from(code: u16) -> Result<Status, InvalidStatus> {
-        Status::new(code).ok_or(InvalidStatus)
+    fn try_from(code: u16) -> Result<Status, MessageError> {
+        Status::new(code).ok_or(MessageError::Status)
     }
 }
 
@@ -122,7 +124,7 @@ impl fmt::Debug for Status {
 impl Error for Status {}
 
 /// The status of an error that says what is wrong with a request, as the source of that error: the peer is told its text.
-#[allow(dead_code, reason = "unused without the features `json` and `multipart`")]
+#[allow(dead_code, reason = "unused without the feature `multipart`")]
 #[derive(Debug)]
 pub(crate) struct Explained(pub(crate) Status);
 
@@ -133,19 +135,6 @@ impl fmt::Display for Explained {
 }
 
 impl Error for Explained {}
-
-/// The number is not a status code: it is below 100 or above 599.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct InvalidStatus;
-
-impl fmt::Display for InvalidStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a status code is a number from 100 to 599")
-    }
-}
-
-impl Error for InvalidStatus {}
 
 macro_rules! registered {
     ($($code:literal $name:ident $reason:literal)*) => {

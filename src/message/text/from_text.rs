@@ -30,7 +30,7 @@
 ///
 /// assert_eq!(Form::new("order=rising").get_as("order")?, Some(Order::Rising));
 /// assert!(Form::new("order=Rising").get_as::<Order>("order").is_err());
-/// # Ok::<(), corehttp::message::InvalidForm>(())
+/// # Ok::<(), corehttp::error::ValueError>(())
 /// ```
 pub trait FromText: Sized {
     /// Parses the whole of `text`. Returns `None` if it is not a value of this type.

@@ -11,7 +11,7 @@ pub(crate) mod percent;
 pub use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
-pub(super) use escape::attachment;
+pub(crate) use escape::attachment;
 pub(crate) use escape::write_json_string;
 #[cfg(feature = "access-log")]
 pub(crate) use escape::write_log_text;
@@ -21,4 +21,4 @@ pub(crate) use file_name::is_file_name;
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
-pub(super) use percent::{InvalidReference, Plus, encode_reference};
+pub(crate) use percent::{InvalidReference, Plus, encode_reference};

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::str;
 
 use crate::memory::Span;
-use crate::message::{InvalidTarget, OctetSet, decimal};
+use crate::message::{OctetSet, TargetError, decimal};
 
 /// Where the components of a target are in its text. Components that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) struct Components {
 
 impl Components {
     /// The components of an absolute `http` or `https` URL, or of an origin-form.
-    pub(super) fn from_url(url: &[u8]) -> Result<Components, InvalidTarget> {
+    pub(super) fn from_url(url: &[u8]) -> Result<Components, TargetError> {
         match url {
             [b'/', ..] => Components::origin_form(url),
             _ => Components::absolute_form(url),
@@ -32,15 +32,15 @@ impl Components {
         self.authority.end().max(self.path.end()).max(self.query.end())
     }
 
-    pub(super) fn origin_form(target: &[u8]) -> Result<Components, InvalidTarget> {
+    pub(super) fn origin_form(target: &[u8]) -> Result<Components, TargetError> {
         let (path, query) = path_and_query(target, 0)?;
         Ok(Components { path, query, ..Components::default() })
     }
 
-    pub(super) fn authority_form(target: &[u8]) -> Result<Components, InvalidTarget> {
+    pub(super) fn authority_form(target: &[u8]) -> Result<Components, TargetError> {
         match parse_authority(target)?.port {
             // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
-            None | Some(0) => Err(InvalidTarget::Authority),
+            None | Some(0) => Err(TargetError::Authority),
             Some(_) => Ok(Components {
                 form: TargetForm::Authority,
                 authority: Span::new(0, target.len()),
@@ -53,10 +53,10 @@ impl Components {
         Components { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Components::default() }
     }
 
-    pub(super) fn absolute_form(target: &[u8]) -> Result<Components, InvalidTarget> {
-        let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
-        let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
-        let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
+    pub(super) fn absolute_form(target: &[u8]) -> Result<Components, TargetError> {
+        let scheme_len = memchr::memchr(b':', target).ok_or(TargetError::Form)?;
+        let scheme = Scheme::parse(&target[..scheme_len]).ok_or(TargetError::Scheme)?;
+        let rest = target[scheme_len..].strip_prefix(b"://").ok_or(TargetError::Form)?;
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
         parse_authority(authority)?;
         let authority = Span::from_slices(authority, target);
@@ -226,20 +226,20 @@ fn parse_port(text: &[u8]) -> Option<Option<u16>> {
 }
 
 /// Parses an authority that names a host, as a URL must (RFC 9110 §4.2.1).
-fn parse_authority(text: &[u8]) -> Result<Authority<'_>, InvalidTarget> {
-    Authority::parse(text).filter(|authority| !authority.host.is_empty()).ok_or(InvalidTarget::Authority)
+fn parse_authority(text: &[u8]) -> Result<Authority<'_>, TargetError> {
+    Authority::parse(text).filter(|authority| !authority.host.is_empty()).ok_or(TargetError::Authority)
 }
 
 /// The path and the query of `target`, which begin at `start`.
-fn path_and_query(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
+fn path_and_query(target: &[u8], start: usize) -> Result<(Span, Span), TargetError> {
     let path_end = start + PATH.prefix_len(&target[start..]);
     let query_start = match target.get(path_end) {
         None => path_end,
         Some(b'?') => path_end + 1,
-        Some(_) => return Err(InvalidTarget::Byte),
+        Some(_) => return Err(TargetError::Byte),
     };
     if !QUERY.contains_all(&target[query_start..]) {
-        return Err(InvalidTarget::Byte);
+        return Err(TargetError::Byte);
     }
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }

@@ -7,7 +7,7 @@ use super::components::{ASCII_PATH, ASCII_QUERY, Components, PLAIN_PATH, Scheme,
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
 use crate::message::text::{Plus, percent};
-use crate::message::{Form, InvalidRequest, InvalidTarget, InvalidText, Method, OctetSet};
+use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueError};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
@@ -53,7 +53,7 @@ pub struct Target {
 
 impl Target {
     /// Parses the target of a request line.
-    pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), InvalidTarget> {
+    pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), TargetError> {
         let components = match (method, target.as_bytes()) {
             (Method::Connect, authority) => Components::authority_form(authority)?,
             (_, origin @ [b'/', ..]) => Components::origin_form(origin)?,
@@ -62,7 +62,7 @@ impl Target {
         };
         // Some controls are beyond ASCII, such as one that begins a command to a terminal (U+009B).
         if target.chars().any(char::is_control) {
-            return Err(InvalidTarget::Byte);
+            return Err(TargetError::Byte);
         }
         self.set(target, components);
         Ok(())
@@ -103,7 +103,7 @@ impl Target {
 
     /// Takes an absolute `http` or `https` URL, or a path with an optional query. One that is spelled already as it is
     /// sent is copied.
-    pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
+    pub(crate) fn set_url(&mut self, url: &str) -> Result<(), TargetError> {
         match url::parse_normalized(url) {
             // A fragment is never sent (RFC 9110 §4.2.5).
             Some(components) => self.set(&url[..components.query.end()], components),
@@ -113,7 +113,7 @@ impl Target {
     }
 
     /// The target of a URL that was put together from parts which were parsed before.
-    pub(crate) fn from_url(url: String) -> Result<Target, InvalidTarget> {
+    pub(crate) fn from_url(url: String) -> Result<Target, TargetError> {
         Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
     }
 
@@ -140,20 +140,20 @@ impl Target {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "resolve")]
-    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidRequest> {
+    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, MessageError> {
         let reference = reference.as_ref();
         self.resolve(reference).map_err(|invalid| {
             let is_base_fit = self.authority().is_some() && self.scheme_kind().is_some();
             let at_fault =
                 if is_base_fit { String::from_utf8_lossy(reference) } else { self.as_str().into() };
-            InvalidRequest::from_url(invalid, &at_fault)
+            MessageError::from_url(invalid, &at_fault)
         })
     }
 
     /// Resolves `reference` as [`Target::join`] does, for callers that name it themselves.
-    pub(crate) fn resolve(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
+    pub(crate) fn resolve(&self, reference: &[u8]) -> Result<Target, TargetError> {
         let (Some(scheme), Some(authority)) = (self.scheme_kind(), self.authority()) else {
-            return Err(InvalidTarget::Form);
+            return Err(TargetError::Form);
         };
         Url::join(scheme, authority, self.path_and_query_as_sent(), reference).map(Target::from)
     }
@@ -176,19 +176,19 @@ impl Target {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("percent_encode", "PathEscape"))]
-    pub fn escape_segment(text: &str) -> Result<Cow<'_, str>, InvalidTarget> {
+    pub fn escape_segment(text: &str) -> Result<Cow<'_, str>, TargetError> {
         match text {
-            "." | ".." => Err(InvalidTarget::Outside),
+            "." | ".." => Err(TargetError::Outside),
             plain if OctetSet::UNRESERVED.contains_all(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
             text => Ok(Cow::Owned(percent::encode_segment(text.as_bytes()))),
         }
     }
 
     /// Replaces the query, and escapes what a query cannot contain. An empty one removes the `?` as well.
-    pub(crate) fn set_query(&mut self, query: &str) -> Result<(), InvalidTarget> {
+    pub(crate) fn set_query(&mut self, query: &str) -> Result<(), TargetError> {
         match self.components.form {
             TargetForm::Origin | TargetForm::Absolute => {}
-            TargetForm::Authority | TargetForm::Asterisk => return Err(InvalidTarget::Form),
+            TargetForm::Authority | TargetForm::Asterisk => return Err(TargetError::Form),
         }
         if self.text.is_empty() {
             self.text.push('/');
@@ -296,7 +296,7 @@ impl Target {
     /// # Errors
     ///
     /// Fails if the decoded path is not UTF-8. In a handler, `?` turns that into 400.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, ValueError> {
         decode_path(self.path())
     }
 
@@ -333,7 +333,7 @@ impl Target {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[doc(alias = "path parameters")]
-    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, InvalidText>> {
+    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, ValueError>> {
         self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode_path)
     }
 
@@ -451,9 +451,9 @@ impl<'a> TargetBase<'a> {
     /// # Errors
     ///
     /// Fails if it is no URL, or has a query, a fragment, a user or a password.
-    pub(crate) fn parse(url: &'a str) -> Result<TargetBase<'a>, InvalidTarget> {
+    pub(crate) fn parse(url: &'a str) -> Result<TargetBase<'a>, TargetError> {
         if url.contains(['?', '#']) {
-            return Err(InvalidTarget::Form);
+            return Err(TargetError::Form);
         }
         // The usual base, which adds nothing.
         if url == "/" {
@@ -463,7 +463,7 @@ impl<'a> TargetBase<'a> {
             return Ok(TargetBase { text: without_slash(url).into(), components });
         }
         match Url::parse(url.as_bytes())? {
-            Url { authorization: Some(_), .. } => Err(InvalidTarget::Userinfo),
+            Url { authorization: Some(_), .. } => Err(TargetError::Userinfo),
             Url { text, components, authorization: None } => {
                 Ok(TargetBase { text: without_slash(&text).to_owned().into(), components })
             }
@@ -481,10 +481,10 @@ impl<'a> TargetBase<'a> {
     /// # Errors
     ///
     /// Fails if neither names anything.
-    pub(crate) fn target(&self, resource: [&str; 2]) -> Result<Target, InvalidTarget> {
+    pub(crate) fn target(&self, resource: [&str; 2]) -> Result<Target, TargetError> {
         let text = [&self.text, resource[0], resource[1]].concat();
         if text.is_empty() {
-            return Err(InvalidTarget::Form);
+            return Err(TargetError::Form);
         }
         // The octets of both parts were checked before.
         let path_start = self.components.authority.end();
@@ -518,8 +518,8 @@ fn odd_path_len(text: &[u8]) -> usize {
 const UTF8_BLOCK: usize = 16;
 
 /// Decodes a path, or a segment of one.
-pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
-    percent::decode(raw, Plus::Literal).map_err(|_| InvalidText::Path)
+pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, ValueError> {
+    percent::decode(raw, Plus::Literal).map_err(|_| ValueError::path())
 }
 
 #[cfg(test)]

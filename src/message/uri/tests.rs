@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::url::{Url, parse_normalized};
 use super::{Target, TargetForm};
 use crate::message::text::percent;
-use crate::message::{InvalidTarget, InvalidText, Method, OctetSet, basic_credentials};
+use crate::message::{Method, OctetSet, TargetError, ValueError, basic_credentials};
 
-fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
+fn parsed(method: Method, target: &str) -> Result<Target, TargetError> {
     let mut parsed = Target::default();
     parsed.parse(&method, target).map(|()| parsed)
 }
@@ -15,7 +15,7 @@ fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
 type Shape<'a> = (TargetForm, Option<&'a str>, Option<&'a str>, &'a str, &'a str);
 
 #[track_caller]
-fn check_target(method: Method, text: &str, expected: Result<Shape, InvalidTarget>) {
+fn check_target(method: Method, text: &str, expected: Result<Shape, TargetError>) {
     let found = parsed(method, text);
     assert_eq!(found.as_ref().map(shape), expected.as_ref().copied(), "{method} {text:?}");
     assert!(found.is_err() || found.is_ok_and(|target| target.as_str() == text));
@@ -26,7 +26,7 @@ fn shape(target: &Target) -> Shape<'_> {
 }
 
 #[track_caller]
-fn check_target_refused(method: Method, targets: &[&str], reason: InvalidTarget) {
+fn check_target_refused(method: Method, targets: &[&str], reason: TargetError) {
     targets.iter().for_each(|text| check_target(method, text, Err(reason)));
 }
 
@@ -81,13 +81,13 @@ fn absolute_form_needs_a_good_authority_rfc9110_4_2() {
         "http://h com/",
         "http://h#/",
     ];
-    check_target_refused(Method::Get, &bad, InvalidTarget::Authority);
+    check_target_refused(Method::Get, &bad, TargetError::Authority);
     check_target_refused(
         Method::Get,
         &["ftp://a/", "a:80", "ws://a/", "://a", "httpx://a/"],
-        InvalidTarget::Scheme,
+        TargetError::Scheme,
     );
-    check_target_refused(Method::Get, &["http:a", "http:/a", "https:", "http:\\\\a"], InvalidTarget::Form);
+    check_target_refused(Method::Get, &["http:a", "http:/a", "https:", "http:\\\\a"], TargetError::Form);
 }
 
 #[test]
@@ -118,15 +118,15 @@ fn authority_form_is_for_connect_only_rfc9112_3_2_3() {
         "h:443#",
         "h:443\0",
     ];
-    check_target_refused(Method::Connect, &bad, InvalidTarget::Authority);
-    check_target_refused(Method::Get, &["h:443", "[::1]:1"], InvalidTarget::Scheme);
+    check_target_refused(Method::Connect, &bad, TargetError::Authority);
+    check_target_refused(Method::Get, &["h:443", "[::1]:1"], TargetError::Scheme);
 }
 
 #[test]
 fn asterisk_form_is_for_options_only_rfc9112_3_2_4() {
     check_target(Method::Options, "*", Ok((TargetForm::Asterisk, None, None, "*", "")));
-    check_target_refused(Method::Get, &["*", "", "foo", "?a", "#", "./a", " /", "\\"], InvalidTarget::Form);
-    check_target_refused(Method::Options, &["**", "*/", "*?a", ""], InvalidTarget::Form);
+    check_target_refused(Method::Get, &["*", "", "foo", "?a", "#", "./a", " /", "\\"], TargetError::Form);
+    check_target_refused(Method::Options, &["**", "*/", "*?a", ""], TargetError::Form);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn octets_at_which_some_readers_end_a_target_are_refused_rfc9112_3_2() {
         ] {
             let target = format!("{before}{char}c");
             let found = parsed(Method::Get, &target).map(|target| target.as_str().to_owned());
-            assert_eq!(found, if is_valid { Ok(target) } else { Err(InvalidTarget::Byte) }, "{char:?}");
+            assert_eq!(found, if is_valid { Ok(target) } else { Err(TargetError::Byte) }, "{char:?}");
         }
     }
 }
@@ -154,8 +154,8 @@ fn a_path_is_decoded_as_a_whole_or_by_segment() {
     assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
     assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
     let target = parsed(Method::Get, "/ok/%ff").unwrap();
-    assert_eq!(target.path_decoded(), Err(InvalidText::Path));
-    assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText::Path)]));
+    assert_eq!(target.path_decoded(), Err(ValueError::path()));
+    assert!(target.segments().eq([Ok("ok".into()), Err(ValueError::path())]));
     assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
     assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
     assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
@@ -220,7 +220,7 @@ fn a_query_is_replaced_and_escaped() {
     let mut target = Target::default();
     assert_eq!((target.set_query("a"), target.as_str(), target.path()), (Ok(()), "/?a", "/"));
     for (method, text) in [(Method::Connect, "h:443"), (Method::Options, "*")] {
-        assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(InvalidTarget::Form));
+        assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(TargetError::Form));
     }
 }
 
@@ -234,7 +234,7 @@ fn a_segment_is_escaped_so_that_it_stays_one() {
         assert_eq!(target.as_str(), format!("http://h/x/{segment}?y"), "nothing is left to be escaped");
     }
     for text in [".", ".."] {
-        assert_eq!(Target::escape_segment(text), Err(InvalidTarget::Outside));
+        assert_eq!(Target::escape_segment(text), Err(TargetError::Outside));
     }
     assert!(matches!(Target::escape_segment("plain"), Ok(Cow::Borrowed("plain"))));
 }
@@ -273,7 +273,7 @@ fn a_target_is_shown_as_it_is_spelled() {
 }
 
 /// The target of `url`.
-fn read(url: &str) -> Result<Target, InvalidTarget> {
+fn read(url: &str) -> Result<Target, TargetError> {
     let mut target = Target::default();
     target.set_url(url).map(|()| target)
 }
@@ -304,7 +304,7 @@ fn check_plain(url: &str) {
 }
 
 #[track_caller]
-fn check_url_refused(urls: &[&str], reason: InvalidTarget) {
+fn check_url_refused(urls: &[&str], reason: TargetError) {
     for url in urls {
         assert_eq!(read(url).err(), Some(reason), "{url:?}");
         assert!(parse_normalized(url).is_none(), "{url:?}");
@@ -355,7 +355,7 @@ fn controls_spaces_and_fragments_are_dropped() {
         ("/#", "/"),
         (" /a", "/a"),
     ]);
-    check_url_refused(&["", " ", "\t\n", "#", "?", "a", "a/b", "./a", "?a", "*", ":80"], InvalidTarget::Form);
+    check_url_refused(&["", " ", "\t\n", "#", "?", "a", "a/b", "./a", "?a", "*", ":80"], TargetError::Form);
 }
 
 #[test]
@@ -382,11 +382,11 @@ fn any_slashes_lead_to_the_authority_and_a_backslash_is_one() {
     ]);
     check_url_refused(
         &["http:", "http:/", "http://", "http:////", "http://?a", "http://#a", "http:/\\?"],
-        InvalidTarget::Authority,
+        TargetError::Authority,
     );
     check_url_refused(
         &["ftp://a/", "ws://a/", "a:80", "file:///a", "javascript:0", "git+ssh://a", "a.b:1"],
-        InvalidTarget::Scheme,
+        TargetError::Scheme,
     );
 }
 
@@ -481,7 +481,7 @@ fn all_256_octets_in_a_host() {
             b'A'..=b'Z' => Ok(url.to_ascii_lowercase()),
             octet if octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&octet) => Ok(url.clone()),
             // Browsers take `"`, `` ` ``, `{` and `}`, which RFC 3986 does not have.
-            _ => Err(InvalidTarget::Authority),
+            _ => Err(TargetError::Authority),
         };
         let found = read(&url).map(|target| target.as_str().to_owned());
         assert_eq!(found, expected, "{url:?}");
@@ -489,7 +489,7 @@ fn all_256_octets_in_a_host() {
         let expected = match octet {
             b'A'..=b'Z' => Ok(url.to_ascii_lowercase()),
             octet if octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&octet) => Ok(url),
-            _ => Err(InvalidTarget::Authority),
+            _ => Err(TargetError::Authority),
         };
         assert_eq!(read(&escaped).map(|target| target.as_str().to_owned()), expected, "{escaped:?}");
     }
@@ -521,7 +521,7 @@ fn a_host_has_one_spelling() {
             "http://a^b/",
             "http://a|b/",
         ],
-        InvalidTarget::Authority,
+        TargetError::Authority,
     );
 }
 
@@ -573,8 +573,7 @@ fn numbers_are_addresses_as_browsers_and_curl_read_them() {
         "1.",
         "a.0xfffffffffffffffffffface",
     ] {
-        let expected =
-            if host == "1." { Ok("http://0.0.0.1/".into()) } else { Err(InvalidTarget::Authority) };
+        let expected = if host == "1." { Ok("http://0.0.0.1/".into()) } else { Err(TargetError::Authority) };
         let found = read(&format!("http://{host}/")).map(|target| target.as_str().to_owned());
         assert_eq!(found, expected, "{host}");
     }
@@ -619,7 +618,7 @@ fn an_ipv6_address_is_spelled_as_in_rfc5952() {
         "[v1.a]",
         "[ ::1]",
     ] {
-        check_url_refused(&[&format!("http://{host}/")], InvalidTarget::Authority);
+        check_url_refused(&[&format!("http://{host}/")], TargetError::Authority);
     }
 }
 
@@ -652,7 +651,7 @@ fn a_default_port_is_dropped() {
     ] {
         check_url_refused(
             &[&format!("http://a:{port}/"), &format!("http://[::1]:{port}/b")],
-            InvalidTarget::Authority,
+            TargetError::Authority,
         );
     }
 }
@@ -687,11 +686,11 @@ fn a_user_and_a_password_are_decoded_rfc7617() {
     }
     check_url_refused(
         &["http://u%3av:p@a/", "http://u:%0d%0a@a/", "http://\u{7f}@a/", "http://u:%00@a/"],
-        InvalidTarget::Userinfo,
+        TargetError::Userinfo,
     );
     check_url_refused(
         &["http://u:p@/", "http://u@", "http://@/a", "http://u@:80/", "http:@:80", "http://u@?a"],
-        InvalidTarget::Authority,
+        TargetError::Authority,
     );
 }
 
@@ -829,9 +828,9 @@ fn octets_that_are_not_utf8_are_escaped_as_they_came() {
         (b"//g/\xc3\x28", Ok("https://g/%C3(")),
         (b"http://g/h#\xff", Ok("http://g/h")),
         (b"\xff:g", Ok("https://a.b/c/%FF:g")),
-        (b"//caf\xe9/", Err(InvalidTarget::Authority)),
-        (b"http://g\xff", Err(InvalidTarget::Authority)),
-        (b"http://g\xff:80/h", Err(InvalidTarget::Authority)),
+        (b"//caf\xe9/", Err(TargetError::Authority)),
+        (b"http://g\xff", Err(TargetError::Authority)),
+        (b"http://g\xff:80/h", Err(TargetError::Authority)),
     ] {
         let joined = target.resolve(reference);
         assert_eq!(joined.as_ref().map(Target::as_str), expected.as_ref().copied(), "{reference:?}");

@@ -7,7 +7,7 @@ use super::components::{Components, Scheme, TargetForm, port_number, split_port}
 use super::idna;
 use crate::memory::Span;
 use crate::message::text::percent;
-use crate::message::{InvalidTarget, OctetSet, basic_credentials};
+use crate::message::{OctetSet, TargetError, basic_credentials};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///
@@ -22,7 +22,7 @@ pub(super) struct Url {
 
 impl Url {
     /// Reads an absolute URL, or a path with an optional query.
-    pub(super) fn parse(url: &[u8]) -> Result<Url, InvalidTarget> {
+    pub(super) fn parse(url: &[u8]) -> Result<Url, TargetError> {
         let url = without_blanks(url);
         match (split_scheme(&url)?, url.first()) {
             (Some((scheme, rest)), _) => Url::absolute(scheme, rest),
@@ -32,7 +32,7 @@ impl Url {
                 path.append(&url);
                 Ok(path)
             }
-            (None, _) => Err(InvalidTarget::Form),
+            (None, _) => Err(TargetError::Form),
         }
     }
 
@@ -42,7 +42,7 @@ impl Url {
         authority: &str,
         path_and_query: &str,
         reference: &[u8],
-    ) -> Result<Url, InvalidTarget> {
+    ) -> Result<Url, TargetError> {
         let reference = without_blanks(reference);
         let (scheme, rest) = match split_scheme(&reference)? {
             None => (base_scheme, &*reference),
@@ -65,13 +65,13 @@ impl Url {
     }
 
     /// Reads the part of a URL behind the colon of its scheme.
-    fn absolute(scheme: Scheme, rest: &[u8]) -> Result<Url, InvalidTarget> {
+    fn absolute(scheme: Scheme, rest: &[u8]) -> Result<Url, TargetError> {
         // Any number of slashes leads to the authority.
         let slashes = rest.iter().take_while(|octet| is_slash(octet)).count();
         let rest = &rest[slashes..];
         let end = rest.iter().position(|octet| is_slash(octet) || *octet == b'?').unwrap_or(rest.len());
         let (authority, resource) = rest.split_at(end);
-        let authority = str::from_utf8(authority).map_err(|_| InvalidTarget::Authority)?;
+        let authority = str::from_utf8(authority).map_err(|_| TargetError::Authority)?;
         let (userinfo, authority) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (host, port) = split_port(authority);
         let mut text = format!("{}://", scheme.as_str());
@@ -167,18 +167,18 @@ fn normalized_port_len(text: &str, scheme: Scheme) -> Option<usize> {
 }
 
 /// The port, if it is not the default.
-fn non_default_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget> {
-    let port = port_number(digits.as_bytes()).ok_or(InvalidTarget::Authority)?;
+fn non_default_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, TargetError> {
+    let port = port_number(digits.as_bytes()).ok_or(TargetError::Authority)?;
     Ok(port.filter(|port| *port != scheme.port()))
 }
 
 /// The value of `authorization` for the user and the password in a URL, if there are any.
-fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
+fn authorization(userinfo: &str) -> Result<Option<Box<str>>, TargetError> {
     match userinfo.split_once(':').unwrap_or((userinfo, "")) {
         ("", "") => Ok(None),
         (user, password) => {
             let basic = basic_credentials(&percent::decode_octets(user), &percent::decode_octets(password));
-            Ok(Some(basic.map_err(|_| InvalidTarget::Userinfo)?.into()))
+            Ok(Some(basic.map_err(|_| TargetError::Userinfo)?.into()))
         }
     }
 }
@@ -194,13 +194,13 @@ fn without_blanks(url: &[u8]) -> Vec<u8> {
 }
 
 /// Splits a URL behind the colon of its scheme, if it has one.
-fn split_scheme(url: &[u8]) -> Result<Option<(Scheme, &[u8])>, InvalidTarget> {
+fn split_scheme(url: &[u8]) -> Result<Option<(Scheme, &[u8])>, TargetError> {
     static OCTET: OctetSet = OctetSet::ALPHANUMERIC.with(b"+-.");
     let Some(colon) = memchr::memchr(b':', url) else { return Ok(None) };
     let (name, rest) = (&url[..colon], &url[colon + 1..]);
     let is_name = name.first().is_some_and(u8::is_ascii_alphabetic) && OCTET.contains_all(name);
     match is_name {
-        true => Ok(Some((Scheme::parse(name).ok_or(InvalidTarget::Scheme)?, rest))),
+        true => Ok(Some((Scheme::parse(name).ok_or(TargetError::Scheme)?, rest))),
         false => Ok(None),
     }
 }
@@ -257,17 +257,17 @@ fn is_dot_segment(path: &[u8]) -> bool {
 /// # Errors
 ///
 /// Fails if it is neither a name nor an address.
-pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
+pub(crate) fn uri_host(host: &str) -> Result<String, TargetError> {
     if let Some(literal) = host.strip_prefix('[') {
         let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
-        return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
+        return Ok(format!("[{}]", address.ok_or(TargetError::Authority)?));
     }
     let name = idna::to_ascii(percent::decode_octets(host))?;
     if name.is_empty() || !NORMALIZED_HOST.contains_all(name.as_bytes()) {
-        return Err(InvalidTarget::Authority);
+        return Err(TargetError::Authority);
     }
     match ends_in_number(&name) {
-        true => Ok(ipv4(&name).ok_or(InvalidTarget::Authority)?.to_string()),
+        true => Ok(ipv4(&name).ok_or(TargetError::Authority)?.to_string()),
         false => Ok(name),
     }
 }

@@ -28,9 +28,9 @@ impl Server {
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
-    /// or for connections that are cut when the grace period of a stop is over
-    /// ([`ServerCounts::cut`](crate::server::ServerCounts::cut)). The function runs on the core where the error happened, so it
-    /// should return quickly.
+    /// or for connections that are aborted when the grace period of a stop is over
+    /// ([`ServerCounts::aborted`](crate::server::ServerCounts::aborted)). The function runs on the core where the error
+    /// happened, so it should return quickly.
     pub fn on_error(self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         let on_error = Arc::new(on_error);
         self.observe(move |core: &mut CoreEvents| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::service::Service;
 use crate::exchange::{HalfClose, Timeouts};
-use crate::message::{Headers, InvalidField, Response};
+use crate::message::{Headers, MessageError, Response};
 #[cfg(unix)]
 use crate::net::ListenFn;
 use crate::net::{Address, Keepalive, SocketOptions};
@@ -52,7 +52,7 @@ use crate::wire::Limits;
 /// ```
 #[must_use]
 pub struct Server {
-    pub(crate) launch: LaunchOptions,
+    pub(super) launch: LaunchOptions,
     pub(super) settings: ServerSettings,
 }
 
@@ -221,7 +221,7 @@ impl Server {
     /// # Errors
     ///
     /// Fails if `name` is not a valid field value.
-    pub fn name(mut self, name: &str) -> Result<Server, InvalidField> {
+    pub fn name(mut self, name: &str) -> Result<Server, MessageError> {
         Headers::new().set("server", name)?;
         self.settings.name = Some(name.trim()).filter(|name| !name.is_empty()).map(Arc::from);
         Ok(self)

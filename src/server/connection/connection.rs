@@ -38,7 +38,7 @@ impl<H: Handler + 'static> Connection<H> {
             idle: None,
             job: None,
             exchange_count: 0,
-            end: ConnectionEnd::Cut,
+            end: ConnectionEnd::Aborted,
             aging_limit: 0,
             upgraded: None,
         };
@@ -108,7 +108,7 @@ impl<H: Handler + 'static> Connection<H> {
             let _ = ready!(self.poll_serve(cx));
         }
         let Some(upgraded) = &mut self.upgraded else { return Poll::Ready(()) };
-        self.end = ConnectionEnd::Cut;
+        self.end = ConnectionEnd::Aborted;
         ready!(upgraded.poll_closed(cx));
         self.end = ConnectionEnd::Upgraded;
         Poll::Ready(())

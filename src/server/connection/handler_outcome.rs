@@ -14,7 +14,7 @@ use crate::net::Conn;
 use crate::server::error::{Refused, write_error_response};
 use crate::server::exchange::{CloseMode, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
-use crate::server::report::{ConnectionEnd, CutBy, HeadState};
+use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 use crate::wire::parse::refused_line;
 
@@ -200,7 +200,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
-pub(in crate::server) async fn reject<H: Handler + 'static>(
+pub(in crate::server) async fn refuse_connection<H: Handler + 'static>(
     per_core: &PerCore<H>,
     conn: Conn,
     refused: Box<Refused>,
@@ -208,8 +208,10 @@ pub(in crate::server) async fn reject<H: Handler + 'static>(
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
     guard.exchange.info.connection_end = match refused.cause {
-        ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => ConnectionEnd::Overload,
-        _ => ConnectionEnd::Handshake,
+        ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => {
+            ConnectionEnd::Unopened(Unopened::Overload)
+        }
+        _ => ConnectionEnd::Unopened(Unopened::Handshake),
     };
     let (mode, _) = refuse(&mut guard, *refused);
     close(&mut guard, mode).await;

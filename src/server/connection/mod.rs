@@ -17,5 +17,5 @@ mod detached;
 
 pub(super) use connection::Connection;
 pub(super) use detached::respond;
-pub(super) use handler_outcome::reject;
-pub(super) use per_core::PerCore;
+pub(super) use handler_outcome::refuse_connection;
+pub(crate) use per_core::PerCore;

@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use super::close::{poll_stop_opening, shutdown_and_linger};
 use super::context_guard::ContextGuard;
-use super::handler_outcome::reject;
+use super::handler_outcome::refuse_connection;
 use super::per_core::{JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
@@ -19,7 +19,7 @@ use crate::net::{Conn, TimerSlot, Transport, tls};
 use crate::server::core_state::CoreState;
 use crate::server::error::Refused;
 use crate::server::opening::{Opening, PeerPermit, RareConnectionState};
-use crate::server::report::ConnectionEnd;
+use crate::server::report::{ConnectionEnd, Unopened};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.
@@ -35,7 +35,7 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
-                cause.into_iter().for_each(|cause| conn.fail(ConnectionEnd::Handshake, cause));
+                cause.into_iter().for_each(|cause| conn.fail(HANDSHAKE, cause));
                 return JobOutcome::Closed(Ok(None));
             }
         };
@@ -57,6 +57,9 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
     }
 }
 
+/// The end of a connection whose PROXY header or TLS handshake fails.
+const HANDSHAKE: ConnectionEnd = ConnectionEnd::Unopened(Unopened::Handshake);
+
 /// Closes a connection of a peer that has too many, with a response if the connection is in the clear.
 async fn refuse_peer<H: Handler + 'static>(
     per_core: &PerCore<H>,
@@ -67,9 +70,9 @@ async fn refuse_peer<H: Handler + 'static>(
     match is_plain {
         true => {
             let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
-            reject(per_core, conn.into_inner(), refused).await;
+            refuse_connection(per_core, conn.into_inner(), refused).await;
         }
-        false => conn.fail(ConnectionEnd::Overload, cause),
+        false => conn.fail(ConnectionEnd::Unopened(Unopened::Overload), cause),
     }
     JobOutcome::Closed(Ok(None))
 }
@@ -108,14 +111,14 @@ async fn tls_handshake<H: Handler + 'static>(
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            conn.fail(ConnectionEnd::Handshake, error.into());
+            conn.fail(HANDSHAKE, error.into());
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(tls::Error::PlainText, transport) => {
             conn.transport = transport;
             let result = tls::Error::PlainText.as_io();
             let cause = ErrorCause::Tls(tls::Error::PlainText);
-            reject(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
+            refuse_connection(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
@@ -124,7 +127,7 @@ async fn tls_handshake<H: Handler + 'static>(
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn.into_inner()), 0);
-            guard.exchange.info.connection_end = ConnectionEnd::Handshake;
+            guard.exchange.info.connection_end = HANDSHAKE;
             shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(result))
         }
@@ -140,7 +143,7 @@ struct UnopenedConn<'c> {
 
 impl<'c> UnopenedConn<'c> {
     fn new(core: &'c CoreState, conn: Conn) -> UnopenedConn<'c> {
-        UnopenedConn { core, conn: Some(conn), end: ConnectionEnd::Unopened }
+        UnopenedConn { core, conn: Some(conn), end: ConnectionEnd::Unopened(Unopened::Closed) }
     }
 
     /// Notes that the connection is not answered, and reports why.

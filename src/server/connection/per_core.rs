@@ -100,7 +100,7 @@ impl<H: Handler + 'static> Drop for PerCore<H> {
 ///
 /// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
 /// is. An idle job future does not hold the `PerCore`, which holds the future.
-pub(crate) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
+pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
 impl<H: Handler + 'static> Reset for JobFuture<H> {
@@ -112,7 +112,7 @@ impl<H: Handler + 'static> Reset for JobFuture<H> {
 }
 
 /// The work for a busy connection. Small, since it is moved several times.
-pub(crate) enum Job {
+pub(super) enum Job {
     /// A new connection, which a PROXY header or a TLS handshake precedes.
     Open(Box<Opening>),
     /// The requests that arrive on the connection that was attached to this context.
@@ -120,7 +120,7 @@ pub(crate) enum Job {
 }
 
 /// The state of a connection after a job.
-pub(crate) enum JobOutcome {
+pub(super) enum JobOutcome {
     /// The connection waits for its first request.
     Opened(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.

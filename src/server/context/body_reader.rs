@@ -144,7 +144,7 @@ impl<'a> BodyReader<'a> {
         self.decoder.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
-            && self.conn.bounds(|bounds| self.incoming.next_arrived_chunk(&bounds.limits))
+            && self.incoming.next_arrived_chunk()
     }
 
     /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.

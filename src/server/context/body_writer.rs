@@ -15,7 +15,7 @@ use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
 use crate::server::exchange::{Exchange, ResponseContent, SharedConn, UnreadBody};
-use crate::server::{InvalidResponse, Result};
+use crate::server::{RespondError, Result};
 
 /// The body of a response, written piece by piece. The head is sent with it.
 ///
@@ -54,7 +54,7 @@ impl<'a> BodyWriter<'a> {
         unread: UnreadBody,
     ) -> io::Result<(BodyWriter<'a>, &'a mut RefCell<Incoming>)> {
         if response.status.is_informational() {
-            return Err(InvalidResponse::Status(response.status.as_u16()).into());
+            return Err(RespondError::Status(response.status.as_u16()).into());
         }
         let action =
             transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));

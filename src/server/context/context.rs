@@ -22,7 +22,7 @@ use crate::net::{PeerAddr, PeerCredentials, Transport};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
-use crate::server::{InvalidResponse, Result, TrustedProxies};
+use crate::server::{RespondError, Result, TrustedProxies};
 use crate::wire::{Limits, encode};
 
 /// One exchange: a request, its response, and the connection between client and server.
@@ -213,7 +213,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with an [`InvalidResponse`] if a response has already been sent, or if the status is 1xx.
+    /// Fails with a [`RespondError`] if a response has already been sent, or if the status is 1xx.
     ///
     /// # Examples
     ///
@@ -273,13 +273,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if the status is 101 or not 1xx, or if a final
+    /// Fails if the connection does, or with a [`RespondError`] if the status is 101 or not 1xx, or if a final
     /// response has already been sent.
     #[doc(alias = "early_hints")]
     pub async fn send_informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
-            return Err(InvalidResponse::Status(status.as_u16()).into());
+            return Err(RespondError::Status(status.as_u16()).into());
         }
         let Exchange { info, .. } = &self.exchange;
         if info.request_info.version == Version::Http10 || info.detached {
@@ -357,7 +357,7 @@ impl Context {
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
-        if self.exchange.outgoing.has_begun() { Err(InvalidResponse::Sent.into()) } else { Ok(()) }
+        if self.exchange.outgoing.has_begun() { Err(RespondError::Sent.into()) } else { Ok(()) }
     }
 
     /// Writes the head, and returns the writer, with the receiving side for a reader.

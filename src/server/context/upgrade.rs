@@ -9,7 +9,7 @@ use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, ReadBuffer};
 use crate::server::exchange::{Upgraded, UpgradedGuard, UpgradedHandle};
 use crate::server::report::{ConnectionReport, CutBy};
-use crate::server::{InvalidResponse, Result};
+use crate::server::{RespondError, Result};
 
 impl Context {
     /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
@@ -17,7 +17,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
+    /// Fails if the connection does, or with a [`RespondError`] if the request does not ask to be upgraded to
     /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
     /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
     /// `upgrade` field that names the protocol.
@@ -48,7 +48,7 @@ impl Context {
     pub(crate) fn check_upgrade_to(&mut self, protocol: &str) -> io::Result<()> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidResponse::from_protocol(protocol).into());
+            return Err(RespondError::from_protocol(protocol).into());
         }
         let headers = &self.request.headers;
         let is_requested = self.exchange.info.request_info.version == Version::Http11
@@ -57,7 +57,7 @@ impl Context {
         if !is_requested {
             // A response of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
-            return Err(InvalidResponse::Upgrade(protocol.into()).into());
+            return Err(RespondError::Upgrade(protocol.into()).into());
         }
         self.response.headers.remove(FieldName::UPGRADE.as_str());
         Ok(())
@@ -68,14 +68,14 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content,
+    /// Fails if the connection does, or with a [`RespondError`] if the request is not a CONNECT or has content,
     /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if a response
     /// has already been sent.
     pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
         if !self.exchange.info.request_info.is_connect || !self.exchange.is_end_stream() {
-            return Err(InvalidResponse::Tunnel.into());
+            return Err(RespondError::Tunnel.into());
         }
         self.hand_over(Status::OK, None).await
     }
@@ -88,7 +88,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if a response has already been sent, or if there is
+    /// Fails if the connection does, or with a [`RespondError`] if a response has already been sent, or if there is
     /// no connection.
     ///
     /// # Examples
@@ -111,7 +111,7 @@ impl Context {
         self.check_unsent()?;
         let exchange = &mut self.exchange;
         if exchange.info.detached {
-            return Err(InvalidResponse::Detached.into());
+            return Err(RespondError::Detached.into());
         }
         // If the handler is cancelled from here on, the peer gets no response either.
         exchange.outgoing.begin_tunnel();

@@ -6,13 +6,11 @@ use std::io;
 use std::iter;
 use std::sync::Arc;
 
-use super::invalid_response::InvalidResponse;
+use super::respond_error::RespondError;
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{
-    Explained, InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
-};
+use crate::message::{ContentError, Explained, Problem, Status, TargetError, ValueError};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -276,10 +274,8 @@ impl Error {
     /// request, for its peer. The text of any other error may be meant for logs alone.
     pub(super) fn explanation(&self) -> Option<String> {
         let cause = self.cause().filter(|_| self.status().is_client_error())?;
-        let is_explained = self.downcast_cause::<InvalidForm>().is_some()
-            || self.downcast_cause::<InvalidPathParam>().is_some()
-            || self.downcast_cause::<InvalidText>().is_some()
-            || self.downcast_cause::<InvalidCharset>().is_some()
+        let is_explained = self.downcast_cause::<ContentError>().is_some()
+            || self.downcast_cause::<ValueError>().is_some()
             || self.downcast_cause::<CodingError>().is_some()
             // That of an `io::Error` is the source of the error inside of it.
             || cause.source().is_some_and(|source| source.is::<Explained>());
@@ -380,24 +376,38 @@ fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 14] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 12] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
-        |error| error.downcast_ref::<InvalidTarget>()?.status(),
-        |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
+        |error| status_of_target(*error.downcast_ref::<TargetError>()?),
+        |error| Some(error.downcast_ref::<RespondError>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidForm>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidPathParam>()?.status()),
-        |error| Some(error.downcast_ref::<InvalidText>()?.status()),
-        |error| error.downcast_ref::<InvalidCharset>()?.status(),
+        |error| Some(error.downcast_ref::<ContentError>()?.status()),
+        |error| Some(error.downcast_ref::<ValueError>()?.status()),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
         |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
+}
+
+/// The status of a request whose target cannot be forwarded, if its peer is to blame.
+fn status_of_target(error: TargetError) -> Option<Status> {
+    match error {
+        TargetError::Outside => Some(Status::BAD_REQUEST),
+        TargetError::Prefix => Some(Status::NOT_FOUND),
+        // So this server is the final recipient, and has no response of its own.
+        TargetError::MaxForwards => Some(Status::NOT_IMPLEMENTED),
+        TargetError::Form
+        | TargetError::Byte
+        | TargetError::Scheme
+        | TargetError::Authority
+        | TargetError::Idna
+        | TargetError::Userinfo => None,
+    }
 }
 
 /// The status that nginx logs for a peer that is gone. No response has it.

@@ -2,7 +2,6 @@
 //! be answered.
 
 use std::borrow::Cow;
-use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
@@ -74,7 +73,7 @@ pub enum ErrorCause {
     /// The TLS handshake failed.
     Tls(tls::Error),
     /// The PROXY header that the connection should have begun with is missing or malformed.
-    ProxyHeader(InvalidProxyHeader),
+    ProxyHeader(ProxyHeaderFault),
     /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
     /// is this many.
     Connections(usize),
@@ -249,7 +248,7 @@ impl fmt::Display for ErrorCause {
             ErrorCause::Exchange(error) => write!(f, "{error:#}"),
             ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
-            ErrorCause::ProxyHeader(error) => error.fmt(f),
+            ErrorCause::ProxyHeader(fault) => fault.fmt(f),
             ErrorCause::Handler(error) if error.is_peer_fault() || error.is_answer() => {
                 write!(f, "{error:#}")
             }
@@ -278,33 +277,31 @@ impl From<ExchangeError> for ErrorCause {
 /// Why a connection that should begin with a PROXY header was closed, without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum InvalidProxyHeader {
+pub enum ProxyHeaderFault {
     /// The connection began with other bytes.
     Missing,
     /// The header is malformed, too long, for datagrams, or ends in the middle.
     Malformed,
 }
 
-impl fmt::Display for InvalidProxyHeader {
+impl fmt::Display for ProxyHeaderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidProxyHeader::Missing => "the connection does not begin with a PROXY header",
-            InvalidProxyHeader::Malformed => "the PROXY header is malformed",
+            ProxyHeaderFault::Missing => "the connection does not begin with a PROXY header",
+            ProxyHeaderFault::Malformed => "the PROXY header is malformed",
         })
     }
 }
 
-impl StdError for InvalidProxyHeader {}
-
-impl From<InvalidProxyHeader> for ErrorCause {
-    fn from(invalid: InvalidProxyHeader) -> ErrorCause {
-        ErrorCause::ProxyHeader(invalid)
+impl From<ProxyHeaderFault> for ErrorCause {
+    fn from(fault: ProxyHeaderFault) -> ErrorCause {
+        ErrorCause::ProxyHeader(fault)
     }
 }
 
 /// A refusal that is still to be answered: with which status, and why.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(in crate::server) struct Refused {
     /// `None` if the peer is not answered, because it is gone, or has received part of another response.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: ErrorCause,

@@ -36,8 +36,8 @@ pub(crate) fn write_error_response(
     let called = catch_unwind(call);
     let mut has_panicked = called.is_err();
     if !matches!(called, Ok(Ok(()))) {
-        let rejected = mem::take(&mut response.body);
-        has_panicked |= catch_unwind(AssertUnwindSafe(|| drop(rejected))).is_err();
+        let discarded = mem::take(&mut response.body);
+        has_panicked |= catch_unwind(AssertUnwindSafe(|| drop(discarded))).is_err();
         set_default(response, status, report);
     }
     // The status decides whether a response has content, and whether a CONNECT opens a tunnel (RFC 9112 §6.3).

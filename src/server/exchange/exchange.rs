@@ -16,7 +16,7 @@ use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
-use crate::server::error::{ErrorCause, ErrorReport, InvalidResponse, Refused};
+use crate::server::error::{ErrorCause, ErrorReport, Refused, RespondError};
 use crate::server::opening::RareConnectionState;
 use crate::server::report::{
     ConnectionEnd, ConnectionReport, CutBy, ExchangeWatcher, HeadState, Observation,
@@ -260,8 +260,8 @@ impl Exchange {
     /// Checks that the connection can be upgraded.
     pub(crate) fn check_upgrade(&mut self) -> io::Result<()> {
         match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
-            (true, _) => Err(InvalidResponse::Detached.into()),
-            (false, false) => Err(InvalidResponse::Unread.into()),
+            (true, _) => Err(RespondError::Detached.into()),
+            (false, false) => Err(RespondError::Unread.into()),
             (false, true) => Ok(()),
         }
     }
@@ -313,7 +313,7 @@ impl Exchange {
     /// Notes why the connection is closed behind its last exchange, which went well or not.
     pub(crate) fn note_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
-        if info.connection_end == ConnectionEnd::Cut {
+        if info.connection_end == ConnectionEnd::Aborted {
             let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
             info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
         }

@@ -42,7 +42,7 @@ impl ExchangeInfo {
             is_last: false,
             persists: false,
             exchange_count: 0,
-            connection_end: ConnectionEnd::Cut,
+            connection_end: ConnectionEnd::Aborted,
             head: HeadState::Accepted,
             reported: None,
             arrived,

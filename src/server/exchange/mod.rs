@@ -6,9 +6,9 @@ mod exchange_info;
 mod shared_conn;
 mod upgraded;
 
-pub(super) use exchange::{CloseMode, Exchange, NextStep, ResponseContent};
-pub(super) use exchange_info::UnreadBody;
-pub(super) use shared_conn::SharedConn;
+pub(crate) use exchange::{CloseMode, Exchange, NextStep, ResponseContent};
+pub(crate) use exchange_info::UnreadBody;
+pub(crate) use shared_conn::SharedConn;
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;
-pub(super) use upgraded::UpgradedHandle;
+pub(crate) use upgraded::UpgradedHandle;

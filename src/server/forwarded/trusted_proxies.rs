@@ -32,7 +32,7 @@ use crate::net::PeerAddr;
 ///     ctx.response.set_text(format!("{:?} by {:?}", forwarded.client, forwarded.scheme));
 /// });
 /// # let _ = service;
-/// # Ok::<(), corehttp::server::InvalidNetwork>(())
+/// # Ok::<(), corehttp::server::NetworkParseError>(())
 /// ```
 #[doc(alias("cidr", "forwarded headers", "realip", "ProxyFix"))]
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl TrustedProxies {
     /// intended.
     pub fn new<N: AsRef<str>>(
         networks: impl IntoIterator<Item = N>,
-    ) -> Result<TrustedProxies, InvalidNetwork> {
+    ) -> Result<TrustedProxies, NetworkParseError> {
         let networks = networks.into_iter().map(|text| Network::parse(text.as_ref()));
         let networks = networks.collect::<Result<Vec<_>, _>>()?;
         Ok(TrustedProxies::from_fn(move |ip| networks.iter().any(|network| network.contains(ip))))
@@ -132,12 +132,12 @@ struct Network {
 }
 
 impl Network {
-    fn parse(text: &str) -> Result<Network, InvalidNetwork> {
+    fn parse(text: &str) -> Result<Network, NetworkParseError> {
         let parsed = match text.split_once('/') {
             None => text.parse().ok().map(|address: IpAddr| Network::new(address.to_canonical(), u32::MAX)),
             Some((address, len)) => Network::with_prefix(address, len),
         };
-        parsed.ok_or_else(|| InvalidNetwork(Excerpt(text).to_string().into()))
+        parsed.ok_or_else(|| NetworkParseError(Excerpt(text).to_string().into()))
     }
 
     fn with_prefix(address: &str, len: &str) -> Option<Network> {
@@ -177,15 +177,15 @@ const MAPPED_LEN: u32 = 96;
 
 /// A text is not a network of IP addresses in CIDR notation, nor an address. It is in quotes here, and may be cut short.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct InvalidNetwork(Box<str>);
+pub struct NetworkParseError(Box<str>);
 
-impl fmt::Display for InvalidNetwork {
+impl fmt::Display for NetworkParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is neither an IP address nor a network such as 10.0.0.0/8", self.0)
     }
 }
 
-impl std::error::Error for InvalidNetwork {}
+impl std::error::Error for NetworkParseError {}
 
 #[cfg(test)]
 mod tests {

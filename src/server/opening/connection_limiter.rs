@@ -1,4 +1,4 @@
-//! [`ConnectionPermit`]: counts connections, and rejects those above a limit.
+//! [`ConnectionPermit`]: counts connections, and refuses those above a limit.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ pub(crate) struct ConnectionLimiter {
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
-    /// How many rejected connections are still open, to be answered.
-    pub(crate) rejecting: Cell<usize>,
+    /// How many refused connections are still open, to be answered.
+    pub(crate) refusing: Cell<usize>,
 }
 
 impl ConnectionLimiter {
@@ -47,7 +47,7 @@ impl ConnectionLimiter {
             stats,
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
-            rejecting: Cell::new(0),
+            refusing: Cell::new(0),
         })
     }
 
@@ -109,7 +109,7 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Lets a connection in, or rejects it for a cause. Either way, the connection gets a number.
+    /// Lets a connection in, or refuses it for a cause. Either way, the connection gets a number.
     pub(crate) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: Option<PeerAddr>,

@@ -4,7 +4,7 @@ mod connection_limiter;
 mod opening;
 pub(crate) mod proxy_protocol;
 
-pub(super) use connection_limiter::{ConnectionLimiter, ConnectionPermit, PeerPermit, ServerTotals};
+pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit, PeerPermit, ServerTotals};
 pub use opening::OpenedConnection;
-pub(super) use opening::{Opening, RareConnectionState};
+pub(crate) use opening::{Opening, RareConnectionState};
 pub(super) use proxy_protocol::{ProxyHeader, ProxyProtocol};

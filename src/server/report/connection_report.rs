@@ -50,7 +50,7 @@ impl ConnectionReport {
         let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
         let Peer { addr: peer_addr, id: connection_id } = conn.peer();
         Some(Box::new(ConnectionReport {
-            end: ConnectionEnd::Cut,
+            end: ConnectionEnd::Aborted,
             peer_addr,
             connection_id,
             requests: exchange_count,
@@ -64,7 +64,7 @@ impl ConnectionReport {
 
     /// Whether the connection has opened, and [`Server::on_connect`](crate::Server::on_connect) was called with it.
     pub fn has_opened(&self) -> bool {
-        !matches!(self.end, ConnectionEnd::Overload | ConnectionEnd::Handshake | ConnectionEnd::Unopened)
+        !matches!(self.end, ConnectionEnd::Unopened(_))
     }
 
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
@@ -95,15 +95,8 @@ impl fmt::Debug for ConnectionReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
-    /// It never opened, because the server or the peer had too many
-    /// ([`Limits::connections_max`](crate::Limits::connections_max),
-    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max)).
-    Overload,
-    /// It never opened, because its PROXY header or its TLS handshake has failed, or took too long.
-    Handshake,
-    /// It never opened, because it was closed before its PROXY header and its TLS handshake were complete: by the peer, as
-    /// some that only probe the port do, or by a stop.
-    Unopened,
+    /// It never opened, for this reason.
+    Unopened(Unopened),
     /// [`Server::on_connect`](crate::Server::on_connect) has refused it, or has panicked.
     Refused,
     /// The peer has closed it between two requests, or before the first, or it has failed there.
@@ -124,16 +117,30 @@ pub enum ConnectionEnd {
     /// The server stops: it was idle, or has carried its last response.
     Stop,
     /// The grace period of a stop was over, or the task that served it was dropped.
-    Cut,
+    Aborted,
+}
+
+/// The reason why a connection never opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unopened {
+    /// The server or the peer had too many ([`Limits::connections_max`](crate::Limits::connections_max),
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max)).
+    Overload,
+    /// Its PROXY header or its TLS handshake has failed, or took too long.
+    Handshake,
+    /// It was closed before its PROXY header and its TLS handshake were complete: by the peer, as some that only probe the
+    /// port do, or by a stop.
+    Closed,
 }
 
 impl ConnectionEnd {
     /// Returns the reason as one word in lower case, for logs and labels, such as `peer` or `idle`.
     pub fn as_str(self) -> &'static str {
         match self {
-            ConnectionEnd::Overload => "overload",
-            ConnectionEnd::Handshake => "handshake",
-            ConnectionEnd::Unopened => "unopened",
+            ConnectionEnd::Unopened(Unopened::Overload) => "overload",
+            ConnectionEnd::Unopened(Unopened::Handshake) => "handshake",
+            ConnectionEnd::Unopened(Unopened::Closed) => "unopened",
             ConnectionEnd::Refused => "refused",
             ConnectionEnd::Peer => "peer",
             ConnectionEnd::Idle => "idle",
@@ -142,7 +149,7 @@ impl ConnectionEnd {
             ConnectionEnd::Failed => "failed",
             ConnectionEnd::Upgraded => "upgraded",
             ConnectionEnd::Stop => "stop",
-            ConnectionEnd::Cut => "cut",
+            ConnectionEnd::Aborted => "aborted",
         }
     }
 }

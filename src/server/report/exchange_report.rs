@@ -65,14 +65,8 @@ pub struct ExchangeReport<'a> {
     /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
-    /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
-    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::server::ServerCounts).
-    pub messages_received: u64,
-    /// How many messages it has sent until then.
-    pub messages_sent: u64,
-    /// The code with which a WebSocket was closed first, by either end, such as 1000; `None` without a close frame, and
-    /// for other exchanges.
-    pub close_code: Option<u16>,
+    /// The part of a WebSocket in the exchange; `None` if none was opened.
+    pub websocket: Option<WebSocketReport>,
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
@@ -90,6 +84,21 @@ pub struct ExchangeReport<'a> {
     conn: Option<&'a Conn>,
     observation: &'a Observation,
     proxies: &'a TrustedProxies,
+}
+
+/// A WebSocket, as it was when the exchange that opened it was over: when its handler returned.
+///
+/// Messages and bytes of a WebSocket that lives on in another task are only in
+/// [`ServerCounts`](crate::server::ServerCounts).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSocketReport {
+    /// How many messages were received.
+    pub messages_received: u64,
+    /// How many messages were sent.
+    pub messages_sent: u64,
+    /// The code of the first close frame, of either end, such as 1000; `None` without a close frame.
+    pub close_code: Option<u16>,
 }
 
 /// The cause for which an exchange was cut.
@@ -284,9 +293,11 @@ impl SocketCounts {
     fn add_to(&self, report: &mut ExchangeReport<'_>) {
         report.received += self.received.get();
         report.sent += self.sent.get();
-        report.messages_received = self.messages_received.get();
-        report.messages_sent = self.messages_sent.get();
-        report.close_code = Some(self.close_code.load(Relaxed)).filter(|code| *code > 0);
+        report.websocket = Some(WebSocketReport {
+            messages_received: self.messages_received.get(),
+            messages_sent: self.messages_sent.get(),
+            close_code: Some(self.close_code.load(Relaxed)).filter(|code| *code > 0),
+        });
     }
 }
 
@@ -406,9 +417,7 @@ impl Observation {
             exchange_number,
             received,
             sent,
-            messages_received: 0,
-            messages_sent: 0,
-            close_code: None,
+            websocket: None,
             until_handler,
             until_response,
             duration,

@@ -5,10 +5,10 @@ mod exchange_report;
 mod observer;
 mod report_limiter;
 
-pub use connection_report::{ConnectionEnd, ConnectionReport};
+pub use connection_report::{ConnectionEnd, ConnectionReport, Unopened};
 #[cfg(feature = "websocket")]
-pub(super) use exchange_report::SocketCounts;
-pub use exchange_report::{CutBy, ExchangeReport};
-pub(super) use exchange_report::{ExchangeWatcher, HeadState, Observation};
+pub(crate) use exchange_report::SocketCounts;
+pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
+pub(crate) use exchange_report::{ExchangeWatcher, HeadState, Observation};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
-pub(super) use report_limiter::ReportLimiter;
+pub(crate) use report_limiter::ReportLimiter;

@@ -19,12 +19,12 @@ use crate::net::{
     is_out_of_descriptors,
 };
 use crate::runtime;
-use crate::server::connection::{Connection, PerCore, reject};
+use crate::server::connection::{Connection, PerCore, refuse_connection};
 use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Refused};
 use crate::server::handler::Handler;
 use crate::server::opening::{ConnectionLimiter, ConnectionPermit, Opening};
-use crate::server::report::ConnectionEnd;
+use crate::server::report::{ConnectionEnd, Unopened};
 use crate::server::stats::{CoreStats, OpenGuard};
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
@@ -40,7 +40,7 @@ pub(super) struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    /// Serves until the server stops, and the core's connections are closed or cut.
+    /// Serves until the server stops, and the core's connections are closed or aborted.
     ///
     /// # Errors
     ///
@@ -71,12 +71,12 @@ impl AcceptLoop {
             deadlines.emptied().await;
             0
         };
-        let cut = async {
+        let aborted = async {
             grace_elapsed(&mut self.stop).await;
             stats.open()
         };
-        // A connection that another core tries to hand over now counts as open for a moment, and is not cut.
-        stats.cut.add(runtime::select(drained, cut).await);
+        // A connection that another core tries to hand over now counts as open for a moment, and is not aborted.
+        stats.aborted.add(runtime::select(drained, aborted).await);
         accepted
     }
 
@@ -189,8 +189,8 @@ impl AcceptLoop {
         let permit = match permit {
             Ok(permit) => permit,
             Err((open, cause)) => {
-                let rejected = RejectedConnection { limiter: self.limiter.clone(), open, cause };
-                return rejected.answer(per_core, conn, acceptor.is_none());
+                let refused = RefusedConnection { limiter: self.limiter.clone(), open, cause };
+                return refused.answer(per_core, conn, acceptor.is_none());
             }
         };
         let limiter = has_header.then(|| self.limiter.clone());
@@ -311,42 +311,39 @@ struct AcceptInfo {
     accepted_at: Option<Instant>,
 }
 
-/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
-/// or rejected peers would keep the server full.
-struct RejectedConnection {
+/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit,
+/// or refused peers would keep the server full.
+struct RefusedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,
     cause: ErrorCause,
 }
 
-impl RejectedConnection {
+impl RefusedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
     fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
-        let RejectedConnection { limiter, open, cause } = self;
+        let RefusedConnection { limiter, open, cause } = self;
         per_core.core.note_opening(&conn);
-        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
+        if limiter.refusing.get() == REFUSING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), cause));
-            per_core.core.report_connection_end(&conn, ConnectionEnd::Overload);
+            per_core.core.report_connection_end(&conn, ConnectionEnd::Unopened(Unopened::Overload));
             return;
         }
-        limiter.rejecting.set(limiter.rejecting.get() + 1);
+        limiter.refusing.set(limiter.refusing.get() + 1);
         runtime::spawn(async move {
             let status = match cause {
                 ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            reject(&per_core, conn, Refused::new(status, cause)).await;
-            debug_assert!(
-                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
-                "this connection is counted"
-            );
-            limiter.rejecting.set(limiter.rejecting.get() - 1);
+            refuse_connection(&per_core, conn, Refused::new(status, cause)).await;
+            debug_assert!((1..=REFUSING_MAX).contains(&limiter.refusing.get()), "this connection is counted");
+            limiter.refusing.set(limiter.refusing.get() - 1);
             drop(open);
         });
     }
 }
 
-/// How many rejected connections of a core may be answered at once.
-const REJECTING_MAX: usize = 256;
+/// How many refused connections of a core may be answered at once.
+const REFUSING_MAX: usize = 256;

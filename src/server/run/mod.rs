@@ -12,7 +12,7 @@ mod systemd;
 #[cfg(all(feature = "handover", unix))]
 pub(super) use handover::Handover;
 pub use launch::ServerCore;
-pub(super) use launch::{CORES_MAX, LaunchOptions, launch};
+pub(crate) use launch::{CORES_MAX, LaunchOptions, launch};
 pub use server_handle::ServerHandle;
 pub use stop::IntoIoResult;
 #[cfg(all(feature = "systemd", unix))]

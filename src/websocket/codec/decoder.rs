@@ -3,7 +3,7 @@
 use super::deflate::{DeflateParams, Inflater};
 use super::input::Input;
 use crate::websocket::frame::{
-    CloseReason, Error, FrameHeader, Mask, MessageKind, OpCode, ProtocolError, Side, Utf8Check,
+    CloseReason, Error, FrameHeader, Mask, MessageKind, OpCode, ProtocolFault, Side, Utf8Check,
 };
 use crate::websocket::settings::MessageBounds;
 
@@ -196,8 +196,8 @@ impl Decoder {
     /// Begins a frame of a message.
     fn begin_frame(&mut self, header: FrameHeader) -> Result<(), Error> {
         let message = match (MessageKind::from_opcode(header.opcode), &mut self.message) {
-            (None, None) => return Err(ProtocolError::Continuation.into()),
-            (Some(_), Some(_)) => return Err(ProtocolError::Interleaved.into()),
+            (None, None) => return Err(ProtocolFault::Continuation.into()),
+            (Some(_), Some(_)) => return Err(ProtocolFault::Interleaved.into()),
             (None, Some(message)) => message,
             (Some(kind), open @ None) => open.insert(OpenMessage {
                 kind,

@@ -6,9 +6,9 @@ mod encoder;
 mod deflate;
 mod input;
 
-pub(super) use decoder::{Decoder, Reading, Step};
+pub(crate) use decoder::{Decoder, Reading, Step};
 pub(super) use deflate::{
     DeflateParams, EXTENSIONS, WINDOW_BITS_MAX, WINDOW_BITS_MIN, accept_offer, offer, read_answer,
 };
-pub(super) use encoder::{Encoder, SharedForm, encode_alone};
-pub(super) use input::Input;
+pub(crate) use encoder::{Encoder, SharedForm, encode_alone};
+pub(crate) use input::Input;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::close_code::CloseCode;
-use super::error::{Error, ProtocolError};
+use super::error::{Error, ProtocolFault};
 use super::frame::CONTROL_MAX;
 
 /// The content of a close frame.
@@ -21,11 +21,11 @@ impl CloseReason {
     pub(crate) fn parse(payload: &[u8]) -> Result<CloseReason, Error> {
         let (code, text) = match payload {
             [] => return Ok(CloseReason { code: CloseCode::NONE, text: Box::default() }),
-            [_] => return Err(ProtocolError::ClosePayload.into()),
+            [_] => return Err(ProtocolFault::ClosePayload.into()),
             [high, low, text @ ..] => (u16::from_be_bytes([*high, *low]), text),
         };
         if !CloseCode(code).may_be_sent() {
-            return Err(ProtocolError::CloseCode(code).into());
+            return Err(ProtocolFault::CloseCode(code).into());
         }
         let text = std::str::from_utf8(text).map_err(|_| Error::Text)?;
         Ok(CloseReason { code: CloseCode(code), text: text.into() })
@@ -92,7 +92,7 @@ mod tests {
         check(b"\x03\xe8bye \xc3\xa9", Ok((1000, "bye \u{e9}")));
         let long = [b"\x03\xe8".as_slice(), &[b'x'; 123]].concat();
         check(&long, Ok((1000, &"x".repeat(123))));
-        check(b"\x03", Err(ProtocolError::ClosePayload.into()));
+        check(b"\x03", Err(ProtocolFault::ClosePayload.into()));
         check(b"\x03\xe8\xff", Err(Error::Text));
         check(b"\x03\xe8\xc3", Err(Error::Text));
     }
@@ -105,7 +105,7 @@ mod tests {
             check(&u16::to_be_bytes(code), Ok((code, "")));
         }
         for code in [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535] {
-            check(&u16::to_be_bytes(code), Err(ProtocolError::CloseCode(code).into()));
+            check(&u16::to_be_bytes(code), Err(ProtocolFault::CloseCode(code).into()));
             assert!(close_payload(CloseCode(code), "").is_err());
         }
         assert!(close_payload(CloseCode::NORMAL, &"x".repeat(124)).is_err());

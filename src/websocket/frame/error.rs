@@ -1,4 +1,4 @@
-//! [`Error`]: why a WebSocket failed; [`ProtocolError`]: how the peer broke RFC 6455.
+//! [`Error`]: why a WebSocket failed; [`ProtocolFault`]: how the peer broke RFC 6455.
 
 use std::error;
 use std::fmt;
@@ -7,8 +7,9 @@ use std::io;
 use super::close_code::CloseCode;
 use crate::error_text::write_error;
 use crate::message::Status;
+use crate::websocket::handshake::HandshakeFault;
 
-/// Why a WebSocket failed, or something cannot be sent over it.
+/// Why a WebSocket was not opened, why it failed, or why something cannot be sent over it.
 ///
 /// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the connection
 /// are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
@@ -28,8 +29,10 @@ use crate::message::Status;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
+    /// The request to open a WebSocket is refused.
+    Handshake(HandshakeFault),
     /// The peer broke RFC 6455.
-    Protocol(ProtocolError),
+    Protocol(ProtocolFault),
     /// A text from the peer, or the reason of its close frame, is not UTF-8 (RFC 6455 §8.1).
     Text,
     /// A part of a text cannot be sent, because the text is not UTF-8.
@@ -61,7 +64,7 @@ pub enum Error {
 /// How a peer broke RFC 6455.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ProtocolError {
+pub enum ProtocolFault {
     /// A reserved bit is set without an extension that defines it (§5.2).
     ReservedBits,
     /// This opcode is reserved (§5.2).
@@ -95,9 +98,12 @@ impl Error {
             Error::MessageTooLarge(_) | Error::FrameTooLarge(_) => CloseCode::TOO_LARGE,
             Error::TooManyFragments(_) | Error::TooManyControls(_) => CloseCode::POLICY,
             Error::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
-            Error::PartText | Error::Closed | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
-                return None;
-            }
+            Error::Handshake(_)
+            | Error::PartText
+            | Error::Closed
+            | Error::Interleaved
+            | Error::LongPayload
+            | Error::Code(_) => return None,
         })
     }
 
@@ -105,9 +111,11 @@ impl Error {
         match self {
             Error::Closed => io::ErrorKind::BrokenPipe,
             Error::Lagged(_) => io::ErrorKind::TimedOut,
-            Error::PartText | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
-                io::ErrorKind::InvalidInput
-            }
+            Error::Handshake(_)
+            | Error::PartText
+            | Error::Interleaved
+            | Error::LongPayload
+            | Error::Code(_) => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::InvalidData,
         }
     }
@@ -116,7 +124,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            Error::Protocol(error) => error.fmt(f),
+            Error::Handshake(fault) => fault.fmt(f),
+            Error::Protocol(fault) => fault.fmt(f),
             Error::Text => f.write_str("a text is not UTF-8"),
             Error::PartText => f.write_str("a part of a text cannot be sent, because the text is not UTF-8"),
             Error::Compressed => f.write_str("a compressed message is corrupt"),
@@ -137,36 +146,44 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for ProtocolError {
+impl fmt::Display for ProtocolFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ProtocolError::ReservedBits => "a reserved bit of a frame is set",
-            ProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
-            ProtocolError::Length => "the length of a frame is malformed",
-            ProtocolError::Unmasked => "a frame of a client is not masked",
-            ProtocolError::Masked => "a frame of a server is masked",
-            ProtocolError::FragmentedControl => "a control frame is fragmented",
-            ProtocolError::LongControl => "a control frame exceeds 125 bytes",
-            ProtocolError::Continuation => "a continuation has no message",
-            ProtocolError::Interleaved => "a message begins inside another one",
-            ProtocolError::ClosePayload => "a close frame has a payload of one byte",
-            ProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
+            ProtocolFault::ReservedBits => "a reserved bit of a frame is set",
+            ProtocolFault::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
+            ProtocolFault::Length => "the length of a frame is malformed",
+            ProtocolFault::Unmasked => "a frame of a client is not masked",
+            ProtocolFault::Masked => "a frame of a server is masked",
+            ProtocolFault::FragmentedControl => "a control frame is fragmented",
+            ProtocolFault::LongControl => "a control frame exceeds 125 bytes",
+            ProtocolFault::Continuation => "a continuation has no message",
+            ProtocolFault::Interleaved => "a message begins inside another one",
+            ProtocolFault::ClosePayload => "a close frame has a payload of one byte",
+            ProtocolFault::CloseCode(code) => return write!(f, "the code {code} is reserved"),
         })
     }
 }
 
 impl error::Error for Error {
-    /// The status that the error has in the counts of a server: 400 if the peer is at fault.
+    /// The status that a request to open a WebSocket is answered with, or that the error has in the counts of a server: 400
+    /// if the peer is at fault.
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        self.close_code().map(|_| &Status::BAD_REQUEST as &(dyn error::Error + 'static))
+        match self {
+            Error::Handshake(fault) => Some(fault.status()),
+            error => error.close_code().map(|_| &Status::BAD_REQUEST as &(dyn error::Error + 'static)),
+        }
     }
 }
 
-impl error::Error for ProtocolError {}
+impl From<HandshakeFault> for Error {
+    fn from(fault: HandshakeFault) -> Error {
+        Error::Handshake(fault)
+    }
+}
 
-impl From<ProtocolError> for Error {
-    fn from(error: ProtocolError) -> Error {
-        Error::Protocol(error)
+impl From<ProtocolFault> for Error {
+    fn from(fault: ProtocolFault) -> Error {
+        Error::Protocol(fault)
     }
 }
 

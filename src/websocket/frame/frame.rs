@@ -1,6 +1,6 @@
 //! [`FrameHeader`]: the head of a frame (RFC 6455 §5.2); and masking (§5.3).
 
-use super::error::ProtocolError;
+use super::error::ProtocolFault;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum OpCode {
 }
 
 impl OpCode {
-    fn from_bits(bits: u8) -> Result<OpCode, ProtocolError> {
+    fn from_bits(bits: u8) -> Result<OpCode, ProtocolFault> {
         Ok(match bits {
             0x0 => OpCode::Continuation,
             0x1 => OpCode::Text,
@@ -29,7 +29,7 @@ impl OpCode {
             0x8 => OpCode::Close,
             0x9 => OpCode::Ping,
             0xa => OpCode::Pong,
-            reserved => return Err(ProtocolError::OpCode(reserved)),
+            reserved => return Err(ProtocolFault::OpCode(reserved)),
         })
     }
 
@@ -65,25 +65,25 @@ impl FrameHeader {
         bytes: &[u8],
         side: Side,
         may_compress: bool,
-    ) -> Result<Option<(FrameHeader, usize)>, ProtocolError> {
+    ) -> Result<Option<(FrameHeader, usize)>, ProtocolFault> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let (opcode, is_compressed) = (OpCode::from_bits(first & 0x0f)?, first & RSV1 != 0);
         let may_have_rsv1 = may_compress && matches!(opcode, OpCode::Text | OpCode::Binary);
         if first & (RSV2 | RSV3) != 0 || is_compressed && !may_have_rsv1 {
-            return Err(ProtocolError::ReservedBits);
+            return Err(ProtocolFault::ReservedBits);
         }
         let is_final = first & FIN != 0;
         if opcode.is_control() && !is_final {
-            return Err(ProtocolError::FragmentedControl);
+            return Err(ProtocolFault::FragmentedControl);
         }
         let Some(&second) = bytes.get(1) else { return Ok(None) };
         match (side, second & MASKED != 0) {
-            (Side::Server, false) => return Err(ProtocolError::Unmasked),
-            (Side::Client, true) => return Err(ProtocolError::Masked),
+            (Side::Server, false) => return Err(ProtocolFault::Unmasked),
+            (Side::Client, true) => return Err(ProtocolFault::Masked),
             _ => {}
         }
         let (len, len_end) = match second & !MASKED {
-            126 | 127 if opcode.is_control() => return Err(ProtocolError::LongControl),
+            126 | 127 if opcode.is_control() => return Err(ProtocolFault::LongControl),
             126 => match long_len(bytes, 2, 126)? {
                 Some(len) => (len, 4),
                 None => return Ok(None),
@@ -139,16 +139,16 @@ pub(crate) const CONTROL_MAX: usize = 125;
 
 /// Reads the length of `size` octets behind the second octet. It must be at least `least`, or a shorter form would do.
 /// Zeros at the front are refused once they show that.
-fn long_len(bytes: &[u8], size: usize, least: u64) -> Result<Option<u64>, ProtocolError> {
+fn long_len(bytes: &[u8], size: usize, least: u64) -> Result<Option<u64>, ProtocolFault> {
     let here = &bytes[2..bytes.len().min(2 + size)];
     if size == 8 && here.first().is_some_and(|octet| octet & 0x80 != 0) {
-        return Err(ProtocolError::Length);
+        return Err(ProtocolFault::Length);
     }
     if here.len() < size {
         return Ok(None);
     }
     let len = here.iter().fold(0, |len, octet| len << 8 | u64::from(*octet));
-    if len < least { Err(ProtocolError::Length) } else { Ok(Some(len)) }
+    if len < least { Err(ProtocolFault::Length) } else { Ok(Some(len)) }
 }
 
 /// A masking key, rotated to the octet that is masked next.
@@ -196,7 +196,7 @@ mod tests {
 
     /// The head that a server reads from `bytes`, which may be cut at every byte.
     #[track_caller]
-    fn check(bytes: &[u8], side: Side, expected: Result<(OpCode, u64), ProtocolError>) {
+    fn check(bytes: &[u8], side: Side, expected: Result<(OpCode, u64), ProtocolFault>) {
         for cut in 0..bytes.len() {
             match FrameHeader::parse(&bytes[..cut], side, true) {
                 Ok(parsed) => assert_eq!(parsed, None, "{bytes:02x?} cut at {cut}"),
@@ -231,41 +231,41 @@ mod tests {
         );
         for (octet, control) in [(0x88, Close), (0x89, Ping), (0x8a, Pong)] {
             check(&[octet, 125], Client, Ok((control, 125)));
-            check(&[octet, 126], Client, Err(ProtocolError::LongControl));
-            check(&[octet, 127], Client, Err(ProtocolError::LongControl));
-            check(&[octet & 0x7f], Client, Err(ProtocolError::FragmentedControl));
-            check(&[octet | 0x40], Client, Err(ProtocolError::ReservedBits));
+            check(&[octet, 126], Client, Err(ProtocolFault::LongControl));
+            check(&[octet, 127], Client, Err(ProtocolFault::LongControl));
+            check(&[octet & 0x7f], Client, Err(ProtocolFault::FragmentedControl));
+            check(&[octet | 0x40], Client, Err(ProtocolFault::ReservedBits));
         }
         for reserved in [0x3, 0x4, 0x5, 0x6, 0x7, 0xb, 0xc, 0xd, 0xe, 0xf] {
-            check(&[0x80 | reserved], Client, Err(ProtocolError::OpCode(reserved)));
-            check(&[reserved], Client, Err(ProtocolError::OpCode(reserved)));
+            check(&[0x80 | reserved], Client, Err(ProtocolFault::OpCode(reserved)));
+            check(&[reserved], Client, Err(ProtocolFault::OpCode(reserved)));
         }
         for bits in [0x10, 0x20, 0x30, 0x50, 0x60, 0x70] {
-            check(&[0x81 | bits], Client, Err(ProtocolError::ReservedBits));
+            check(&[0x81 | bits], Client, Err(ProtocolFault::ReservedBits));
         }
         check(&[0xc1, 1], Client, Ok((Text, 1)));
-        check(&[0xc0], Client, Err(ProtocolError::ReservedBits));
+        check(&[0xc0], Client, Err(ProtocolFault::ReservedBits));
         for len in 0..126u8 {
-            check(&[0x82, 126, 0, len], Client, Err(ProtocolError::Length));
+            check(&[0x82, 126, 0, len], Client, Err(ProtocolFault::Length));
         }
-        check(&[0x82, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff], Client, Err(ProtocolError::Length));
-        check(&[0x82, 127, 0x80], Client, Err(ProtocolError::Length));
+        check(&[0x82, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff], Client, Err(ProtocolFault::Length));
+        check(&[0x82, 127, 0x80], Client, Err(ProtocolFault::Length));
     }
 
     #[test]
     fn clients_mask_and_servers_do_not_rfc6455_5_1() {
         check(&[0x81, 0x80, 1, 2, 3, 4], Side::Server, Ok((OpCode::Text, 0)));
         check(&[0x82, 0xfe, 1, 0, 1, 2, 3, 4], Side::Server, Ok((OpCode::Binary, 256)));
-        check(&[0x81, 0x00], Side::Server, Err(ProtocolError::Unmasked));
-        check(&[0x88, 0x02], Side::Server, Err(ProtocolError::Unmasked));
-        check(&[0x81, 0x80], Side::Client, Err(ProtocolError::Masked));
-        check(&[0x8a, 0x85], Side::Client, Err(ProtocolError::Masked));
+        check(&[0x81, 0x00], Side::Server, Err(ProtocolFault::Unmasked));
+        check(&[0x88, 0x02], Side::Server, Err(ProtocolFault::Unmasked));
+        check(&[0x81, 0x80], Side::Client, Err(ProtocolFault::Masked));
+        check(&[0x8a, 0x85], Side::Client, Err(ProtocolFault::Masked));
     }
 
     #[test]
     fn without_the_extension_no_message_is_compressed_rfc7692_6() {
         for octet in [0xc1, 0x42, 0xc0, 0xc8] {
-            assert_eq!(FrameHeader::parse(&[octet], Side::Client, false), Err(ProtocolError::ReservedBits));
+            assert_eq!(FrameHeader::parse(&[octet], Side::Client, false), Err(ProtocolFault::ReservedBits));
         }
     }
 

@@ -10,9 +10,9 @@ mod message;
 mod error;
 
 pub use close::CloseReason;
-pub(super) use close::close_payload;
+pub(crate) use close::close_payload;
 pub use close_code::CloseCode;
-pub use error::{Error, ProtocolError};
-pub(super) use frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Side};
+pub use error::{Error, ProtocolFault};
+pub(crate) use frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Side};
 pub use message::{Message, MessageKind, MessagePart};
-pub(super) use utf8::Utf8Check;
+pub(crate) use utf8::Utf8Check;

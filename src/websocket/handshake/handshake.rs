@@ -1,7 +1,6 @@
 //! The opening handshake (RFC 6455 §4): its checks and its fields, for both ends.
 
 use std::borrow::Cow;
-use std::error::Error;
 use std::fmt;
 use std::io;
 
@@ -14,11 +13,11 @@ use crate::websocket::settings::Origins;
 
 /// Why a request to open a WebSocket is refused.
 ///
-/// The error is inside the [`io::Error`] of [`Context::websocket`](crate::Context::websocket), so passing it on with
-/// `?` results in the right status.
+/// [`Error::Handshake`](crate::websocket::Error::Handshake) has it, which is inside the [`io::Error`](std::io::Error) of
+/// [`Context::websocket`](crate::Context::websocket), so passing that on with `?` results in the right status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum HandshakeError {
+pub enum HandshakeFault {
     /// The method is not GET. Answered with 405.
     Method,
     /// The version is not 13. Answered with 426.
@@ -32,32 +31,26 @@ pub enum HandshakeError {
     Origin,
 }
 
-impl fmt::Display for HandshakeError {
+impl fmt::Display for HandshakeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HandshakeError::Method => "a WebSocket is opened by GET",
-            HandshakeError::Version => "the WebSocket is of another version than 13",
-            HandshakeError::Key => "the sec-websocket-key is missing or malformed",
-            HandshakeError::Content => "a request that opens a WebSocket has no content",
-            HandshakeError::Origin => "a page of another origin opens the WebSocket",
+            HandshakeFault::Method => "a WebSocket is opened by GET",
+            HandshakeFault::Version => "the WebSocket is of another version than 13",
+            HandshakeFault::Key => "the sec-websocket-key is missing or malformed",
+            HandshakeFault::Content => "a request that opens a WebSocket has no content",
+            HandshakeFault::Origin => "a page of another origin opens the WebSocket",
         })
     }
 }
 
-impl Error for HandshakeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(match self {
-            HandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
-            HandshakeError::Version => &Status::UPGRADE_REQUIRED,
-            HandshakeError::Key | HandshakeError::Content => &Status::BAD_REQUEST,
-            HandshakeError::Origin => &Status::FORBIDDEN,
-        })
-    }
-}
-
-impl From<HandshakeError> for io::Error {
-    fn from(error: HandshakeError) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidInput, error)
+impl HandshakeFault {
+    pub(crate) fn status(self) -> &'static Status {
+        match self {
+            HandshakeFault::Method => &Status::METHOD_NOT_ALLOWED,
+            HandshakeFault::Version => &Status::UPGRADE_REQUIRED,
+            HandshakeFault::Key | HandshakeFault::Content => &Status::BAD_REQUEST,
+            HandshakeFault::Origin => &Status::FORBIDDEN,
+        }
     }
 }
 
@@ -67,29 +60,29 @@ pub(super) fn check_request(
     request: &Request,
     origins: &Origins,
     authority: Option<&str>,
-) -> Result<AcceptKey, HandshakeError> {
+) -> Result<AcceptKey, HandshakeFault> {
     if request.method() != Method::Get {
-        return Err(HandshakeError::Method);
+        return Err(HandshakeFault::Method);
     }
     if request.headers.single(FieldName::new(VERSION)) != Ok(Some(VERSION_VALUE.as_bytes())) {
-        return Err(HandshakeError::Version);
+        return Err(HandshakeFault::Version);
     }
     let Ok(Some(key)) = request.headers.single(FieldName::new(KEY)) else {
-        return Err(HandshakeError::Key);
+        return Err(HandshakeFault::Key);
     };
     let mut decoded = [0; KEY_LEN + 2];
     if STANDARD.decode_slice(key, &mut decoded) != Ok(KEY_LEN) {
-        return Err(HandshakeError::Key);
+        return Err(HandshakeFault::Key);
     }
     if request.may_have_content() {
-        return Err(HandshakeError::Content);
+        return Err(HandshakeFault::Content);
     }
     check_origin(request, origins, authority)?;
     Ok(accept_key(key))
 }
 
 /// Checks the origin of the page, if a browser has sent one (§10.2). No page can set these fields by itself.
-fn check_origin(request: &Request, origins: &Origins, authority: Option<&str>) -> Result<(), HandshakeError> {
+fn check_origin(request: &Request, origins: &Origins, authority: Option<&str>) -> Result<(), HandshakeFault> {
     let single = |name| request.headers.single(FieldName::new(name));
     let is_own = |origin| {
         // The browser has compared the origin with the host of the URL, which a proxy may have replaced.
@@ -104,7 +97,7 @@ fn check_origin(request: &Request, origins: &Origins, authority: Option<&str>) -
             is_own(origin) || others.iter().any(|other| other.as_bytes() == origin)
         }
     };
-    if is_admitted { Ok(()) } else { Err(HandshakeError::Origin) }
+    if is_admitted { Ok(()) } else { Err(HandshakeFault::Origin) }
 }
 
 /// The first of `protocols` that a request offers (§4.2.2).
@@ -181,7 +174,7 @@ mod tests {
         method: &str,
         fields: &[(&str, &str)],
         origins: &Origins,
-        expected: Result<&str, HandshakeError>,
+        expected: Result<&str, HandshakeFault>,
     ) {
         let mut request = Request::new(method, "/").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
@@ -190,27 +183,27 @@ mod tests {
         assert_eq!(checked, expected, "{method} {fields:?}");
     }
 
-    const ACCEPTED: Result<&str, HandshakeError> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    const ACCEPTED: Result<&str, HandshakeFault> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 
     #[test]
     fn a_request_has_a_version_and_a_key_rfc6455_4_2_1() {
         check("GET", &GOOD, &Origins::Own, ACCEPTED);
-        check("POST", &GOOD, &Origins::Own, Err(HandshakeError::Method));
+        check("POST", &GOOD, &Origins::Own, Err(HandshakeFault::Method));
         for version in ["", "8", "14", "13, 8", "013"] {
             check(
                 "GET",
                 &[GOOD[0], (VERSION, version), GOOD[2]],
                 &Origins::Own,
-                Err(HandshakeError::Version),
+                Err(HandshakeFault::Version),
             );
         }
-        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(HandshakeError::Version));
+        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(HandshakeFault::Version));
         for key in
             ["", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZXM=", "****"]
         {
-            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(HandshakeError::Key));
+            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(HandshakeFault::Key));
         }
-        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(HandshakeError::Key));
+        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(HandshakeFault::Key));
     }
 
     #[test]
@@ -222,8 +215,8 @@ mod tests {
         }
         for origin in ["null", "", "https://evil.example", "https://www.example.com.evil", "www.example.com"]
         {
-            check("GET", &with(origin), &Origins::Own, Err(HandshakeError::Origin));
-            check("GET", &with(origin), &others, Err(HandshakeError::Origin));
+            check("GET", &with(origin), &Origins::Own, Err(HandshakeFault::Origin));
+            check("GET", &with(origin), &others, Err(HandshakeFault::Origin));
             check("GET", &with(origin), &Origins::Any, ACCEPTED);
         }
         check("GET", &with("https://app.example"), &others, ACCEPTED);
@@ -231,29 +224,29 @@ mod tests {
             [("host", "www.example.com:443"), GOOD[1], GOOD[2], ("origin", "https://www.example.com")];
         check("GET", &behind_a_proxy, &Origins::Own, ACCEPTED);
         let own = ("origin", "https://www.example.com");
-        check("GET", &[GOOD[0], GOOD[1], GOOD[2], own, own], &Origins::Own, Err(HandshakeError::Origin));
+        check("GET", &[GOOD[0], GOOD[1], GOOD[2], own, own], &Origins::Own, Err(HandshakeFault::Origin));
     }
 
     #[test]
     fn an_own_page_is_known_behind_a_proxy_that_replaces_the_host() {
         let front = [GOOD[0], GOOD[1], GOOD[2], ("origin", "https://front.example")];
-        check("GET", &front, &Origins::Own, Err(HandshakeError::Origin));
+        check("GET", &front, &Origins::Own, Err(HandshakeFault::Origin));
         let site = |value| [&front[..], &[("sec-fetch-site", value)]].concat();
         check("GET", &site("same-origin"), &Origins::Own, ACCEPTED);
         check("GET", &site("same-origin"), &Origins::OwnAnd(Vec::new()), ACCEPTED);
         for other in ["same-site", "cross-site", "none", "", "Same-Origin", "same-origin, none"] {
-            check("GET", &site(other), &Origins::Own, Err(HandshakeError::Origin));
+            check("GET", &site(other), &Origins::Own, Err(HandshakeFault::Origin));
         }
         let twice = [&site("same-origin")[..], &[("sec-fetch-site", "same-origin")]].concat();
-        check("GET", &twice, &Origins::Own, Err(HandshakeError::Origin));
+        check("GET", &twice, &Origins::Own, Err(HandshakeFault::Origin));
     }
 
     #[test]
     fn a_request_has_no_content() {
         for (field, expected) in [
             (("content-length", "0"), ACCEPTED),
-            (("content-length", "1"), Err(HandshakeError::Content)),
-            (("transfer-encoding", "chunked"), Err(HandshakeError::Content)),
+            (("content-length", "1"), Err(HandshakeFault::Content)),
+            (("transfer-encoding", "chunked"), Err(HandshakeFault::Content)),
         ] {
             check("GET", &[&GOOD[..], &[field]].concat(), &Origins::Own, expected);
         }

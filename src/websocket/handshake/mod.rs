@@ -6,4 +6,4 @@ mod client;
 mod server;
 
 pub use client::ClientRequest;
-pub use handshake::HandshakeError;
+pub use handshake::HandshakeFault;

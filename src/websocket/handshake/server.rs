@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::handshake::{
-    ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
+    ACCEPT, HandshakeFault, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
 };
 use crate::message::FieldName;
 use crate::runtime::boxed;
 use crate::server::{Context, SwitchedConn};
 use crate::websocket::codec::{EXTENSIONS, accept_offer};
+use crate::websocket::frame::Error;
 use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
 use crate::websocket::settings::Settings;
 use crate::websocket::websocket::{Agreement, WebSocket};
@@ -27,12 +28,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with a [`HandshakeError`] or an [`InvalidResponse`](crate::server::InvalidResponse) if the request does not ask
-    /// for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
-    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it
-    /// has content, and 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response
-    /// has been sent, or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a
-    /// field.
+    /// Fails with an [`Error::Handshake`](crate::websocket::Error::Handshake) or a
+    /// [`RespondError`](crate::server::RespondError) if the request does not ask for a WebSocket properly. If the
+    /// handler passes the error on with `?`, the status is 426 if the request does not ask for the upgrade or for
+    /// version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it has content, and 403 if a
+    /// page of another origin asks. Fails with a `RespondError` of status 500 if a response has been sent, or there is
+    /// no connection. Fails if the connection does, and if a subprotocol is no valid value of a field.
     ///
     /// # Examples
     ///
@@ -69,17 +70,18 @@ impl Context {
         let checked = check_request(&self.request, &settings.origins, self.forwarded().authority);
         let Context { request, response, .. } = self;
         let accept = checked.inspect_err(|error| match error {
-            HandshakeError::Method => {
+            HandshakeFault::Method => {
                 // The only method, which a 405 must name (RFC 9110 §15.5.6).
                 response.headers.put(FieldName::new("allow"), b"GET");
             }
-            HandshakeError::Version => {
+            HandshakeFault::Version => {
                 // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
                 response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
                 response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());
             }
             _ => {}
-        })?;
+        });
+        let accept = accept.map_err(Error::from)?;
         let protocol = choose_protocol(&request.headers, &settings.protocols);
         let offer = settings.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));
         let mut set = |name: &str, value: &[u8]| response.headers.set(name, value).map_err(io::Error::other);

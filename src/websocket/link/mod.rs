@@ -4,7 +4,7 @@ mod half;
 mod link;
 mod role;
 
-pub(super) use half::{Half, Shared, close_dropped};
-pub(super) use link::Link;
-pub(super) use role::private;
+pub(crate) use half::{Half, Shared, close_dropped};
+pub(crate) use link::Link;
+pub(crate) use role::private;
 pub use role::{ClientRole, Role, ServerRole};

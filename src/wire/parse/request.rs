@@ -12,7 +12,7 @@ use super::fields::{
 };
 use crate::memory::Span;
 use crate::message::{
-    Authority, FieldName, Headers, InvalidMethod, Method, Repeated, Request, RequestDraft, RequestLineDraft,
+    Authority, FieldName, Headers, MessageError, Method, Repeated, Request, RequestDraft, RequestLineDraft,
     Version, is_token, members,
 };
 use crate::wire::{Limits, WireError};
@@ -93,7 +93,7 @@ fn parse_head(
     draft: &mut RequestDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
     let start = match input {
-        [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input, limits.empty_lines_max)? {
+        [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input)? {
             Some(start) => start,
             None => return Ok(None),
         },
@@ -145,12 +145,12 @@ fn check_announced(headers: &Headers) -> Result<(), WireError> {
 
 /// Returns where the request line starts. Some clients send a CRLF after a body, which comes before it (RFC 9112 §2.2).
 #[cold]
-fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, WireError> {
+fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, WireError> {
     let (mut start, mut lines) = (0, 0);
     loop {
         match &input[start..] {
             [] | [b'\r'] => return Ok(None),
-            [b'\r', b'\n', ..] if lines == lines_max => return Err(WireError::EmptyLines),
+            [b'\r', b'\n', ..] if lines == Limits::EMPTY_LINES_MAX => return Err(WireError::EmptyLines),
             [b'\r', b'\n', ..] => (start, lines) = (start + 2, lines + 1),
             [b'\r' | b'\n', ..] => return Err(WireError::LineEnd),
             _ => return Ok(Some(start)),
@@ -224,8 +224,8 @@ fn set_line(
     let RequestLineDraft { method, target, version: spoken } = line;
     **spoken = version(parsed.version);
     method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
-        InvalidMethod::TooLong(_) => WireError::MethodTooLong,
-        InvalidMethod::NotToken(_) => WireError::RequestLine,
+        MessageError::MethodTooLong(_) => WireError::MethodTooLong,
+        _ => WireError::RequestLine,
     })?;
     target.parse(method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)
 }

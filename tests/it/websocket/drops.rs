@@ -192,7 +192,9 @@ fn a_drop_is_reported() {
         let (seen, reports) = (codes.clone(), ErrorReports::default());
         let served = Served::with(
             |server| {
-                reports.attach(server).on_exchange(move |report| seen.lock().unwrap().push(report.close_code))
+                reports.attach(server).on_exchange(move |report| {
+                    seen.lock().unwrap().push(report.websocket.unwrap().close_code)
+                })
             },
             async move |ctx: &mut Context| way.handle(ctx).await,
         );

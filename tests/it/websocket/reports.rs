@@ -19,8 +19,9 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
         server.on_exchange(move |report: &ExchangeReport| {
             let cut = report.cut.map(|cut| cut.as_str());
             assert_eq!(report.status.map(|status| status.as_u16()), Some(101));
-            let messages = (report.messages_received, report.messages_sent);
-            let line = (messages.0, messages.1, report.received, report.sent, report.close_code, cut);
+            let socket = report.websocket.unwrap();
+            let messages = (socket.messages_received, socket.messages_sent);
+            let line = (messages.0, messages.1, report.received, report.sent, socket.close_code, cut);
             seen.lock().unwrap().push(line);
         })
     };
@@ -60,7 +61,7 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
     let served = Served::with(
         move |server| {
             server.on_exchange(move |report: &ExchangeReport| {
-                seen.lock().unwrap().push(report.messages_received);
+                seen.lock().unwrap().push(report.websocket.unwrap().messages_received);
             })
         },
         async |ctx: &mut Context| -> corehttp::Result {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::invalid_charset::CharsetError;
+use crate::message::content::CharsetError;
 
 /// Checks `content`, if its charset is UTF-8, or ASCII, which is a part of it.
 pub(in crate::message) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {

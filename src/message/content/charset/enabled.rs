@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encoding_rs::Encoding;
 
-use super::invalid_charset::CharsetError;
+use crate::message::content::CharsetError;
 
 /// Decodes `content` from the charset with this `label`, or that of its byte order mark.
 pub(in crate::message) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {

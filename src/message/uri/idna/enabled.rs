@@ -2,7 +2,7 @@
 
 use idna::AsciiDenyList;
 
-use crate::message::InvalidTarget;
+use crate::message::TargetError;
 
 /// `name`, which is percent-decoded, in lower case and in ASCII (WHATWG URL §3.3).
 ///
@@ -10,16 +10,16 @@ use crate::message::InvalidTarget;
 ///
 /// Fails if it is no internationalized name: not UTF-8, a character that no name has, or a label in Punycode that
 /// stands for none.
-pub(in crate::message::uri) fn to_ascii(name: Vec<u8>) -> Result<String, InvalidTarget> {
+pub(in crate::message::uri) fn to_ascii(name: Vec<u8>) -> Result<String, TargetError> {
     // Which octets of ASCII a host may have is checked for all names alike.
     let ascii = idna::domain_to_ascii_cow(&name, AsciiDenyList::EMPTY);
-    ascii.map(|name| name.into_owned()).map_err(|_| InvalidTarget::Authority)
+    ascii.map(|name| name.into_owned()).map_err(|_| TargetError::Authority)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{InvalidRequest, Request};
+    use crate::message::{MessageError, Request};
 
     #[test]
     fn a_name_is_looked_up_in_ascii_uts46() {
@@ -69,10 +69,7 @@ mod tests {
             "ａ＠b",
         ] {
             let refused = Request::get(&format!("http://{host}/")).unwrap_err();
-            assert!(
-                matches!(refused, InvalidRequest::Target(InvalidTarget::Authority, _)),
-                "{host}: {refused}"
-            );
+            assert!(matches!(refused, MessageError::Target(TargetError::Authority, _)), "{host}: {refused}");
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::exchange::{ExchangeError, Phase};
 use crate::net::{Conn, PeerAddr, ProxyHeader, TimerSlot, Transport};
 use crate::runtime;
-use crate::server::error::{ErrorCause, InvalidProxyHeader};
+use crate::server::error::{ErrorCause, ProxyHeaderFault};
 
 /// From which peers a server reads a PROXY header, version 1 or 2, before anything else.
 ///
@@ -95,10 +95,10 @@ impl ProxyProtocol {
         }
         loop {
             if !ProxyHeader::begins(&read) {
-                return Err(Some(InvalidProxyHeader::Missing.into()));
+                return Err(Some(ProxyHeaderFault::Missing.into()));
             }
-            match ProxyHeader::missing_len(&read).ok_or(InvalidProxyHeader::Malformed)? {
-                0 => return Ok(Some(ProxyHeader::parse(&read).ok_or(InvalidProxyHeader::Malformed)?)),
+            match ProxyHeader::missing_len(&read).ok_or(ProxyHeaderFault::Malformed)? {
+                0 => return Ok(Some(ProxyHeader::parse(&read).ok_or(ProxyHeaderFault::Malformed)?)),
                 missing => wait.read_more(&mut read, missing).await?,
             }
         }
@@ -135,7 +135,7 @@ impl HeaderWait<'_> {
         match (count.await?, start) {
             // Some peers only probe the port.
             (0, 0) => Err(None),
-            (0, _) => Err(Some(InvalidProxyHeader::Malformed.into())),
+            (0, _) => Err(Some(ProxyHeaderFault::Malformed.into())),
             (count, _) => {
                 read.truncate(start + count);
                 Ok(())
@@ -199,9 +199,9 @@ const SEEN_LEN: usize = 12;
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(10);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
 
-impl From<InvalidProxyHeader> for Option<ErrorCause> {
-    fn from(invalid: InvalidProxyHeader) -> Option<ErrorCause> {
-        Some(invalid.into())
+impl From<ProxyHeaderFault> for Option<ErrorCause> {
+    fn from(fault: ProxyHeaderFault) -> Option<ErrorCause> {
+        Some(fault.into())
     }
 }
 

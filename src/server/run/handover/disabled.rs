@@ -11,31 +11,31 @@ use crate::server::run::ServerHandle;
 pub(crate) struct Handover(Infallible);
 
 impl Handover {
-    pub(crate) fn receive(&mut self) -> io::Result<()> {
+    pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
         match self.0 {}
     }
 
-    pub(crate) fn take(&mut self, _: &Address, _: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
+    pub(in crate::server) fn take(&mut self, _: &Address, _: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
         match self.0 {}
     }
 
-    pub(crate) fn keep(&mut self, _: &Address, _: &BoundSocket) -> io::Result<()> {
+    pub(in crate::server) fn keep(&mut self, _: &Address, _: &BoundSocket) -> io::Result<()> {
         match self.0 {}
     }
 
-    pub(crate) fn listen(&mut self) -> io::Result<()> {
+    pub(in crate::server) fn listen(&mut self) -> io::Result<()> {
         match self.0 {}
     }
 
-    pub(crate) fn start_limit(&self) -> StartLimit {
+    pub(in crate::server) fn start_limit(&self) -> StartLimit {
         match self.0 {}
     }
 
-    pub(crate) fn announcement(&mut self) -> Announcement {
+    pub(in crate::server) fn announcement(&mut self) -> Announcement {
         match self.0 {}
     }
 
-    pub(crate) async fn serve(self, _: ServerHandle, _: Duration) -> io::Result<()> {
+    pub(in crate::server) async fn serve(self, _: ServerHandle, _: Duration) -> io::Result<()> {
         match self.0 {}
     }
 }
@@ -45,7 +45,7 @@ impl Handover {
 pub(crate) struct StartLimit(Infallible);
 
 impl StartLimit {
-    pub(crate) fn check(&self) -> io::Result<()> {
+    pub(in crate::server) fn check(&self) -> io::Result<()> {
         match self.0 {}
     }
 }
@@ -54,11 +54,11 @@ impl StartLimit {
 pub(crate) struct Announcement(Infallible);
 
 impl Announcement {
-    pub(crate) fn has_predecessor(&self) -> bool {
+    pub(in crate::server) fn has_predecessor(&self) -> bool {
         match self.0 {}
     }
 
-    pub(crate) fn make(self) {
+    pub(in crate::server) fn make(self) {
         match self.0 {}
     }
 }

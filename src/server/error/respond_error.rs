@@ -1,4 +1,4 @@
-//! [`InvalidResponse`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6,
+//! [`RespondError`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6,
 //! §15.2).
 
 use std::error::Error;
@@ -15,13 +15,13 @@ use crate::message::Status;
 ///
 /// ```
 /// use corehttp::Context;
-/// use corehttp::server::InvalidResponse;
+/// use corehttp::server::RespondError;
 /// use tokio::io::AsyncWriteExt;
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
 ///     let upgraded = ctx.upgrade("echo").await;
 ///     let reason = upgraded.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
-///     if let Some(InvalidResponse::Upgrade(_)) = reason {
+///     if let Some(RespondError::Upgrade(_)) = reason {
 ///         ctx.response.set_text("Here is an echo, for those who ask to be upgraded to it.");
 ///         return Ok(());
 ///     }
@@ -35,7 +35,7 @@ use crate::message::Status;
 /// [`Context::upgrade`]: crate::Context::upgrade
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum InvalidResponse {
+pub enum RespondError {
     /// A response has already been sent.
     Sent,
     /// This status does not fit: a final response must not be 1xx, and an interim response must be 1xx but not 101.
@@ -52,53 +52,53 @@ pub enum InvalidResponse {
     Detached,
 }
 
-impl InvalidResponse {
+impl RespondError {
     /// The error of a protocol whose name is malformed.
     #[cold]
-    pub(in crate::server) fn from_protocol(name: &str) -> InvalidResponse {
-        InvalidResponse::Protocol(Excerpt(name).to_string().into())
+    pub(in crate::server) fn from_protocol(name: &str) -> RespondError {
+        RespondError::Protocol(Excerpt(name).to_string().into())
     }
 
     /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) if it did not ask for the upgrade,
     /// 400 if it did not properly ask for a tunnel, and 500 if the handler is at fault.
     pub fn status(&self) -> Status {
         match self {
-            InvalidResponse::Upgrade(_) => Status::UPGRADE_REQUIRED,
-            InvalidResponse::Tunnel => Status::BAD_REQUEST,
-            InvalidResponse::Sent
-            | InvalidResponse::Status(_)
-            | InvalidResponse::Protocol(_)
-            | InvalidResponse::Unread
-            | InvalidResponse::Detached => Status::INTERNAL_SERVER_ERROR,
+            RespondError::Upgrade(_) => Status::UPGRADE_REQUIRED,
+            RespondError::Tunnel => Status::BAD_REQUEST,
+            RespondError::Sent
+            | RespondError::Status(_)
+            | RespondError::Protocol(_)
+            | RespondError::Unread
+            | RespondError::Detached => Status::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
-impl fmt::Display for InvalidResponse {
+impl fmt::Display for RespondError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            InvalidResponse::Sent => "the response has been sent already",
-            InvalidResponse::Status(status) => {
+            RespondError::Sent => "the response has been sent already",
+            RespondError::Status(status) => {
                 return write!(f, "the status {status} does not fit the kind of response");
             }
-            InvalidResponse::Upgrade(protocol) => {
+            RespondError::Upgrade(protocol) => {
                 return write!(f, "the peer did not ask for the upgrade to {protocol}");
             }
-            InvalidResponse::Protocol(name) => {
+            RespondError::Protocol(name) => {
                 return write!(f, "the name {name} of the protocol to upgrade to is malformed");
             }
-            InvalidResponse::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
-            InvalidResponse::Unread => "the body was not read",
-            InvalidResponse::Detached => "there is no connection to upgrade",
+            RespondError::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
+            RespondError::Unread => "the body was not read",
+            RespondError::Detached => "there is no connection to upgrade",
         };
         f.write_str(text)
     }
 }
 
-impl Error for InvalidResponse {}
+impl Error for RespondError {}
 
-impl From<InvalidResponse> for io::Error {
-    fn from(error: InvalidResponse) -> io::Error {
+impl From<RespondError> for io::Error {
+    fn from(error: RespondError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, error)
     }
 }

@@ -1,16 +1,12 @@
-//! JSON as the content of messages, and why content cannot be read as JSON (RFC 8259).
-
-use std::error::Error;
-use std::fmt;
+//! Floor 5: JSON as the content of messages, by serde (RFC 8259).
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
-use crate::error_text::{Excerpt, write_reason};
-use crate::message::{
-    Body, ContentError, Explained, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
-};
+use crate::error_text::{Excerpt, reason_without_value};
+use crate::message::content::{ContentFault, ValueFault};
+use crate::message::{Body, ContentError, FieldName, Headers, MessageError, Problem, Request, Response};
 
 impl Request {
     /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
@@ -52,8 +48,8 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "serde")]
-    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidJson> {
-        Ok(read(self.content_of(is_json)?)?)
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ContentError> {
+        read(self.content_of("of JSON", is_json)?).map_err(ContentError::of_request)
     }
 
     /// Makes `value`, written as JSON, the content, and sets the content type.
@@ -132,7 +128,7 @@ impl Response {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "serde")]
-    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ContentError> {
         self.body.json()
     }
 
@@ -183,7 +179,7 @@ impl RequestBuilder {
         self.change(|request| {
             let written = request.set_json(value);
             written.map_err(|error| {
-                InvalidRequest::Value(format!("the value cannot be written as JSON: {error}").into())
+                MessageError::Value(format!("the value cannot be written as JSON: {error}").into())
             })
         })
     }
@@ -196,9 +192,9 @@ impl Body {
     ///
     /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received.
     #[doc(alias = "serde")]
-    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ContentError> {
         if self.is_stream() {
-            return Err(JsonError { path: None, error: serde_core::de::Error::custom(UNREAD) });
+            return Err(ContentFault::Unread.into());
         }
         read(self.bytes())
     }
@@ -246,135 +242,32 @@ impl Problem {
 /// The names that are not free for extension members (RFC 9457 §3.1).
 const STANDARD_MEMBERS: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
-/// Why the content of a request cannot be read as JSON.
-///
-/// In a handler, `?` turns it into the right status: see [`InvalidJson::status`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum InvalidJson {
-    /// The content type is missing, repeated, or none of JSON.
-    ContentType,
-    /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
-    ContentCoding,
-    /// The content has not been received: the application read it too early.
-    Unread,
-    /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that
-    /// is too large for an `f64`. Fields that the type lacks are skipped.
-    Syntax(JsonError),
-    /// The content is JSON, but not that of the type: a field is missing, for example.
-    Value(JsonError),
+fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
+    serde_json::from_slice(content).map_err(|error| json_error::<T>(&error, content))
 }
 
-impl InvalidJson {
-    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
-    pub fn status(&self) -> Status {
-        self.explained().0
-    }
-
-    fn explained(&self) -> &'static Explained {
-        match self {
-            InvalidJson::ContentType | InvalidJson::ContentCoding => {
-                &Explained(Status::UNSUPPORTED_MEDIA_TYPE)
-            }
-            InvalidJson::Unread => &Explained(Status::INTERNAL_SERVER_ERROR),
-            InvalidJson::Syntax(_) => &Explained(Status::BAD_REQUEST),
-            InvalidJson::Value(_) => &Explained(Status::UNPROCESSABLE_CONTENT),
-        }
-    }
+/// The error of reading `content` as a `T`.
+#[cold]
+fn json_error<'a, T: Deserialize<'a>>(error: &serde_json::Error, content: &'a [u8]) -> ContentError {
+    // Tracking the path takes time and memory, so only content that is known to be wrong is read again with it.
+    let path = || {
+        let read = serde_path_to_error::deserialize::<_, T>(&mut Deserializer::from_slice(content));
+        let path = read.err()?.path().to_string();
+        (path != ROOT).then(|| Excerpt(&path).to_string().into())
+    };
+    let (text, (line, column)) = (error.to_string(), (error.line(), error.column()));
+    let reason = text.strip_suffix(&*format!(" at line {line} column {column}")).unwrap_or(&text);
+    let fault = ValueFault {
+        whole: "the JSON",
+        path: if error.is_data() { path() } else { None },
+        reason: reason_without_value(reason).into(),
+        place: (line > 0).then_some((line, column)),
+    };
+    ContentError::new(if error.is_data() { ContentFault::Value(fault) } else { ContentFault::Syntax(fault) })
 }
-
-impl fmt::Display for InvalidJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidJson::ContentType => f.write_str("the field content-type is missing, or is not of JSON"),
-            InvalidJson::ContentCoding => {
-                f.write_str("the content has a content coding, and was not decoded")
-            }
-            InvalidJson::Unread => f.write_str(UNREAD),
-            InvalidJson::Syntax(error) | InvalidJson::Value(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for InvalidJson {
-    /// The status, which makes `?` in a handler answer with it.
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.explained())
-    }
-}
-
-impl From<ContentError> for InvalidJson {
-    fn from(error: ContentError) -> InvalidJson {
-        match error {
-            ContentError::MediaType => InvalidJson::ContentType,
-            ContentError::Coding => InvalidJson::ContentCoding,
-            ContentError::NotReceived => InvalidJson::Unread,
-        }
-    }
-}
-
-impl From<JsonError> for InvalidJson {
-    fn from(error: JsonError) -> InvalidJson {
-        if error.as_serde().is_data() { InvalidJson::Value(error) } else { InvalidJson::Syntax(error) }
-    }
-}
-
-/// Why content cannot be read as JSON of a type: what was expected, at which path, line and column.
-///
-/// Its text does not contain the value that was found instead: ``"the JSON at `items[2].price` is wrong: invalid type:
-/// string, expected f64 at line 1 column 30"``.
-#[derive(Debug)]
-pub struct JsonError {
-    /// The path in quotes, if it is known and not the root.
-    path: Option<Box<str>>,
-    error: serde_json::Error,
-}
-
-impl JsonError {
-    /// The error of reading `content` as a `T`.
-    #[cold]
-    fn new<'a, T: Deserialize<'a>>(error: serde_json::Error, content: &'a [u8]) -> JsonError {
-        // Tracking the path takes time and memory, so only content that is known to be wrong is read again with it.
-        let path = || {
-            let read = serde_path_to_error::deserialize::<_, T>(&mut Deserializer::from_slice(content));
-            let path = read.err()?.path().to_string();
-            (path != ROOT).then(|| Excerpt(&path).to_string().into())
-        };
-        JsonError { path: if error.is_data() { path() } else { None }, error }
-    }
-
-    /// Returns the error of serde_json, whose text may contain the value that was found.
-    pub fn as_serde(&self) -> &serde_json::Error {
-        &self.error
-    }
-}
-
-const UNREAD: &str = "the content was not read yet";
 
 /// How serde_path_to_error writes the path of the whole.
 const ROOT: &str = ".";
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.error.line() == 0 {
-            return write!(f, "{}", self.error);
-        }
-        match &self.path {
-            Some(path) => write!(f, "the JSON at {path} is wrong: ")?,
-            None => f.write_str("the JSON is wrong: ")?,
-        }
-        let (text, (line, column)) = (self.error.to_string(), (self.error.line(), self.error.column()));
-        let place = format!(" at line {line} column {column}");
-        write_reason(f, text.strip_suffix(&*place).unwrap_or(&text))?;
-        f.write_str(&place)
-    }
-}
-
-impl Error for JsonError {}
-
-fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, JsonError> {
-    serde_json::from_slice(content).map_err(|error| JsonError::new::<T>(error, content))
-}
 
 fn write(
     body: &mut Body,
@@ -401,6 +294,7 @@ const SUFFIX: &[u8] = b"+json";
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::fmt;
 
     use super::*;
 
@@ -430,7 +324,7 @@ mod tests {
     #[track_caller]
     fn check<'a, T: Deserialize<'a> + fmt::Debug>(content: &'a str, expected: &str) {
         let error = serde_json::from_str::<T>(content).unwrap_err();
-        assert_eq!(format!("{:#}", JsonError::new::<T>(error, content.as_bytes())), expected, "{content}");
+        assert_eq!(format!("{:#}", json_error::<T>(&error, content.as_bytes())), expected, "{content}");
     }
 
     #[test]
@@ -449,7 +343,7 @@ mod tests {
         let long = format!("{{\"{}\": 0}}", "a\\n".repeat(100));
         let shown = format!("the JSON at `{}…` is wrong", r"a\n".repeat(32));
         let error = serde_json::from_str::<HashMap<String, bool>>(&long).unwrap_err();
-        let text = JsonError::new::<HashMap<String, bool>>(error, long.as_bytes()).to_string();
+        let text = json_error::<HashMap<String, bool>>(&error, long.as_bytes()).to_string();
         assert!(text.starts_with(&shown), "{text}");
     }
 }

@@ -1,0 +1,153 @@
+//! [`ValueError`]: why a value of a path, a query, a form or a cookie cannot be read as requested.
+
+use std::any::type_name;
+use std::error::Error;
+use std::fmt;
+
+use super::content_error::ValueFault;
+use crate::error_text::Excerpt;
+use crate::message::Status;
+
+/// Why a value of a path, a query, a form or a cookie cannot be read as requested.
+///
+/// In a handler, `?` turns it into the right status: see [`ValueError::status`]. The text has the name of the value, and
+/// not the value, which may be a secret.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Form, Status};
+///
+/// let error = Form::new("page=two").get_as::<u32>("page").unwrap_err();
+/// assert_eq!(error.to_string(), "the value of `page` is not of type u32");
+/// assert_eq!((error.name(), error.status()), (Some("page"), Status::BAD_REQUEST));
+/// ```
+// A box keeps the results of reading values small.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ValueError(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Inner {
+    name: Option<Box<str>>,
+    reason: Reason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Reason {
+    /// The route has no parameter of this name.
+    NoParam,
+    /// The parameter of the path is not UTF-8.
+    ParamText,
+    /// The parameter of the path is not of this type.
+    ParamType(&'static str),
+    /// The path, or a segment of it, is not UTF-8.
+    Path,
+    /// The value is not of this type.
+    Type(&'static str),
+    /// An escape lacks its digits, or does not decode to UTF-8.
+    Escape,
+    /// There are more pairs than this many.
+    TooManyPairs(usize),
+    /// The query is not that of the requested type.
+    #[allow(dead_code, reason = "unused without the feature `form`")]
+    Query(ValueFault),
+}
+
+impl ValueError {
+    #[cold]
+    fn new(name: Option<&str>, reason: Reason) -> ValueError {
+        ValueError(Box::new(Inner { name: name.map(Into::into), reason }))
+    }
+
+    /// The error of a parameter that the route does not have.
+    #[cold]
+    pub(crate) fn no_param(name: &str) -> ValueError {
+        ValueError::new(Some(name), Reason::NoParam)
+    }
+
+    /// The error of a parameter of the path that is not UTF-8.
+    #[cold]
+    pub(crate) fn param_text(name: &str) -> ValueError {
+        ValueError::new(Some(name), Reason::ParamText)
+    }
+
+    /// The error of a parameter of the path that is not a `T`.
+    #[cold]
+    pub(crate) fn param_type<T>(name: &str) -> ValueError {
+        ValueError::new(Some(name), Reason::ParamType(short_type_name::<T>()))
+    }
+
+    /// The error of a path, or a segment of it, that is not UTF-8.
+    #[cold]
+    pub(crate) fn path() -> ValueError {
+        ValueError::new(None, Reason::Path)
+    }
+
+    /// The error of a value of a form or a cookie that is not a `T`.
+    #[cold]
+    pub(crate) fn value_type<T>(name: &str) -> ValueError {
+        ValueError::new(Some(name), Reason::Type(short_type_name::<T>()))
+    }
+
+    /// The error of a pair with a malformed escape.
+    #[cold]
+    pub(super) fn escape(name: &str) -> ValueError {
+        ValueError::new(Some(name), Reason::Escape)
+    }
+
+    /// The error of more than `pairs_max` pairs.
+    #[cold]
+    pub(super) fn too_many_pairs(pairs_max: usize) -> ValueError {
+        ValueError::new(None, Reason::TooManyPairs(pairs_max))
+    }
+
+    /// The error of a query that is not that of the requested type.
+    #[allow(dead_code, reason = "unused without the feature `form`")]
+    #[cold]
+    pub(crate) fn query(name: Option<&str>, fault: ValueFault) -> ValueError {
+        ValueError::new(name, Reason::Query(fault))
+    }
+
+    /// Returns the name under which the value was looked up, or that of the pair that is wrong; `None` if the whole is.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Returns the status that the peer is answered with: 400 (RFC 9110 §15.5.1); 404 for a parameter of a path, since a
+    /// path with such a value leads nowhere (§15.5.5); and 500 for a parameter that the route does not have.
+    pub fn status(&self) -> Status {
+        match &self.0.reason {
+            Reason::NoParam => Status::INTERNAL_SERVER_ERROR,
+            Reason::ParamText | Reason::ParamType(_) => Status::NOT_FOUND,
+            Reason::Path | Reason::Type(_) | Reason::Escape | Reason::TooManyPairs(_) | Reason::Query(_) => {
+                Status::BAD_REQUEST
+            }
+        }
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Excerpt(self.name().unwrap_or_default());
+        match &self.0.reason {
+            Reason::NoParam => write!(f, "the route has no parameter {name}"),
+            Reason::ParamText => write!(f, "the parameter {name} of the path is not UTF-8"),
+            Reason::ParamType(expected) => {
+                write!(f, "the parameter {name} of the path is not of type {expected}")
+            }
+            Reason::Path => f.write_str("the path of the request is not UTF-8"),
+            Reason::Type(expected) => write!(f, "the value of {name} is not of type {expected}"),
+            Reason::Escape => write!(f, "an escape in {name} is malformed, or not UTF-8"),
+            Reason::TooManyPairs(max) => write!(f, "the form has more than {max} pairs"),
+            Reason::Query(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl Error for ValueError {}
+
+/// The last name in the path of a type, which is enough, unless the type has parameters, whose paths would be cut.
+fn short_type_name<T>() -> &'static str {
+    let full = type_name::<T>();
+    if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) }
+}
