@@ -342,7 +342,7 @@ enum By {
 /// The fields that a server behind gets when a request with `fields` comes to a traced server.
 async fn passed_on(by: By, fields: &[(&str, &str)]) -> [String; 2] {
     let (listener, tracing) = (MemoryListener::new(), Tracing::new());
-    let client = Client::builder().memory(listener.connector()).tracing(&tracing).build();
+    let client = Client::builder().connect_to(&listener).tracing(&tracing).build();
     let pipeline = client.pipeline("http://behind").unwrap().build();
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match by {
@@ -420,7 +420,7 @@ fn a_trace_is_passed_on_as_it_is_by_a_program_that_records_nothing() {
 fn client_outcome(response: &'static str, ask: impl AsyncFn(&Client)) -> [String; 2] {
     let (spans, ..) = seen(async {
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).tracing(&Tracing::new()).build();
+        let client = Client::builder().connect_to(&listener).tracing(&Tracing::new()).build();
         let behind = async {
             let mut stream = listener.accept().await;
             stream.read_exact(&mut [0; 10]).await.unwrap();
@@ -495,7 +495,7 @@ fn another_propagation_takes_the_place_of_the_crate_s_own() {
     let (spans, ..) = seen(async {
         let listener = MemoryListener::new();
         let tracing = Tracing::new().propagator(baggage.clone());
-        let client = Client::builder().memory(listener.connector()).tracing(&tracing).build();
+        let client = Client::builder().connect_to(&listener).tracing(&tracing).build();
         let service = Server::new().service(wrap(tracing, |ctx: &mut Context| {
             assert!(TraceContext::current().is_none() && !ctx.request.headers.contains("traceparent"));
         }));

@@ -24,7 +24,7 @@ use super::settings::{ClientTimeouts, Settings};
 use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
-use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
+use crate::net::{Address, Dialer, Keepalive, Resolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -48,11 +48,10 @@ use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
 /// use corehttp::{Client, Request, Response, Status};
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
-/// # let client = Client::builder().memory(connector).build();
+/// # let client = Client::builder().connect_to(listener).build();
 /// let response = client.get("http://example.com/").await?;
 /// assert_eq!(response.status, Status::OK);
 /// println!("{}", response.body.text()?);
@@ -194,7 +193,7 @@ impl Client {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;
@@ -529,22 +528,25 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
-    #[cfg(unix)]
-    pub fn unix_socket(mut self, path: impl AsRef<std::path::Path>) -> Self {
-        self.settings.dial.network = Network::Unix(path.as_ref().into());
+    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
+    /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
+    /// to an address of the host.
+    ///
+    /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
+    /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
+    /// [`net`](crate::net) has an example.
+    #[doc(alias("unix_socket", "unix", "resolve"))]
+    pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
+        self.settings.dial.address = address.into().into();
         self
     }
 
-    /// Connects to a listener in memory, whatever the host. Default: over TCP, to an address of the host.
-    pub fn memory(mut self, connector: MemoryConnector) -> Self {
-        self.settings.dial.network = Network::Memory(connector);
-        self
-    }
-
-    /// Connects with `dialer`. Default: over TCP, to an address of the host.
+    /// Opens connections to hosts with `dialer`. Default: over TCP, to an address of the host.
+    ///
+    /// With [`ClientBuilder::connect_to`] as well, in either order, the dialer gets that host and port instead of those
+    /// of the URL. A Unix socket and a listener in memory have neither, so they are reached without a dialer.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.settings.dial.network = Network::from_dialer(dialer);
+        self.settings.dial.dialer = Some(Arc::new(dialer));
         self
     }
 

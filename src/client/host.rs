@@ -27,7 +27,7 @@ use crate::message::{InvalidRequest, Request, Response};
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let path = ctx.request.path().to_owned();
 /// #     ctx.response.set_text(path);

@@ -52,12 +52,11 @@ use crate::runtime::Hooks;
 /// }
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
+/// # let server = Server::bind(&listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
 /// # corehttp::block_on(async {
 /// let errors = ServerErrors::default();
 /// let client = Client::builder().observe(errors.clone()).build();
-/// # let client = Client::builder().memory(connector).observe(errors.clone()).build();
+/// # let client = Client::builder().connect_to(&listener).observe(errors.clone()).build();
 /// client.get("http://example.com/").await?; // answered with 500
 /// assert_eq!(errors.0.lock().unwrap()["http://example.com"], 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

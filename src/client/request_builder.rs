@@ -33,15 +33,14 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// use corehttp::Client;
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
 /// #     assert_eq!(ctx.request.basic_auth().unwrap().user_id, "Ada");
 /// #     assert_eq!(ctx.request.headers.get("x-attempt"), Some("1"));
 /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
-/// # let client = Client::builder().memory(connector).build();
+/// # let client = Client::builder().connect_to(listener).build();
 /// let response = client
 ///     .post("http://example.com/notes")
 ///     .basic_auth("Ada", "secret")
@@ -134,11 +133,10 @@ impl RequestBuilder {
     /// use corehttp::client::ClientTimeouts;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("42"))?;
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("42"))?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let patient = ClientTimeouts { wait: Duration::from_secs(600), ..ClientTimeouts::default() };
     /// let answer = client.post("http://model.example/").text("6 * 7?").timeouts(patient).await?;
     /// assert_eq!(answer.text()?, "42");

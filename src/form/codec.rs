@@ -147,7 +147,7 @@ impl RequestBuilder {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     assert_eq!(ctx.request.query().raw(), "sort=name&page=2&tag=green+tea");
     /// # })?;
@@ -181,7 +181,7 @@ impl RequestBuilder {
     /// use corehttp::Client;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.form()?.get("name").as_deref(), Some("Ada"));
     /// #     Ok(())

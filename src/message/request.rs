@@ -163,11 +163,10 @@ impl Request {
     /// use corehttp::{Client, Request, Response, Status};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let (mut request, mut response) = (Request::default(), Response::new());
     /// request.headers.set("accept", "text/plain")?;
     /// for url in ["http://example.com/a", "http://example.com/b?page=2", "http://example.org/"] {

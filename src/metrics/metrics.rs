@@ -360,7 +360,7 @@ mod tests {
     fn the_route_of_the_longest_poll_is_known() {
         let metrics = Metrics::with_settings(Settings { times_polls: true, ..Default::default() });
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).build();
+        let client = Client::builder().connect_to(&listener).build();
         let block = |millis| thread::sleep(Duration::from_millis(millis));
         let handler = routes! {
             GET "/quick" => |_: &mut Context| {},

@@ -169,7 +169,7 @@ impl RequestBuilder {
     /// use corehttp::multipart::Form;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.multipart()?.part().await?.unwrap().name(), "title");
     /// #     Ok(())

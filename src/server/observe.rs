@@ -75,7 +75,7 @@ impl Server {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// Server::bind(listener)
     ///     .on_connect(|connection| connection.set_state(Cell::new(0u32)))
     ///     .start(|ctx: &mut Context| {

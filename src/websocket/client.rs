@@ -44,8 +44,7 @@ impl Client {
     /// use corehttp::websocket::{self, CloseCode, Message};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
+    /// # let server = Server::bind(&listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.bearer_auth(), Some("t0k3n"));
     /// #     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
@@ -54,7 +53,7 @@ impl Client {
     /// # })?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let mut socket = client.websocket("ws://example.com/echo").bearer_auth("t0k3n").await?;
     /// socket.send("hello").await?;
     /// assert_eq!(socket.receive().await?, Some(Message::Text("hello")));

@@ -28,14 +28,14 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
         corehttp::Result::Ok(())
     });
     let jar = Arc::new(Jar::new());
-    let client = Client::builder().memory(listener.connector()).cookie_store(jar.clone()).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(jar.clone()).build();
     let said = async |url: &str| client.get(url).await.unwrap().body.text().unwrap().to_owned();
     assert_eq!(said("http://a.example/sign-in").await, "sid=1");
     assert_eq!(said("http://a.example/").await, "sid=1");
     assert_eq!(said("http://a.example/elsewhere").await, "hidden=2; sid=1");
     assert_eq!(said("http://b.example/").await, "none");
     assert_eq!(jar.len(), 2);
-    let builder = Client::builder().memory(listener.connector()).cookie_store(jar.clone());
+    let builder = Client::builder().connect_to(&listener).cookie_store(jar.clone());
     let always = builder.default_header("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
     // The default field is dropped by a redirect to another origin, and the cookies of that origin are sent.
@@ -81,7 +81,7 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3()
         response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
         Ok(response.headers.append("set-cookie", "u=\u{e9}")?)
     });
-    let client = Client::builder().memory(listener.connector()).cookie_store(Arc::new(Jar::new())).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(Arc::new(Jar::new())).build();
     for expected in [&b"none"[..], b"n=caf\xe9; \xff=\xfe; u=\xc3\xa9"] {
         assert_eq!(client.get("http://a.example/").await.unwrap().body.bytes(), expected);
     }

@@ -165,7 +165,7 @@ async fn of_a_host_that_cannot_be_reached() {
     let asked = ask(&Client::new(), "http://127.0.0.1:1/b?secret").await;
     if cfg!(target_os = "linux") {
         check(asked, &format!("http://127.0.0.1:1/b: connecting to 127.0.0.1:1 failed: {refused}"));
-        let client = Client::builder().unix_socket("/nowhere/socket").build();
+        let client = Client::builder().connect_to("unix:/nowhere/socket").build();
         let absent = "unix:/nowhere/socket cannot be reached: No such file or directory (os error 2)";
         check(ask(&client, URL).await, &format!("http://a/b: connecting to a:80 failed: {absent}"));
     }

@@ -76,7 +76,7 @@ fn hosts_beyond_the_bound_are_one() {
         let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
         let client = Client::builder()
             .timeout(SECOND)
-            .memory(corehttp::net::MemoryListener::new().connector())
+            .connect_to(corehttp::net::MemoryListener::new())
             .observe(metrics.clone())
             .build();
         let answered = slow().builder().observe(metrics.clone()).build();

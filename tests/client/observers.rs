@@ -139,7 +139,7 @@ fn ends_are_told_apart() {
     paused(async {
         let cut = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
         let brief = ClientTimeouts { receive: SECOND, wait: SECOND, ..ClientTimeouts::default() };
-        let unheard = MemoryListener::new().connector();
+        let unheard = MemoryListener::new();
         let rows: [(ClientBuilder, &[&str]); 8] = [
             (Stage::always(OK).builder(), &["dial None", "Answered 200", "Answered 200 again"]),
             (
@@ -162,7 +162,7 @@ fn ends_are_told_apart() {
                 stale().builder(),
                 &["dial None", "Answered 200", "dial None", "Retried 0 again", "Answered 200"],
             ),
-            (Client::builder().memory(unheard), &["dial Some(Connect)", "dial Some(Connect)"]),
+            (Client::builder().connect_to(unheard), &["dial Some(Connect)", "dial Some(Connect)"]),
             (
                 Stage::answering(|request| match request.starts_with("GET / ") {
                     true => "HTTP/1.1 302 x\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n".into(),

@@ -1032,7 +1032,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 #[test]
 fn each_coded_response_is_decoded_by_itself() {
     let listener = corehttp::net::MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
+    let client = Client::builder().connect_to(&listener).decode(1 << 20).build();
     let handler =
         corehttp::middleware::wrap(corehttp::middleware::Compress::new(), |ctx: &mut corehttp::Context| {
             let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
@@ -1067,8 +1067,7 @@ impl corehttp::client::CookieStore for Cookies {
 #[test]
 fn cookies_are_kept_and_given_back() {
     let listener = corehttp::net::MemoryListener::new();
-    let client =
-        Client::builder().memory(listener.connector()).cookie_store(Arc::new(Cookies::default())).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(Arc::new(Cookies::default())).build();
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
         let cookie = ctx.request.headers.get("cookie").unwrap_or("none").to_owned();
         ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;

@@ -818,7 +818,7 @@ fn a_response_can_be_read_after_its_runtime_has_ended() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
     let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     serves.spawn(async move {
         let mut peer = Peer::new(listener.accept().await, Received::default());
         peer.request().await?;

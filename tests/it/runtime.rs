@@ -446,7 +446,7 @@ fn a_peer_of_a_unix_socket_has_credentials() {
         let url = format!("http://{}/", running.local_addr());
         block_on(async { client.get(&url).await.unwrap().text().unwrap().to_owned() }).unwrap()
     };
-    let told = text(Client::builder().unix_socket(&path).build());
+    let told = text(Client::builder().connect_to(path.as_path()).build());
     let found = seen.recv().unwrap().unwrap();
     assert_eq!((found.uid, found.gid), (own.uid(), own.gid()));
     assert!(found.pid.is_none_or(|pid| pid as u32 == std::process::id()));

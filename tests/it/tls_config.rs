@@ -655,7 +655,7 @@ impl InMemory {
 
     /// Asks on a new connection.
     fn ask(&self, builder: &ClientBuilder) -> Result<String, ClientError> {
-        let client = builder.clone().memory(self.listener.connector()).build();
+        let client = builder.clone().connect_to(&self.listener).build();
         block_on(async { Ok(client.get("https://a.example/").await?.text().unwrap().to_owned()) }).unwrap()
     }
 }

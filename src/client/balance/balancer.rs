@@ -39,7 +39,7 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, T
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let host = ctx.request.headers.host().unwrap_or_default().to_owned();
 /// #     ctx.response.set_text(host);

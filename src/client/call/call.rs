@@ -28,7 +28,7 @@ use crate::message::{Headers, Response};
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let body = std::mem::take(&mut ctx.request.body);
 /// #     ctx.response.body = body;
@@ -136,7 +136,7 @@ impl Call {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     let body = std::mem::take(&mut ctx.request.body);
     /// #     ctx.response.body = body;

@@ -183,7 +183,7 @@ impl CallReader {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| {
     /// #     let mut fields = Headers::new();
     /// #     fields.set("link", "</style.css>; rel=preload")?;

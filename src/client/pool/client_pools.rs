@@ -324,7 +324,7 @@ mod tests {
     fn hosts_that_a_proxy_forwards_to_are_forgotten() {
         let listener = MemoryListener::new();
         let proxies = Proxies::all(Proxy::new("p").unwrap());
-        let client = Client::builder().memory(listener.connector()).proxies(proxies).build();
+        let client = Client::builder().connect_to(&listener).proxies(proxies).build();
         let server = Server::bind(listener).cores(1);
         let running = server.start(|ctx: &mut Context| ctx.response.set_text("ok")).unwrap();
         block_on(async {

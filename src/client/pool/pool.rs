@@ -618,7 +618,7 @@ mod tests {
 
     async fn burst(idle_timeout: Duration, idle_conn: usize) {
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).idle_timeout(idle_timeout).build();
+        let client = Client::builder().connect_to(&listener).idle_timeout(idle_timeout).build();
         let host = client.host("http://a").unwrap();
         let requests = Vec::from_iter((0..MANY).map(|_| {
             let client = client.clone();

@@ -1,8 +1,9 @@
 //! [`HostConnector`]: opens connections to hosts; [`Dialer`]: opens them in another way than over TCP.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-#[cfg(unix)]
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -17,18 +18,20 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::sleep;
 use tokio::time::{Instant, timeout};
 
-use super::DnsCache;
 use super::dns_cache::Addresses;
 #[cfg(unix)]
 use super::race::Unreachable;
 use super::race::race;
+use super::{DialAddress, DnsCache};
 use crate::memory::lock;
 use crate::net::{ConnError, Keepalive, MemoryConnector, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
 #[derive(Clone, Default)]
 pub(crate) struct HostConnector {
-    pub(crate) network: Network,
+    pub(crate) address: DialAddress,
+    /// Opens connections to hosts in place of TCP.
+    pub(crate) dialer: Option<Arc<dyn AnyDialer>>,
     pub(crate) dns: Arc<DnsCache>,
     /// The local address of TCP connections. By default the operating system chooses. With an address, only hosts of
     /// its family can be reached.
@@ -51,27 +54,6 @@ pub(crate) enum DialStep {
     Secure,
 }
 
-/// The network over which hosts are reached.
-#[derive(Clone, Default)]
-pub(crate) enum Network {
-    /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
-    #[default]
-    Tcp,
-    /// One Unix socket for all hosts.
-    #[cfg(unix)]
-    Unix(Arc<Path>),
-    /// One listener for all hosts.
-    Memory(MemoryConnector),
-    Custom(Arc<dyn AnyDialer>),
-}
-
-impl Network {
-    /// Connections that `dialer` opens.
-    pub(crate) fn from_dialer(dialer: impl Dialer) -> Network {
-        Network::Custom(Arc::new(dialer))
-    }
-}
-
 /// How long each step may take, or took. `Duration::MAX` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DialTimes {
@@ -89,7 +71,7 @@ pub(crate) enum DialError {
 impl HostConnector {
     /// Opens a connection to `host` as written in a URL: a name, or an address.
     ///
-    /// Only TCP needs a look-up; on other networks that step takes no time.
+    /// Only a name that is reached over TCP needs a look-up; otherwise that step takes no time.
     ///
     /// # Errors
     ///
@@ -101,17 +83,38 @@ impl HostConnector {
         port: u16,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), DialError> {
-        let (addresses, resolve) = match &self.network {
-            Network::Tcp => self.resolve(host, limits.resolve).await?,
+        let route = self.route(host, port);
+        let (addresses, resolve) = match &route {
+            DialRoute::Name(name, _) => self.resolve(name, limits.resolve).await?,
             _ => Default::default(),
         };
         self.note_step(DialStep::Connect);
-        let opened = step(limits.connect, self.open_with_preface(host, port, &addresses)).await;
+        let opened = step(limits.connect, self.open_with_preface(&route, &addresses)).await;
         let (transport, connect) = opened.map_err(|fault| {
-            self.dns.forget(host, &addresses);
+            if let DialRoute::Name(name, _) = &route {
+                self.dns.forget(name, &addresses);
+            }
             DialError::Connect(fault)
         })?;
         Ok((transport, DialTimes { resolve, connect }))
+    }
+
+    /// The way to `host`, or to the address that takes its place. A dialer is asked for hosts only.
+    fn route<'a>(&'a self, host: &'a str, port: u16) -> DialRoute<'a> {
+        match (&self.address, &self.dialer) {
+            (DialAddress::Unix(path), _) => DialRoute::Unix(path),
+            (DialAddress::Memory(connector), _) => DialRoute::Memory(connector),
+            (DialAddress::Nowhere, _) => DialRoute::Nowhere,
+            (address, Some(dialer)) => {
+                let (host, port) = address.host_and_port(host, port);
+                DialRoute::Dialer(&**dialer, host, port)
+            }
+            (DialAddress::Tcp(address), None) => DialRoute::Tcp(*address),
+            (address @ (DialAddress::OwnHost | DialAddress::Host(..)), None) => {
+                let (name, port) = address.host_and_port(host, port);
+                DialRoute::Name(name, port)
+            }
+        }
     }
 
     /// Looks up the addresses of `host` for a proxy, and measures how long the look-up takes.
@@ -136,11 +139,10 @@ impl HostConnector {
     /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as one that cannot be reached.
     async fn open_with_preface(
         &self,
-        host: &str,
-        port: u16,
+        route: &DialRoute<'_>,
         addresses: &Addresses,
     ) -> io::Result<Transport<BoxedStream>> {
-        let mut transport = self.open(host, port, addresses).await?;
+        let mut transport = self.open(route, addresses).await?;
         if let Some(preface) = &self.preface {
             transport.write_all(preface).await?;
             transport.flush().await?;
@@ -148,21 +150,30 @@ impl HostConnector {
         Ok(transport)
     }
 
-    async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
-        match &self.network {
-            Network::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
+    async fn open(&self, route: &DialRoute<'_>, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
+        match route {
+            DialRoute::Name(_, port) => {
+                let local = self.local_address;
+                let is_family =
+                    |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+                let reachable = addresses.rotated().filter(is_family);
+                self.open_tcp(reachable.map(|address| SocketAddr::new(address, *port)).collect()).await
+            }
+            DialRoute::Tcp(address) => self.open_tcp([*address].into()).await,
             #[cfg(unix)]
-            Network::Unix(path) => connect_unix(path).await.map(Transport::Unix),
-            Network::Memory(connector) => connector.connect().await.map(Transport::Memory),
-            Network::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
+            DialRoute::Unix(path) => connect_unix(path).await.map(Transport::Unix),
+            #[cfg(not(unix))]
+            DialRoute::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            DialRoute::Memory(connector) => connector.connect().await.map(Transport::Memory),
+            DialRoute::Dialer(dialer, host, port) => {
+                dialer.dial(bare(host), *port).await.map(Transport::Boxed)
+            }
+            DialRoute::Nowhere => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 
-    async fn open_tcp(&self, addresses: &Addresses, port: u16) -> io::Result<TcpStream> {
-        let local = self.local_address;
-        let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let reachable = addresses.rotated().filter(is_family).map(|address| SocketAddr::new(address, port));
-        race(reachable.collect(), |address| self.connect_to(address)).await
+    async fn open_tcp(&self, addresses: VecDeque<SocketAddr>) -> io::Result<Transport<BoxedStream>> {
+        race(addresses, |address| self.connect_to(address)).await.map(Transport::Tcp)
     }
 
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -233,6 +244,17 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// How a connection is opened.
+enum DialRoute<'a> {
+    /// Over TCP, to the addresses of a name, which race (RFC 8305 §4, §5).
+    Name(Cow<'a, str>, u16),
+    Tcp(SocketAddr),
+    Unix(&'a Path),
+    Memory(&'a MemoryConnector),
+    Dialer(&'a dyn AnyDialer, Cow<'a, str>, u16),
+    Nowhere,
+}
+
 /// Opens connections in another way than over TCP: through a tunnel, to a process, or to a test.
 ///
 /// # Examples
@@ -299,7 +321,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::net::{MemoryListener, Resolver};
+    use crate::net::{Address, MemoryListener, Resolver};
 
     /// Compiles if `future` is `Send`, as all futures of the client are.
     fn sent<F: Future + Send>(future: F) -> F {
@@ -377,6 +399,13 @@ mod tests {
             drop(listener);
             let refused = ("connect", Some(io::ErrorKind::ConnectionRefused));
             assert_eq!(fault(&tcp(), "a", port, LIMITS).await, refused);
+            for text in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"), format!("a:{port}")] {
+                let there = HostConnector { address: Address::from(&text).into(), ..tcp() };
+                let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+                there.connect("n", 80, LIMITS).await.unwrap();
+                drop(listener);
+                assert_eq!(fault(&there, "n", 80, LIMITS).await, refused, "{text}");
+            }
             assert_eq!(fault(&tcp(), "n", port, LIMITS).await, ("resolve", Some(io::ErrorKind::NotFound)));
             assert_eq!(
                 fault(&tcp(), "a b", port, LIMITS).await,
@@ -393,7 +422,7 @@ mod tests {
             let start = Instant::now();
             assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
             assert_eq!(start.elapsed().as_secs(), 1);
-            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..HostConnector::default() };
+            let parrot = HostConnector { dialer: Some(Arc::new(Parrot)), ..HostConnector::default() };
             assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
             assert_eq!(start.elapsed().as_secs(), 3);
         });
@@ -452,7 +481,7 @@ mod tests {
     #[test]
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
-            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..tcp() };
+            let parrot = HostConnector { dialer: Some(Arc::new(Parrot)), ..tcp() };
             for (host, expected) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")]
             {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
@@ -461,8 +490,15 @@ mod tests {
                 stream.read_to_string(&mut said).await.unwrap();
                 assert_eq!((&*said, times.resolve), (expected, Duration::ZERO));
             }
+            let address = DialAddress::from(Address::from("localhost:8080"));
+            let parrot = HostConnector { address, ..parrot };
+            let (transport, _) = parrot.connect("a", 80, LIMITS).await.unwrap();
+            let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
+            let mut said = String::new();
+            stream.read_to_string(&mut said).await.unwrap();
+            assert_eq!(said, "localhost 8080", "an address and a dialer are both kept");
             let listener = MemoryListener::new();
-            let memory = HostConnector { network: Network::Memory(listener.connector()), ..tcp() };
+            let memory = HostConnector { address: DialAddress::Memory(listener.connector()), ..tcp() };
             assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Transport::Memory(_), _))));
             drop(listener);
             let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
@@ -473,13 +509,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
-        use crate::net::{Address, BoundSocket, ListenOptions};
+        use crate::net::{BoundSocket, ListenOptions};
 
         let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
         let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
         let bound = BoundSocket::bind(&Address::from(path.as_path()), &options).unwrap().remove(0);
         let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
-        let unix = HostConnector { network: Network::Unix(path.into()), ..tcp() };
+        let unix = HostConnector { address: DialAddress::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             unix.connect("silent", 80, LIMITS).await.unwrap();
@@ -494,7 +530,8 @@ mod tests {
             drop(file);
             let gone = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
-            let error = unix.open("silent", 80, &Addresses::default()).await.err().unwrap().to_string();
+            let error =
+                unix.open(&unix.route("silent", 80), &Addresses::default()).await.err().unwrap().to_string();
             assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
         });
     }

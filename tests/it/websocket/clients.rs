@@ -21,7 +21,7 @@ use crate::support::{ErrorReports, paused};
 
 fn served() -> (ServerHandle, Client) {
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     let settings = websocket::Settings {
         protocols: vec!["v1".into()],
         deflate: Some(MessageDeflate { message_min: 10, keeps_context: true, ..MessageDeflate::default() }),
@@ -122,7 +122,7 @@ fn parts_need_not_be_in_memory() {
 #[test]
 fn a_refusal_has_its_reason() {
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     let _server =
         Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("no")).unwrap();
     block_on(async {
