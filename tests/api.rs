@@ -618,7 +618,7 @@ mod programs {
 mod clients {
     use super::*;
 
-    use corehttp::client::{Call, ClientTimeouts, Host, Redirects, ResponseReader};
+    use corehttp::client::{Call, ClientLimits, ClientTimeouts, Host, Redirects, ResponseReader};
     use corehttp::{Client, ClientError};
 
     type TestResult = Result<(), Box<dyn StdError>>;
@@ -685,7 +685,7 @@ mod clients {
         let client = Client::builder()
             .timeout(Duration::from_secs(5))
             .timeouts(ClientTimeouts::default())
-            .connections_per_host_max(64)
+            .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
             .redirects(Redirects::Follow(10))
             .build();
         with_parrot(async |_, url| {

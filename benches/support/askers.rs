@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use corehttp::client::Pipeline;
+use corehttp::client::{ClientLimits, Pipeline};
 use corehttp::net::{MemoryConnector, MemoryListener, MemoryStream};
 use corehttp::{Client, Request, Response};
 use http_body_util::{BodyExt, Empty};
@@ -53,7 +53,9 @@ impl Asker {
                     Place::Tcp(_) => Client::builder(),
                     Place::Memory(listener) => Client::builder().connect_to(listener),
                 };
-                let client = client.connections_per_host_max(2_000).build();
+                let client = client
+                    .limits(ClientLimits { connections_per_host_max: 2_000, ..ClientLimits::default() })
+                    .build();
                 Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
             }
             (STREAM, Place::Tcp(_)) => Asker::Stream(Client::new(), Request::get(&url).expect("a good URL")),

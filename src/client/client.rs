@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::balance::BalancerBuilder;
 use super::call::Call;
 use super::cookies::CookieStore;
@@ -20,7 +18,7 @@ use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
-use super::settings::{ClientTimeouts, Settings};
+use super::settings::{ClientLimits, ClientTimeouts, Settings};
 use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
@@ -183,7 +181,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or if the body is larger than [`ClientBuilder::body_max`].
+    /// As [`Client::get`], or if the body is larger than [`ClientLimits::body_max`].
     ///
     /// # Examples
     ///
@@ -217,7 +215,7 @@ impl Client {
     /// [`ResponseReader`], as it arrives.
     ///
     /// The part of the response that arrives before the request has been sent completely is buffered, up to
-    /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
+    /// [`ClientLimits::body_max`]. For a server that may answer with more than that while it still reads, use
     /// [`Client::open`] and [`Call::split`].
     ///
     /// # Errors
@@ -360,11 +358,11 @@ impl fmt::Debug for Client {
 /// ```
 /// use std::time::Duration;
 /// use corehttp::Client;
-/// use corehttp::client::Redirects;
+/// use corehttp::client::{ClientLimits, Redirects};
 ///
 /// let client = Client::builder()
 ///     .timeout(Duration::from_secs(5))
-///     .connections_per_host_max(64)
+///     .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
 ///     .redirects(Redirects::Follow(3))
 ///     .build();
 /// # drop(client);
@@ -402,62 +400,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
-    /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
-    ///
-    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
-    /// Tunnels count for the host that they lead to.
-    pub fn connections_per_host_max(mut self, most: usize) -> Self {
-        self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
-        self
-    }
-
-    /// Sets how many connections may be idle in each runtime, over all hosts. Beyond that, those that have been idle for
-    /// longest are closed. Default: 1,024.
-    ///
-    /// If the process or the system has no file descriptor left for a new connection (`EMFILE`, `ENFILE`), the client
-    /// closes those of its connections that have been idle for longest, in all runtimes, and tries again.
-    #[doc(alias("MaxIdleConns", "max_idle_connections"))]
-    pub fn idle_connections_max(mut self, most: usize) -> Self {
-        self.settings.pool.idle_connections_max = most;
-        self
-    }
-
-    /// Sets how long a connection may be idle. After that it is not reused, and is closed within a second. With zero,
-    /// no connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default:
-    /// 30 s.
-    #[doc(alias = "pool_idle_timeout")]
-    pub fn idle_timeout(mut self, idle: Duration) -> Self {
-        self.settings.pool.idle = idle;
-        self
-    }
-
-    /// Sets how old a connection may be and still be used for further requests. Default: any age.
-    pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
-        self.settings.pool.age = age.into();
-        self
-    }
-
-    /// Sets how many bytes a body that is received whole may have. A body that is streamed has no limit. Default: 16
-    /// MiB.
-    pub fn body_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.body_max = most;
-        self
-    }
-
-    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
-    /// exchange may have as many together, without those that
-    /// [`CallReader::informational`](crate::client::CallReader::informational) or a gateway takes: of these, each may have as
-    /// many.
-    pub fn head_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.head_max = most;
-        self.settings.bounds.limits = self.settings.bounds.limits.capped();
-        self
-    }
-
-    /// Sets how many fields the head of a response may have. Default: 128; at most 1,024.
-    pub fn fields_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.fields_max = most;
+    /// Sets how much servers may take: bytes of a response, and connections. Default: those of [`ClientLimits`].
+    #[doc(alias("max_idle_connections", "MaxIdleConns", "body_max", "head_max"))]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.settings.limits = limits;
         self
     }
 
@@ -465,7 +411,7 @@ impl ClientBuilder {
     /// `accept-encoding` is sent, and content stays as it was sent.
     ///
     /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
-    /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content
+    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that

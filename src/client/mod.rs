@@ -19,7 +19,7 @@
 //! | for | see |
 //! |---|---|
 //! | a request in one expression | [the builder of requests](crate::RequestBuilder) |
-//! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientTimeouts`] |
+//! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientLimits`], [`ClientTimeouts`] |
 //! | redirects | [`Redirects`] |
 //! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
 //! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
@@ -93,7 +93,7 @@ pub use redirect::Redirects;
 pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
-pub use settings::ClientTimeouts;
+pub use settings::{ClientLimits, ClientTimeouts};
 pub use stats::{ClientCounts, ClientStats, PhaseCounts};
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::client::{Balancer, BalancerBuilder, ClientCause, ClientPhase, ClientTimeouts, HostChoice};
+use corehttp::client::{
+    Balancer, BalancerBuilder, ClientCause, ClientLimits, ClientPhase, ClientTimeouts, HostChoice,
+};
 use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
@@ -61,9 +63,10 @@ impl Hosts {
     }
 
     fn client(&self) -> Client {
-        let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
         // One exchange for each connection, so that each sees the behavior of its time.
-        Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts).build()
+        let (wait, idle) = (Duration::from_secs(2), Duration::ZERO);
+        let timeouts = ClientTimeouts { wait, idle, ..ClientTimeouts::default() };
+        Client::builder().dialer(self.clone()).timeouts(timeouts).build()
     }
 
     /// A balancer over all of them, in the order of the alphabet.
@@ -661,7 +664,8 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
                     Ok(())
                 }
             });
-            let client = stage.builder().idle_timeout(Duration::ZERO).build();
+            let timeouts = ClientTimeouts { idle: Duration::ZERO, ..ClientTimeouts::default() };
+            let client = stage.builder().timeouts(timeouts).build();
             let balancer = client.balance(["http://a"]).unwrap();
             let balancer = balancer.health_check("/health", Duration::from_secs(20)).unwrap().build();
             assert_eq!(ask(&balancer).await.unwrap(), "ok");
@@ -717,7 +721,10 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
             }
             Ok(())
         });
-        let client = stage.builder().connections_per_host_max(1).build();
+        let client = stage
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let balancer = client.balance(["http://a"]).unwrap();
         let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
         let asked = tokio::spawn({

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientTimeouts};
+use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts};
 use corehttp::coding::{Coding, CodingError};
 use corehttp::net::Dialer;
 use corehttp::{Client, Request, Response};
@@ -109,7 +109,10 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
 async fn decoded_content_is_no_larger_than_a_body_may_be() {
     let server = Scripted::always(encoded_response("gzip", &gzip(&[0; 1000]))).await;
     for (body_max, fits) in [(1000, true), (999, false)] {
-        let client = Client::builder().decode(1 << 20).body_max(body_max).build();
+        let client = Client::builder()
+            .decode(1 << 20)
+            .limits(ClientLimits { body_max, ..ClientLimits::default() })
+            .build();
         match client.get(&server.url).await {
             Ok(response) => assert!(fits && response.body.len() == 1000),
             Err(error) => {

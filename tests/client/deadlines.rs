@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::client::{ClientTimeouts, ResponseReader};
+use corehttp::client::{ClientLimits, ClientTimeouts, ResponseReader};
 use corehttp::sse::EventReader;
 use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -180,7 +180,11 @@ async fn the_total_time_ends_a_write_although_there_is_always_room() {
 /// A future that is always ready to go on is stopped as well.
 #[tokio::test(start_paused = true)]
 async fn the_total_time_ends_an_exchange_that_never_waits() {
-    let client = chunks().builder().timeout(TOTAL).body_max(usize::MAX).build();
+    let client = chunks()
+        .builder()
+        .timeout(TOTAL)
+        .limits(ClientLimits { body_max: usize::MAX, ..ClientLimits::default() })
+        .build();
     let busy = async || {
         // The clock of a test stands still while there is anything to do.
         loop {

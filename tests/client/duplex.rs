@@ -7,7 +7,7 @@ use std::task::{self, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::client::{CallReader, CallWriter, ClientCause, ClientPhase, ClientTimeouts};
+use corehttp::client::{CallReader, CallWriter, ClientCause, ClientLimits, ClientPhase, ClientTimeouts};
 use corehttp::error::ExchangeError;
 use corehttp::middleware::wrap;
 use corehttp::net::Dialer;
@@ -95,7 +95,8 @@ async fn a_response_is_read_while_its_request_is_sent() {
     }
     assert_eq!((size, client.idle_connections(), client.busy_connections()), (1 << 20, 1, 0));
 
-    let little = stage.builder().body_max(256 << 10).build();
+    let little =
+        stage.builder().limits(ClientLimits { body_max: 256 << 10, ..ClientLimits::default() }).build();
     request.body.set_bytes(vec![b'x'; 1 << 20]);
     let error = little.send(&request, &mut response).await.unwrap_err();
     assert!(error.is_timeout(), "no more is kept than a body may have: {error:#}");

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use corehttp::client::{Proxies, Proxy, Redirects};
+use corehttp::client::{ClientLimits, Proxies, Proxy, Redirects};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
@@ -151,7 +151,10 @@ async fn of_the_way_to_a_host() {
     let expected = "http://a/b: connecting to a:80: the whole exchange took longer than 300 ms";
     check(ask(&within, URL).await, expected);
     let stage = silent();
-    let client = stage.builder().connections_per_host_max(1).build();
+    let client = stage
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+        .build();
     let _busy = client.open(&request(Method::Post, URL)).await.unwrap();
     check(
         ask(&client, URL).await,
@@ -400,7 +403,10 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
         };
         check(end, &format!("{RECEIVING}{why}"));
     }
-    let small = beginning(SIZED, true).builder().body_max(10).build();
+    let small = beginning(SIZED, true)
+        .builder()
+        .limits(ClientLimits { body_max: 10, ..ClientLimits::default() })
+        .build();
     let why = "the body is too large: 100 bytes, and at most 10 are allowed (`body_max`)";
     check(ask(&small, URL).await, &format!("{RECEIVING} failed: {why}"));
     let within = beginning(SIZED, true).client().with_timeout(Duration::from_secs(2));

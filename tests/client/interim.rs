@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::client::{Call, CallReader, ClientCause, ClientPhase};
+use corehttp::client::{Call, CallReader, ClientCause, ClientLimits, ClientPhase};
 use corehttp::{ClientError, Response};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
@@ -99,7 +99,8 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
     for request in [get(), post()] {
         for count in [17, at_most, at_most + 1, 5000] {
             let stage = Stage::always(format!("{}{OK}", early(count)));
-            let client = stage.builder().head_max(1000).build();
+            let client =
+                stage.builder().limits(ClientLimits { head_max: 1000, ..ClientLimits::default() }).build();
             let taken = received(client.open(&request).await.unwrap()).await.unwrap();
             assert_eq!(taken, ("104 ; ".repeat(count), 200, "ok".to_owned()));
             assert_eq!(
@@ -124,7 +125,10 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
     }
     // Each of those that are taken is bounded as a head is.
     let large = format!("HTTP/1.1 104 x\r\nlink: {}\r\n\r\n", "a".repeat(1000));
-    let client = Stage::always(format!("{}{large}{OK}", early(3))).builder().head_max(1000).build();
+    let client = Stage::always(format!("{}{large}{OK}", early(3)))
+        .builder()
+        .limits(ClientLimits { head_max: 1000, ..ClientLimits::default() })
+        .build();
     let error = received(client.open(&get()).await.unwrap()).await.unwrap_err();
     assert!(
         format!("{error:#}").ends_with("the head is too large: more than 1000 bytes (`head_max`)"),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::client::{
-    ClientCounters, ClientExchangeReport, ClientObserver, ClientTimeouts, DialReport, ExchangeEnd,
-    HostEvents, QueueReport,
+    ClientCounters, ClientExchangeReport, ClientLimits, ClientObserver, ClientTimeouts, DialReport,
+    ExchangeEnd, HostEvents, QueueReport,
 };
 use corehttp::net::MemoryListener;
 use corehttp::{Client, ClientBuilder, Response};
@@ -200,7 +200,10 @@ fn waits_bring_their_time_whether_they_are_in_vain_or_not() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 3 * SECOND, ..ClientTimeouts::default() };
         let events = Events::default();
-        let builder = slow().builder().connections_per_host_max(1).timeouts(timeouts);
+        let builder = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts);
         let client = builder.observe(events.clone()).build();
         let ask = || async { ask(&client, &get()).await.is_ok() };
         assert_eq!(tokio::join!(ask(), ask(), ask()), (true, true, false));
@@ -241,7 +244,7 @@ fn a_panic_ends_neither_the_exchange_nor_the_other_observers() {
         let [one, other] = [Events::default(), Events::default()];
         let client = slow()
             .builder()
-            .connections_per_host_max(1)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
             .observe(one.clone())
             .observe(|_: &mut HostEvents| panic())
             .observe(|host: &mut HostEvents| {
@@ -329,7 +332,9 @@ fn exchanges_of_a_pipeline_add_up_to_the_counts() {
 async fn events_add_up_to_the_counts_after_a_storm() {
     let server = Scripted::new(storm::spoil).await;
     let events = Events::default();
-    let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
+    let builder = Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 8, ..ClientLimits::default() })
+        .timeout(20 * SECOND);
     let client = builder.observe(events.clone()).build();
     storm::ask_impatiently(&client, &server.url).await;
     let total = stats::check_counts(&client);

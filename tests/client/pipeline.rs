@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Pipeline, PipelineBuilder};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, ClientTimeouts, Pipeline, PipelineBuilder};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -208,7 +208,10 @@ fn a_connection_that_must_not_get_old_is_asked_once() {
         let scripts: &[Script] =
             &[&[Read(1), Write(A), Hang], &[Read(1), Write(B), Hang], &[Read(1), Write(C), Hang]];
         let server = Server::new(scripts);
-        let client = Client::builder().dialer(server.clone()).age_max(Duration::ZERO).build();
+        let client = Client::builder()
+            .dialer(server.clone())
+            .timeouts(ClientTimeouts { connection_age: Some(Duration::ZERO), ..ClientTimeouts::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let lines = ["GET /1", "GET /2", "GET /3"];
         assert_eq!(ask(&pipeline, &lines).await, ["200 a", "201 b", "202 c"]);
@@ -224,7 +227,13 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
             &[Read(1), Write(A), Read(1), Wait(6), Write(B), Read(1), Wait(6), Write(C), Hang],
             &[Read(1), Write(A), Hang],
         ]);
-        let client = server.builder().age_max(Duration::from_secs(10)).build();
+        let client = server
+            .builder()
+            .timeouts(ClientTimeouts {
+                connection_age: Some(Duration::from_secs(10)),
+                ..ClientTimeouts::default()
+            })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (first, second) = (ask_at(0, "GET /1"), ask_at(1, "GET /2"));
@@ -865,8 +874,13 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
             Write(B),
             Hang,
         ]]);
-        let (client, start) =
-            (server.builder().connections_per_host_max(1).build(), tokio::time::Instant::now());
+        let (client, start) = (
+            server
+                .builder()
+                .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+                .build(),
+            tokio::time::Instant::now(),
+        );
         let pipelines = [(); 2].map(|()| client.pipeline("http://a").unwrap().build());
         assert_eq!(client.get("http://a/1").await.unwrap().body.bytes(), b"a");
         assert_eq!(ask(&pipelines[0], &["GET /2"]).await, ["201 b"]);
@@ -895,7 +909,11 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
             Hang,
         ]]);
         let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
-        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let client = server
+            .builder()
+            .timeouts(timeouts)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (slow, first, second) =
@@ -907,7 +925,11 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
     paused(async {
         let server = Server::new(&[&[Read(1), Hang]]);
         let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
-        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let client = server
+            .builder()
+            .timeouts(timeouts)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let start = tokio::time::Instant::now();
         let told = async {

@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, Proxies, Proxy};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, Proxies, Proxy};
 use corehttp::{Client, Method, Request, Response};
 use tokio::io::AsyncReadExt;
 
@@ -259,7 +259,10 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         queue: std::time::Duration::from_millis(3500),
         ..corehttp::client::ClientTimeouts::default()
     };
-    let client = builder.connections_per_host_max(2).timeouts(timeouts).build();
+    let client = builder
+        .limits(ClientLimits { connections_per_host_max: 2, ..ClientLimits::default() })
+        .timeouts(timeouts)
+        .build();
     let mut asking = tokio::task::JoinSet::new();
     for host in 0..10 {
         let client = client.clone();
@@ -483,7 +486,8 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
             "HTTP/1.1 {status} x\r\nproxy-authenticate: Basic\r\nset-cookie: a=secret\r\n{framed}"
         ));
         let proxied = stage.builder().proxies(Proxies::all(Proxy::new("http://joe:secret@proxy").unwrap()));
-        let client = proxied.connections_per_host_max(1).build();
+        let client =
+            proxied.limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() }).build();
         let start = tokio::time::Instant::now();
         let (one, two) = tokio::join!(client.get("https://a.example/"), client.get("https://a.example/"));
         assert!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
 
-use corehttp::client::{ClientCounts, ClientPhase, ClientTimeouts, PhaseCounts};
+use corehttp::client::{ClientCounts, ClientLimits, ClientPhase, ClientTimeouts, PhaseCounts};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientBuilder, Request, Response, Version, block_on};
 use tokio::time::{sleep, timeout};
@@ -78,7 +78,11 @@ fn phases_are_counted_with_their_times() {
 fn a_wait_for_a_connection_is_counted_whether_it_is_in_vain_or_not() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 4 * SECOND, ..ClientTimeouts::default() };
-        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
+        let client = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts)
+            .build();
         let ask = || async { ask(&client, &get()).await.map(drop).map_err(|error| error.phase()) };
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         assert_eq!([one, two, three], [Ok(()), Ok(()), Err(ClientPhase::Queue)]);
@@ -92,7 +96,11 @@ fn a_wait_for_a_connection_is_counted_whether_it_is_in_vain_or_not() {
 fn requests_show_while_they_wait_for_a_connection() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 4 * SECOND, ..ClientTimeouts::default() };
-        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
+        let client = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts)
+            .build();
         let ask = || async { ask(&client, &get()).await.map(drop) };
         let watch = async {
             let mut waiting = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase};
 use corehttp::error::{ExchangeError, WireError};
 use corehttp::{Method, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
@@ -384,7 +384,10 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
             // Who may be asked again waits, and all others close.
             if idle > 0 { peer.receive_all().await } else { Ok(()) }
         });
-        let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
+        let (client, mut response) = (
+            stage.builder().limits(ClientLimits { body_max: 8, ..ClientLimits::default() }).build(),
+            Response::new(),
+        );
         response.body.set_bytes("of another response");
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         let case = format!("{wire:?} cut at {cut}: {error:?}");

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::client::{ClientPhase, ClientTimeouts, Proxies, Proxy};
+use corehttp::client::{ClientLimits, ClientPhase, ClientTimeouts, Proxies, Proxy};
 use corehttp::net::{Dialer, Resolver};
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response, Status};
 use socket2::{Domain, Socket, Type};
@@ -224,10 +224,12 @@ fn the_default_timeouts_are_as_documented() {
         expect_continue,
         receive,
         receive_rate_min,
+        idle,
+        connection_age,
     } = ClientTimeouts::default();
-    let limits = [queue, resolve, connect, tls, send, wait, expect_continue, receive];
-    assert_eq!(receive_rate_min, 0);
-    assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 60, 30, 1, 30]);
+    let limits = [queue, resolve, connect, tls, send, wait, expect_continue, receive, idle];
+    assert_eq!((receive_rate_min, connection_age), (0, None));
+    assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 60, 30, 1, 30, 30]);
 }
 
 /// Nothing overflows when the largest duration is added to a time.
@@ -244,6 +246,8 @@ async fn every_timeout_may_be_boundless() {
         expect_continue: max,
         receive: max,
         receive_rate_min: 0,
+        idle: max,
+        connection_age: Some(max),
     };
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
@@ -254,8 +258,12 @@ async fn every_timeout_may_be_boundless() {
         }
         Ok(())
     });
-    let builder = stage.builder().timeouts(timeouts).timeout(max).idle_timeout(max).age_max(max);
-    let (client, plain, mut expecting) = (builder.connections_per_host_max(1).build(), get(), get());
+    let builder = stage.builder().timeouts(timeouts).timeout(max);
+    let (client, plain, mut expecting) = (
+        builder.limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() }).build(),
+        get(),
+        get(),
+    );
     expecting.headers.set("expect", "100-continue").unwrap();
     let (one, two) = tokio::join!(ask(&client, &plain), ask(&client, &expecting));
     assert_eq!((one.unwrap(), two.unwrap()), ((200, "ok".into()), (200, "ok".into())));
@@ -379,6 +387,7 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         expect_continue: Duration::MAX,
         receive: Duration::MAX,
         receive_rate_min: 0,
+        ..ClientTimeouts::default()
     };
     let seven = 7 * SECOND;
     let deaf = Stage::new(|peer, _| async move {
@@ -407,7 +416,10 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         limits(ClientTimeouts { receive_rate_min: 500, ..endless }, dripping(SIZED, "x", SECOND).client());
     let error = ask(&rated, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Receive, true), "{error:#}");
-    let single = silent().builder().connections_per_host_max(1).build();
+    let single = silent()
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+        .build();
     let held = single.open(&post()).await.unwrap();
     let queued = limits(ClientTimeouts { queue: seven, ..endless }, single);
     let start = Instant::now();

@@ -131,7 +131,7 @@ impl RuntimePools {
         all: Weak<RuntimeList>,
     ) -> Arc<RuntimePools> {
         Arc::new_cyclic(|own: &Weak<RuntimePools>| {
-            let group = Arc::new(PoolGroup::new(own.clone(), settings.pool.idle_connections_max));
+            let group = Arc::new(PoolGroup::new(own.clone(), settings.limits.idle_connections_max));
             RuntimePools { handle, settings, registry, by_origin: Mutex::default(), group, all }
         })
     }
@@ -170,7 +170,8 @@ impl RuntimePools {
             by_origin.prune();
         }
         let (settings, registry, group) = (self.settings.clone(), self.registry.clone(), self.group.clone());
-        let new_conns = || Arc::new(SharedConns::new(settings.pool.connections_max, group.clone()));
+        let new_conns =
+            || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
         let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
             true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
             false => new_conns(),

@@ -206,9 +206,9 @@ impl Default for Hosts {
 
 impl Hosts {
     fn balance(&self, settings: Settings) -> Balancer {
-        let timeouts = ClientTimeouts { wait: WAIT, ..ClientTimeouts::default() };
         // One exchange for each connection, so that each sees the behavior of its time.
-        let client = Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts);
+        let timeouts = ClientTimeouts { wait: WAIT, idle: Duration::ZERO, ..ClientTimeouts::default() };
+        let client = Client::builder().dialer(self.clone()).timeouts(timeouts);
         let mut builder = client.build().balance(&HOSTS[..settings.hosts]).unwrap();
         builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
         builder = builder.healthy_if(|it| it.is_ok_and(|response| !response.status.is_server_error()));

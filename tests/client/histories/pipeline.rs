@@ -5,7 +5,7 @@ mod server;
 
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientTimeouts, Pipeline, Redirects};
+use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts, Pipeline, Redirects};
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -180,7 +180,10 @@ async fn play(steps: &[Step]) {
     let server = Server::new(steps);
     let timeouts = ClientTimeouts { queue: LONG, ..ClientTimeouts::default() };
     let client = Client::builder().dialer(server.clone()).timeouts(timeouts).timeout(settings.timeout);
-    let client = client.redirects(Redirects::Return).connections_per_host_max(settings.per_host_max).build();
+    let client = client
+        .redirects(Redirects::Return)
+        .limits(ClientLimits { connections_per_host_max: settings.per_host_max, ..ClientLimits::default() })
+        .build();
     let pipeline = client.pipeline("http://a").unwrap().connections(settings.connections);
     let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods().build();
     let mut callers = JoinSet::new();

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
+use corehttp::client::ClientLimits;
 use corehttp::{Client, Request, Response};
 
 use super::{Ask, Fault, Task, check};
 
 pub(super) fn client() -> Client {
-    Client::builder().connections_per_host_max(2_000).build()
+    Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 2_000, ..ClientLimits::default() })
+        .build()
 }
 
 pub(super) struct Corehttp {
