@@ -292,7 +292,7 @@ fn pass(rounds: u64) {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to("/")?;
         onward.headers.append("via", "1.1 front")?;
-        ctx.forward(host.open(&onward)).await
+        ctx.forward(host.open_call(&onward)).await
     };
     serve(GET, Cut::WHOLE, rounds, wrap(BodyPlan::Stream, pass));
 }

@@ -28,7 +28,7 @@ impl Handler for Proxy {
         // A gateway names itself (RFC 9110 §7.6.3), and its peer.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
         ctx.set_forwarded(&mut onward);
-        ctx.forward(self.client.open(&onward)).await
+        ctx.forward(self.client.open_call(&onward)).await
     }
 }
 

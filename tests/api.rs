@@ -739,17 +739,17 @@ mod clients {
         is_send(client.get(""));
         is_send(client.send(&request, &mut response));
         is_send(client.open_response(&request, &mut response));
-        is_send(client.open(&request));
+        is_send(client.open_call(&request));
         is_send(client.upgrade(&request, &mut response));
         let host = client.host("http://a").unwrap();
         is_send(host.send(&request, &mut response));
         is_send(host.open_response(&request, &mut response));
-        is_send(host.open(&request));
+        is_send(host.open_call(&request));
         is_send(host.upgrade(&request, &mut response));
         let balancer = client.balance(["http://a"]).unwrap().build();
         is_send(balancer.send(&request, &mut response));
         is_send(balancer.open_response(&request, &mut response));
-        is_send(balancer.open(&request));
+        is_send(balancer.open_call(&request));
         is_send(balancer.upgrade(&request, &mut response));
         is_send(client.pipeline("http://a").unwrap().build().send(&request, &mut response));
         let _ = |call: Call| {

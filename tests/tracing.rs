@@ -349,7 +349,7 @@ async fn passed_on(by: By, fields: &[(&str, &str)]) -> [String; 2] {
             By::Send => ctx.response = client.get("http://behind/").await?,
             By::Forward => {
                 let onward = ctx.request.forwarded_to("http://behind")?;
-                ctx.forward(client.open(&onward)).await?;
+                ctx.forward(client.open_call(&onward)).await?;
             }
             By::Pipeline => pipeline.send(&Request::get("/")?, &mut ctx.response).await?,
         }
@@ -452,13 +452,13 @@ fn a_span_of_a_client_ends_with_what_came_of_the_exchange() {
     };
     assert_eq!(client_outcome("", goes_away), ["", "canceled"]);
     let calls = async |client: &Client| {
-        let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+        let mut call = client.open_call(&Request::post("http://a/").unwrap()).await.unwrap();
         call.write_all(b"some").await.unwrap();
         drop(call.finish(&mut Response::new()).await);
     };
     assert_eq!(client_outcome("HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n", calls), ["500", "500"]);
     assert_eq!(client_outcome("", calls), ["", "timeout"]);
-    let leaves = async |client: &Client| drop(client.open(&Request::post("http://a/").unwrap()).await);
+    let leaves = async |client: &Client| drop(client.open_call(&Request::post("http://a/").unwrap()).await);
     assert_eq!(client_outcome("", leaves), ["", "canceled"]);
 }
 

@@ -93,7 +93,7 @@ impl Client {
     /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those
     /// of [`ClientBuilder::timeouts`].
     ///
-    /// For a single request: `client.with_timeouts(limits).open(..)`, or [`RequestBuilder::timeouts`].
+    /// For a single request: `client.with_timeouts(limits).open_call(..)`, or [`RequestBuilder::timeouts`].
     #[must_use]
     pub fn with_timeouts(&self, timeouts: ClientTimeouts) -> Client {
         Client { sender: self.sender.with_timeouts(timeouts) }
@@ -216,7 +216,7 @@ impl Client {
     ///
     /// The part of the response that arrives before the request has been sent completely is buffered, up to
     /// [`ClientLimits::body_max`]. For a server that may answer with more than that while it still reads, use
-    /// [`Client::open`] and [`Call::split`].
+    /// [`Client::open_call`] and [`Call::split`].
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Client {
     ///
     /// [`CallReader::informational`]: crate::client::CallReader::informational
     /// [`ClientCause::LengthRequired`]: crate::client::ClientCause::LengthRequired
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         self.sender.open_call(None, request).await
     }
 

@@ -85,12 +85,12 @@ impl Host {
     }
 
     /// Sends the head of `request`, whose body is then written to the returned [`Call`], as
-    /// [`Client::open`](crate::Client::open) does.
+    /// [`Client::open_call`](crate::Client::open_call) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`](crate::Client::open), or if the request is for another origin.
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    /// As [`Client::open_call`](crate::Client::open_call), or if the request is for another origin.
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let opened = self.sender.open_call(Some(self.pool(request)?), request).await;
         opened.map_err(|error| error.with_origin(&self.key))
     }

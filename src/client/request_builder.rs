@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::error::ClientError;
 use super::request_sender::RequestSender;
 use super::settings::ClientTimeouts;
+use crate::memory::Reset;
 use crate::message::{FieldValue, InvalidRequest, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
@@ -61,7 +62,7 @@ use crate::message::{FieldValue, InvalidRequest, Request, Response};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a request is sent by `.await` or `send`"]
+#[must_use = "a request is sent by `.await`"]
 pub struct RequestBuilder {
     sender: RequestSender,
     /// The request so far, or the error of the first step that failed.
@@ -148,20 +149,16 @@ impl RequestBuilder {
         RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
     }
 
-    /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.
-    /// [`Response::url`] is the URL that the response came from, redirected or not.
-    ///
-    /// `.await` does the same. Where a future is needed, as by `tokio::join!` or `tokio::spawn`, this is one.
+    /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
-    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
-    pub async fn send(self) -> Result<Response, ClientError> {
-        let ((sender, request), mut response) = (self.into_parts()?, Response::new());
-        sender.send_whole(None, &request, &mut response).await?;
+    /// As `.await`.
+    pub async fn send_into(self, response: &mut Response) -> Result<(), ClientError> {
+        let (sender, request) = self.into_parts().inspect_err(|_| response.reset())?;
+        sender.send_whole(None, &request, response).await?;
         response.url.get_or_insert_with(|| request.target().as_str().into());
-        Ok(response)
+        Ok(())
     }
 
     /// The request, unless a step has failed, and what sends it.
@@ -188,9 +185,21 @@ impl IntoFuture for RequestBuilder {
     type Output = Result<Response, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Sends the request: see [`RequestBuilder::send`].
+    /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.
+    /// [`Response::url`] is the URL that the response came from, redirected or not.
+    ///
+    /// `.await` calls it. Where a future is needed, as by `tokio::join!` or `tokio::spawn`, this is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
+    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
+        Box::pin(async move {
+            let mut response = Response::new();
+            self.send_into(&mut response).await?;
+            Ok(response)
+        })
     }
 }
 

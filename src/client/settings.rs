@@ -270,7 +270,7 @@ pub struct ClientTimeouts {
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
     /// A body that is read in chunks ([`Client::open_response`](crate::Client::open_response),
-    /// [`Client::open`](crate::Client::open)) has no minimal rate, because streams of events are slow by nature.
+    /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
     /// How long a connection may be idle. After that it is not reused, and is closed within a second. With zero, no
     /// connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default: 30 s.

@@ -34,7 +34,7 @@ impl Context {
     /// async fn pass(api: &Host, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("/")?;
     ///     ctx.set_forwarded(&mut onward);
-    ///     ctx.forward(api.open(&onward)).await
+    ///     ctx.forward(api.open_call(&onward)).await
     /// }
     ///
     /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.fields([ForwardedField::Forwarded]);

@@ -21,7 +21,7 @@ use crate::runtime::Handle;
 /// A request that opens a WebSocket, made by [`Client::websocket`].
 ///
 /// `.await` sends it, and returns the open WebSocket.
-#[must_use = "a WebSocket is opened by `.await` or `open`"]
+#[must_use = "a WebSocket is opened by `.await`"]
 pub struct ClientRequest {
     builder: RequestBuilder,
     settings: Settings,
@@ -104,24 +104,13 @@ impl ClientRequest {
         ClientRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
 
-    /// Opens the WebSocket. `.await` does the same.
+    /// Opens the WebSocket as `.await` does. The head of the response is in `response`; if it refuses the WebSocket, also
+    /// its body, which usually has the reason.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
-    /// response of 101 that does not open a WebSocket as it was asked for.
-    pub async fn open(self) -> Result<ClientWebSocket, ClientError> {
-        let mut response = Response::new();
-        self.open_into(&mut response).await
-    }
-
-    /// Opens the WebSocket as [`ClientRequest::open`] does. The head of the response is in `response`; if it refuses
-    /// the WebSocket, also its body, which usually has the reason.
-    ///
-    /// # Errors
-    ///
-    /// As [`ClientRequest::open`].
-    pub async fn open_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
+    /// As `.await`.
+    pub async fn send_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
         let ClientRequest { builder, settings } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =
@@ -157,14 +146,19 @@ impl IntoFuture for ClientRequest {
     type Output = Result<ClientWebSocket, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Opens the WebSocket: see [`ClientRequest::open`].
+    /// Opens the WebSocket. `.await` calls it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
+    /// response of 101 that does not open a WebSocket as it was asked for.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
+        Box::pin(async move { self.send_into(&mut Response::new()).await })
     }
 }
 
 impl fmt::Debug for ClientRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebSocketRequest").field("request", &self.builder).finish_non_exhaustive()
+        f.debug_struct("ClientRequest").field("request", &self.builder).finish_non_exhaustive()
     }
 }

@@ -410,7 +410,7 @@ enum Way {
 async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Result<String, ClientError> {
     let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
     request.headers.set("content-length", length).unwrap();
-    let mut call = balancer.open(&request).await?;
+    let mut call = balancer.open_call(&request).await?;
     let pending = || -> usize { counts(balancer).iter().map(|(pending, ..)| pending).sum() };
     assert_eq!(pending(), 1);
     let mut output = Vec::new();
@@ -481,17 +481,17 @@ fn a_call_that_the_caller_ends_counts_against_no_host() {
             }
         }
         let mut request = Request::post("/").unwrap();
-        drop(balancer.open(&request).await.unwrap());
-        drop(balancer.open(&request).await.unwrap().split());
-        let (mut writer, reader) = balancer.open(&request).await.unwrap().split();
+        drop(balancer.open_call(&request).await.unwrap());
+        drop(balancer.open_call(&request).await.unwrap().split());
+        let (mut writer, reader) = balancer.open_call(&request).await.unwrap().split();
         drop(reader);
         writer.flush().await.unwrap_err();
         assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "nobody waits for the response");
         request.set_url("http://a/").unwrap();
-        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::Origin));
+        assert!(matches!(balancer.open_call(&request).await.unwrap_err().cause(), ClientCause::Origin));
         balancer.remove("http://a");
         request.set_url("/").unwrap();
-        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::NoHost));
+        assert!(matches!(balancer.open_call(&request).await.unwrap_err().cause(), ClientCause::NoHost));
     });
 }
 

@@ -54,7 +54,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
         Ok(all)
     };
     let streamed = streamed.await;
-    let (writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (writer, mut reader) = client.open_call(&request).await.unwrap().split();
     let halved = async {
         let mut all = Vec::new();
         reader.head(&mut Response::new()).await?;
@@ -291,7 +291,7 @@ async fn a_range_is_asked_for_without_codings_fetch_4_5() {
         drop(client.open_response(&request, &mut response).await.unwrap());
         client.pipeline("http://a/").unwrap().build().send(&request, &mut response).await.unwrap();
         // As a gateway would.
-        drop(client.open(&request).await.unwrap().finish(&mut response).await.unwrap());
+        drop(client.open_call(&request).await.unwrap().finish(&mut response).await.unwrap());
         for received in stage.received() {
             assert_eq!(line(&received).as_deref(), expected, "{method} {fields:?}: {received}");
         }

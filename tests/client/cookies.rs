@@ -54,17 +54,17 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let mut sign_in = Request::post("/sign-in").unwrap();
     sign_in.headers.set("content-length", 0).unwrap();
     jar.clear();
-    host.open(&sign_in).await.unwrap().finish(&mut response).await.unwrap();
+    host.open_call(&sign_in).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(jar.len(), 2);
-    host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    host.open_call(&request).await.unwrap().finish(&mut response).await.unwrap();
     host.send(&request, &mut response).await.unwrap();
     assert_eq!(response.body.text(), Ok("sid=1"));
     jar.clear();
-    let (mut writer, mut reader) = host.open(&sign_in).await.unwrap().split();
+    let (mut writer, mut reader) = host.open_call(&sign_in).await.unwrap().split();
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
     assert_eq!(jar.len(), 2);
-    let mut received = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    let mut received = host.open_call(&request).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(received.chunk().await.unwrap(), Some(&b"sid=1"[..]));
     running.unwrap().stop(std::time::Duration::ZERO);
 }

@@ -343,7 +343,7 @@ async fn an_idle_connection_makes_room_when_there_is_no_descriptor() {
         let mut held = Vec::new();
         for host in 0..30 {
             let request = Request::get(&format!("http://held{host}/")).unwrap();
-            held.push(client.open(&request).await.unwrap());
+            held.push(client.open_call(&request).await.unwrap());
         }
         assert_eq!(client.idle_connections(), 0);
         let error = ask(&client, &get()).await.unwrap_err();

@@ -155,7 +155,7 @@ async fn of_the_way_to_a_host() {
         .builder()
         .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
         .build();
-    let _busy = client.open(&request(Method::Post, URL)).await.unwrap();
+    let _busy = client.open_call(&request(Method::Post, URL)).await.unwrap();
     check(
         ask(&client, URL).await,
         "http://a/b: waiting for one of the 1 connections to a:80 took longer than 30 s",
@@ -412,7 +412,7 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
     let within = beginning(SIZED, true).client().with_timeout(Duration::from_secs(2));
     check(ask(&within, URL).await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
     let host = within.host("http://a").unwrap();
-    let mut call = host.open(&request(Method::Post, "/b?secret")).await.unwrap();
+    let mut call = host.open_call(&request(Method::Post, "/b?secret")).await.unwrap();
     call.write_all(b"secret").await.unwrap();
     let mut response = call.finish(&mut Response::new()).await.unwrap();
     while let Ok(Some(_)) = response.chunk().await {}
@@ -425,7 +425,7 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
 /// Each write after one that took too long fails like it, and names the same limit.
 #[tokio::test(start_paused = true)]
 async fn of_writes_after_one_that_took_too_long() {
-    let mut call = silent().client().open(&request(Method::Post, URL)).await.unwrap();
+    let mut call = silent().client().open_call(&request(Method::Post, URL)).await.unwrap();
     let mut failed = Ok(());
     while failed.is_ok() {
         failed = call.write_all(&[b'x'; 64 << 10]).await;

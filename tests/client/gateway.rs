@@ -34,7 +34,7 @@ async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
         true => Err(Status::FORBIDDEN.into()),
         false => Ok(()),
     };
-    ctx.forward_with(client.open(&onward), change).await
+    ctx.forward_with(client.open_call(&onward), change).await
 }
 
 /// Serves one connection in front of `stage`, while `peer` has the other end.
@@ -361,7 +361,7 @@ async fn without_a_connection_a_request_is_forwarded_alike() {
 async fn a_call_that_is_open_already_is_forwarded_alike() {
     let client = Stage::always(OK).client();
     let gateway = async move |ctx: &mut Context| {
-        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
+        let call = client.open_call(&ctx.request.forwarded_to("http://b")?).await?;
         ctx.forward(call).await
     };
     let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;
@@ -376,7 +376,7 @@ async fn a_call_that_is_forwarded_too_late_leaves_no_field_of_its_response() {
     let client = Stage::always(response).builder().timeout(Duration::from_secs(1)).build();
     let gateway = async move |ctx: &mut Context| {
         ctx.response.headers.set("x-front", 1)?;
-        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
+        let call = client.open_call(&ctx.request.forwarded_to("http://b")?).await?;
         sleep(Duration::from_secs(2)).await;
         ctx.forward(call).await
     };
@@ -973,7 +973,7 @@ fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expec
         let service = server.service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut onward = ctx.request.forwarded_to("http://b")?;
             ctx.set_forwarded(&mut onward);
-            ctx.forward(client.open(&onward)).await
+            ctx.forward(client.open_call(&onward)).await
         });
         let (mut near, far) = duplex(64 << 10);
         let talk = async {
@@ -1108,7 +1108,7 @@ fn the_head_of_a_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
                 if ctx.request.headers.contains("x-get") {
                     onward.set_method(Method::Get);
                 }
-                ctx.forward(client.open(&onward)).await
+                ctx.forward(client.open_call(&onward)).await
             };
             let service = Server::new().service(gateway);
             let (mut near, far) = duplex(64 << 10);

@@ -917,7 +917,7 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (slow, first, second) =
-            tokio::join!(client.get("http://a/0").send(), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
+            tokio::join!(client.get("http://a/0").into_future(), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
         assert_eq!(slow.unwrap().body.bytes(), b"xy");
         assert_eq!([&*first, &*second], ["Queue TimedOut, not sent", "201 b"]);
     });
@@ -937,7 +937,7 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
             assert_eq!([told.0, told.1], ["Queue TimedOut, not sent"; 2]);
             start.elapsed().as_secs()
         };
-        assert_eq!(tokio::join!(client.get("http://a/0").send(), told).1, 2 + 3);
+        assert_eq!(tokio::join!(client.get("http://a/0").into_future(), told).1, 2 + 3);
     });
 }
 

@@ -415,7 +415,7 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110
         }
         field.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
         let mut response = Response::new();
-        let answered = match client.open(&request).await {
+        let answered = match client.open_call(&request).await {
             Ok(call) => call.finish(&mut response).await.map(drop),
             Err(error) => Err(error),
         };
@@ -437,7 +437,7 @@ async fn an_opened_request_leaves_its_body_alone() {
     let mut request = Request::put("http://a/").unwrap();
     request.headers.set("content-length", 0).unwrap();
     request.body.set_stream(tokio::io::empty(), Some(0));
-    client.open(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
+    client.open_call(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
     ask(&client, &request).await.expect("the stream is still there to be sent");
 }
 
@@ -818,7 +818,7 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     }));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
     assert_eq!((server.connections(), client.busy_connections()), (2, 0));
-    let nowhere = pin!(client.get(&server.url).send()).poll(&mut Context::from_waker(Waker::noop()));
+    let nowhere = pin!(client.get(&server.url).into_future()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
@@ -1129,14 +1129,14 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
             while received.chunk().await?.is_some() {}
         }
         Way::Open => {
-            let mut call = client.open(&Request::post("http://a/way")?).await?;
+            let mut call = client.open_call(&Request::post("http://a/way")?).await?;
             call.write_all(b"hello").await?;
             call.flush().await?;
             let mut received = call.finish(&mut response).await?;
             while received.chunk().await?.is_some() {}
         }
         Way::Split => {
-            let (mut writer, mut reader) = client.open(&Request::post("http://a/way")?).await?.split();
+            let (mut writer, mut reader) = client.open_call(&Request::post("http://a/way")?).await?.split();
             let write = async {
                 writer.write_all(b"hello").await?;
                 writer.finish().await

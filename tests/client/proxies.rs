@@ -155,7 +155,7 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
         drop(balancer.upgrade(&path, &mut response).await.unwrap());
         check("balancer");
         // As a gateway passes a WebSocket on.
-        drop(client.open(&whole).await.unwrap().finish(&mut response).await.unwrap());
+        drop(client.open_call(&whole).await.unwrap().finish(&mut response).await.unwrap());
         check("call");
         client.send(&whole, &mut response).await.unwrap();
         check("send");

@@ -517,7 +517,7 @@ async fn after_a_redirect_an_error_says_that_the_request_was_sent() {
             .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() });
         let timeouts = ClientTimeouts { tls: Duration::from_secs(1), ..ClientTimeouts::default() };
         let (client, mut response) = (client.timeouts(timeouts).build(), Response::new());
-        let held = client.open(&Request::post("http://full/").unwrap()).await.unwrap();
+        let held = client.open_call(&Request::post("http://full/").unwrap()).await.unwrap();
         for ask in [described(Method::Post), get("http://a/")] {
             let error = client.send(&ask, &mut response).await.unwrap_err();
             assert_eq!(

@@ -282,7 +282,7 @@ async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
         let mut post = Request::post(url).unwrap();
         post.body.set_bytes(vec![b'x'; 1 << 20]);
         let called = async {
-            let mut call = client.open(&post).await?;
+            let mut call = client.open_call(&post).await?;
             call.write_all(&vec![b'x'; 1 << 20]).await?;
             call.finish(&mut Response::new()).await.map(drop)
         };

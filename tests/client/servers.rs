@@ -48,7 +48,7 @@ async fn check(client: &Client, base: &str) {
             assert!(received == body);
         }
         let mut response = Response::new();
-        let mut call = client.open(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
+        let mut call = client.open_call(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
         call.write_all(b"hello, ").await.unwrap();
         call.flush().await.unwrap();
         call.write_all(b"world").await.unwrap();
@@ -220,7 +220,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut call = client.open(&ctx.request.forwarded_to(&base)?).await?;
+        let mut call = client.open_call(&ctx.request.forwarded_to(&base)?).await?;
         let mut body = ctx.body_reader();
         while let Some(chunk) = body.chunk().await? {
             call.write_all(chunk).await?;

@@ -180,7 +180,7 @@ fn callers_that_go_away_are_counted_once() {
                 let _ = cancelled_after(polls, client.send(&request, &mut response)).await;
                 let _ = cancelled_after(polls, client.open_response(&request, &mut response)).await;
                 let _ = cancelled_after(polls, async {
-                    let mut call = client.open(&request).await.unwrap();
+                    let mut call = client.open_call(&request).await.unwrap();
                     call.write_all(b"some").await.unwrap();
                     let mut reader = call.finish(&mut response).await.unwrap();
                     while reader.chunk().await.unwrap().is_some() {}

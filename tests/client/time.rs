@@ -342,7 +342,7 @@ async fn a_single_request_has_limits_of_its_own_however_it_is_sent() {
         let host = of_its_own.host("http://a").unwrap();
         let balancer = of_its_own.balance(["http://a"]).unwrap().build();
         let pipeline = of_its_own.pipeline("http://a").unwrap().build();
-        let opened = of_its_own.open(&request).await;
+        let opened = of_its_own.open_call(&request).await;
         let called = match opened {
             Ok(call) => call.finish(&mut Response::new()).await.map(drop),
             Err(error) => Err(error),
@@ -420,7 +420,7 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         .builder()
         .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
         .build();
-    let held = single.open(&post()).await.unwrap();
+    let held = single.open_call(&post()).await.unwrap();
     let queued = limits(ClientTimeouts { queue: seven, ..endless }, single);
     let start = Instant::now();
     let error = ask(&queued, &get()).await.unwrap_err();
@@ -517,7 +517,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
     });
     let (client, start, mut long) = (deaf.client().with_timeout(5 * SECOND), Instant::now(), post());
     long.headers.set("x-long", "x".repeat(1 << 17)).unwrap();
-    let error = client.open(&long).await.unwrap_err();
+    let error = client.open_call(&long).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Send, true));
     assert_eq!((start.elapsed().as_secs(), client.busy_connections()), (5, 0));
     let ended = client.with_timeout(Duration::ZERO);
@@ -591,12 +591,12 @@ async fn a_response_that_comes_early_was_not_waited_for() {
     assert_eq!(seconds(&response), [3, 0, 0]);
     while received.chunk().await.unwrap().is_some() {}
     request.headers.set("content-length", 1 << 20).unwrap();
-    let mut call = client.open(&request).await.unwrap();
+    let mut call = client.open_call(&request).await.unwrap();
     call.write_all(request.body.bytes()).await.unwrap();
     let mut received = call.finish(&mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 0]);
     while received.chunk().await.unwrap().is_some() {}
-    let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
     let (written, output) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
     written.and(output).unwrap();
     assert_eq!(seconds(&response), [0, 1, 0], "the request is still being sent");
@@ -648,7 +648,7 @@ async fn timings_of_a_call_tell_of_its_connection() {
     });
     let (client, mut response) = (stage.client(), Response::new());
     ask(&client, &get()).await.unwrap();
-    let mut call = client.open(&post()).await.unwrap();
+    let mut call = client.open_call(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     call.finish(&mut response).await.unwrap();
     assert_eq!((response.timings().reused, response.timings().total().as_secs()), (true, 2));

@@ -448,7 +448,7 @@ fn a_gateway_passes_the_address_of_each_client_on() {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let client = ctx.connection_state::<Client>().unwrap();
         let onward = ctx.request.forwarded_to(&url)?;
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     let front = Served::with(
         |server| {

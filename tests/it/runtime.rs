@@ -750,12 +750,16 @@ fn handlers_without_descriptors_fail_until_there_are_some() {
                 "/file" => ctx.send_file(&path).await,
                 // A look-up takes descriptors, too.
                 "/name" => {
-                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://localhost:{port}"))?))
-                        .await
+                    ctx.forward(
+                        client.open_call(&ctx.request.forwarded_to(&format!("http://localhost:{port}"))?),
+                    )
+                    .await
                 }
                 "/address" => {
-                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://127.0.0.1:{port}"))?))
-                        .await
+                    ctx.forward(
+                        client.open_call(&ctx.request.forwarded_to(&format!("http://127.0.0.1:{port}"))?),
+                    )
+                    .await
                 }
                 _ => Ok(()),
             }

@@ -131,19 +131,19 @@ impl Balancer {
     }
 
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
-    /// [`Client::open`](crate::Client::open) does.
+    /// [`Client::open_call`](crate::Client::open_call) does.
     ///
     /// The host is judged by the head of its response, or by the error that prevents one. The request counts as pending
     /// until the body of the response has been read.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`](crate::Client::open); also with [`ClientCause::Origin`] if the target is more than a path,
+    /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.assign(request)?;
         loop {
-            match attempt.host().open(request).await {
+            match attempt.host().open_call(request).await {
                 Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(attempt))),
                 Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }

@@ -18,7 +18,7 @@ use crate::message::{Headers, Response};
 
 /// A request whose head has been sent, and whose body is written chunk by chunk.
 ///
-/// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
+/// Made by [`Client::open_call`](crate::Client::open_call). Dropping it closes the connection.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ use crate::message::{Headers, Response};
 /// #     ctx.response.body = body;
 /// # })?;
 /// # corehttp::block_on(async {
-/// let mut call = client.open(&Request::post("http://example.com/upload")?).await?;
+/// let mut call = client.open_call(&Request::post("http://example.com/upload")?).await?;
 /// call.write_all(b"piece by ").await?;
 /// call.write_all(b"piece").await?;
 /// let mut response = Response::new();
@@ -142,7 +142,7 @@ impl Call {
     /// #     ctx.response.body = body;
     /// # })?;
     /// # corehttp::block_on(async {
-    /// let (mut writer, mut reader) = client.open(&Request::post("http://example.com/")?).await?.split();
+    /// let (mut writer, mut reader) = client.open_call(&Request::post("http://example.com/")?).await?.split();
     /// let write = async {
     ///     writer.write_all(b"there and back").await?;
     ///     writer.finish().await

@@ -192,7 +192,7 @@ impl CallReader {
     /// # })?;
     /// # corehttp::block_on(async {
     /// # let mut hints = Vec::new();
-    /// let (_, mut reader) = client.open(&Request::get("http://example.com/")?).await?.split();
+    /// let (_, mut reader) = client.open_call(&Request::get("http://example.com/")?).await?.split();
     /// while let Some((status, fields)) = reader.informational().await? {
     ///     println!("{status}: {:?}", fields.get("link"));
     /// #   hints.push((status, fields.get("link").unwrap().to_owned()));

@@ -186,7 +186,7 @@ async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
             return Some(response.body.text().unwrap().to_owned());
         }
         Way::Streams => balancer.open_response(&request, &mut response).await.ok()?,
-        Way::Opens => balancer.open(&request).await.ok()?.finish(&mut response).await.ok()?,
+        Way::Opens => balancer.open_call(&request).await.ok()?.finish(&mut response).await.ok()?,
     };
     sleep(HALF).await;
     let mut body = String::new();

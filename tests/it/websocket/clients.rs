@@ -129,7 +129,7 @@ fn a_refusal_has_its_reason() {
         let mut response = Response::new();
         let refused = client.websocket("wss2://a/").await.unwrap_err();
         assert!(matches!(refused.cause(), ClientCause::Request(_)), "{refused:?}");
-        let refused = client.websocket("ws://a/").open_into(&mut response).await.unwrap_err();
+        let refused = client.websocket("ws://a/").send_into(&mut response).await.unwrap_err();
         assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:?}");
         assert_eq!(response.text().unwrap(), "no");
     })

@@ -22,7 +22,7 @@ fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: Str
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to(&backend)?;
         ctx.set_forwarded(&mut onward);
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     Served::with(|server| set(server.trusted_proxies(this_machine())), wrap(BodyPlan::Stream, pass))
 }
@@ -33,7 +33,7 @@ fn busy_gateway(backend: String) -> Served {
     Served::new(async move |ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.forwarded_to(&backend)?;
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
-        let mut forwarded = std::pin::pin!(ctx.forward(client.open(&onward)));
+        let mut forwarded = std::pin::pin!(ctx.forward(client.open_call(&onward)));
         loop {
             tokio::select! {
                 done = &mut forwarded => return done,
@@ -176,7 +176,7 @@ fn a_refusal_passes_a_gateway() {
     block_on(async {
         let mut response = Response::new();
         let request = Client::new().websocket(&format!("ws://{}/a", front.addr()));
-        assert!(request.open_into(&mut response).await.is_err());
+        assert!(request.send_into(&mut response).await.is_err());
         assert_eq!(response.text().unwrap(), "no");
     })
     .unwrap();
