@@ -78,7 +78,7 @@ mod cause;
 pub(crate) mod error;
 mod settings;
 
-pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
+pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter};
 pub use cause::{ClientCause, ClientPhase};

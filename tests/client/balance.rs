@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::client::{
-    Balancer, BalancerBuilder, ClientCause, ClientLimits, ClientPhase, ClientTimeouts, HostChoice,
+    Balancer, BalancerBuilder, BalancerChoice, ClientCause, ClientLimits, ClientPhase, ClientTimeouts,
 };
 use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
@@ -232,7 +232,7 @@ fn healthy_if_decides_what_a_failure_is() {
 #[test]
 fn a_host_that_cannot_work_gets_few_requests() {
     for behavior in [Well(502), Well(503), Well(504), Refusing, Closing] {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             paused(async move {
                 let hosts = Hosts::new(&[("a", behavior), ("b", Slow(1)), ("c", Slow(1))]);
                 let balancer = hosts.balance().choice(choice).build();
@@ -566,7 +566,7 @@ fn a_cancelled_request_is_no_failure() {
 fn of_two_random_hosts_the_less_busy_is_asked() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200))]);
-        let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
+        let balancer = hosts.balance().choice(BalancerChoice::TwoRandom).build();
         // First, requests until one waits for the slow host.
         let (mut waiting, mut others) = (tokio::task::JoinSet::new(), Vec::new());
         while balancer.counts()[1].pending == 0 {
@@ -584,7 +584,7 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
     });
     for hosts in 1..=2 {
         paused(async {
-            let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(HostChoice::TwoRandom).build();
+            let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(BalancerChoice::TwoRandom).build();
             assert_eq!(responses(&balancer, 2).await, ["a a", "a b"][hosts - 1]);
         });
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corehttp::client::{ClientLimits, ClientTimeouts, HostChoice};
+use corehttp::client::{BalancerChoice, ClientLimits, ClientTimeouts};
 use corehttp::{Client, ClientBuilder, Request, Response};
 use tokio::time::Instant;
 
@@ -125,7 +125,8 @@ async fn a_balancer_takes_sizes_and_times_of_any_value() {
     for size in SIZES {
         for time in TIMES {
             let client = Stage::always(OK).client();
-            let balancer = client.balance(["http://a", "http://b"]).unwrap().choice(HostChoice::LeastPending);
+            let balancer =
+                client.balance(["http://a", "http://b"]).unwrap().choice(BalancerChoice::LeastPending);
             let balancer = balancer.penalty(time).penalty_max(size).healthy_if(|_| false);
             let balancer = balancer.health_check("/health", time).unwrap().build();
             for _ in 0..8 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, RandomPairs};
+use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
 use crate::client::call::Call;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
@@ -70,7 +70,7 @@ pub struct Balancer {
 struct BalancerInner {
     sender: RequestSender,
     members: RwLock<Vec<Arc<Member>>>,
-    choice: HostChoice,
+    choice: BalancerChoice,
     random_pairs: RandomPairs,
     /// How many requests were assigned to hosts.
     assigned: AtomicU64,
@@ -201,7 +201,7 @@ impl Balancer {
     }
 
     /// Returns the counts of each host, in the order in which the hosts were added.
-    pub fn counts(&self) -> Vec<HostCounts> {
+    pub fn counts(&self) -> Vec<BalancerCounts> {
         let members = read_lock(&self.inner.members);
         members.iter().map(|member| member.counts()).collect()
     }
@@ -363,11 +363,11 @@ impl HostAttempt {
 /// ```
 /// use std::time::Duration;
 /// use corehttp::Client;
-/// use corehttp::client::HostChoice;
+/// use corehttp::client::BalancerChoice;
 ///
 /// let balancer = Client::new()
 ///     .balance(["http://one", "http://two", "http://three"])?
-///     .choice(HostChoice::TwoRandom)
+///     .choice(BalancerChoice::TwoRandom)
 ///     .penalty(Duration::from_secs(10))
 ///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
 ///     .health_check("/health", Duration::from_secs(5))?
@@ -389,7 +389,7 @@ impl BalancerBuilder {
         BalancerBuilder(BalancerInner {
             sender,
             members: RwLock::default(),
-            choice: HostChoice::default(),
+            choice: BalancerChoice::default(),
             random_pairs: RandomPairs::default(),
             assigned: AtomicU64::new(0),
             health,
@@ -404,8 +404,8 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Sets how the next host is chosen. Default: [`HostChoice::LeastPending`].
-    pub fn choice(mut self, choice: HostChoice) -> Self {
+    /// Sets how the next host is chosen. Default: [`BalancerChoice::LeastPending`].
+    pub fn choice(mut self, choice: BalancerChoice) -> Self {
         self.0.choice = choice;
         self
     }
@@ -502,7 +502,7 @@ mod tests {
     /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]
     fn a_host_is_chosen_while_checks_change_who_is_up() {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             let hosts = ["http://a", "http://b", "http://c", "http://d"];
             let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
             let (shared, is_over) = (&*balancer.inner, AtomicBool::new(false));
@@ -539,7 +539,7 @@ mod tests {
     /// A host that is back gets its share, and does not catch up on all that it has missed.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_is_back_gets_its_share() {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             for absence in [Absence::Down, Absence::Penalized, Absence::Slow, Absence::Removed] {
                 for at_once in [1, 32] {
                     let shares = shares_after(choice, absence, at_once).await;
@@ -553,7 +553,7 @@ mod tests {
     }
 
     /// The shares of three hosts in 2,000 requests, after one of them was absent for as many.
-    async fn shares_after(choice: HostChoice, absence: Absence, at_once: usize) -> [usize; 3] {
+    async fn shares_after(choice: BalancerChoice, absence: Absence, at_once: usize) -> [usize; 3] {
         const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
         let balancer = Client::new().balance(URLS).unwrap().choice(choice).build();
         let inner = &*balancer.inner;
