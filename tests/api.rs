@@ -261,7 +261,7 @@ mod starting {
         let elsewhere = running.clone();
         std::thread::spawn(move || elsewhere.stop(Duration::from_secs(10)));
         running.wait()?;
-        assert_eq!(running.stats().total.open, 0);
+        assert_eq!(running.counts().total.open, 0);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::balance::BalancerBuilder;
 use super::call::Call;
 use super::cookies::CookieStore;
+use super::counts::ClientCounts;
 use super::error::ClientError;
 use super::host::Host;
 use super::observer::ClientObserver;
@@ -19,7 +20,6 @@ use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
 use super::settings::{ClientLimits, ClientTimeouts, Settings};
-use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
 use crate::net::{Address, Dialer, Keepalive, Resolver};
@@ -309,8 +309,8 @@ impl Client {
     }
 
     /// Returns the counts of this client so far: dials, failures, times and bytes, for each host and in total.
-    pub fn stats(&self) -> ClientStats {
-        self.sender.stats()
+    pub fn counts(&self) -> ClientCounts {
+        self.sender.counts()
     }
 
     /// Returns a builder for a balancer over the hosts that `urls` name.

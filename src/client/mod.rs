@@ -28,7 +28,7 @@
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
-//! | counts and times of each host | [`Client::stats`](crate::Client::stats) |
+//! | counts and times of each host | [`Client::counts`](crate::Client::counts) |
 //! | each dial and each exchange, for logs and alarms | [`ClientObserver`] |
 
 // Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
@@ -70,8 +70,8 @@ mod upgraded;
 mod balance;
 mod pipeline;
 
+mod counts;
 mod observer;
-mod stats;
 mod trace;
 
 mod cause;
@@ -83,6 +83,7 @@ pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter};
 pub use cause::{ClientCause, ClientPhase};
 pub use cookies::CookieStore;
+pub use counts::{ClientCounts, HostCounts, PhaseCounts};
 pub(crate) use error::ClientError;
 pub use host::Host;
 pub use observer::{
@@ -94,7 +95,6 @@ pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::{ClientLimits, ClientTimeouts};
-pub use stats::{ClientCounts, ClientStats, PhaseCounts};
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

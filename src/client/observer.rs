@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cause::ClientPhase;
-use super::stats::{ClientCounts, ClientStats, HostRegistry, PoolCounters};
+use super::counts::{ClientCounts, HostCounts, HostRegistry, PoolCounters};
 use crate::message::{Status, Timings};
 use crate::net::Traffic;
 use crate::runtime::Hooks;
@@ -239,7 +239,7 @@ impl HostEvents {
     }
 
     /// Changes counts of which there is no report.
-    pub(super) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
+    pub(super) fn count(&self, change: impl FnOnce(&mut HostCounts)) {
         self.counters.count(change);
     }
 
@@ -326,10 +326,10 @@ pub enum ExchangeEnd {
 pub struct ClientCounters(Arc<HostRegistry>);
 
 impl ClientCounters {
-    /// Returns the counts at this moment, as [`Client::stats`](crate::Client::stats) does. Once the client and its clones
+    /// Returns the counts at this moment, as [`Client::counts`](crate::Client::counts) does. Once the client and its clones
     /// are gone, no connection is open.
-    pub fn stats(&self) -> ClientStats {
-        self.0.stats()
+    pub fn counts(&self) -> ClientCounts {
+        self.0.counts()
     }
 }
 
@@ -343,6 +343,6 @@ impl Eq for ClientCounters {}
 
 impl fmt::Debug for ClientCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stats().fmt(f)
+        self.counts().fmt(f)
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::call::{Call, CallExchange};
 use super::cause::{ClientCause, ClientPhase};
 use super::cookies::RequestCookies;
+use super::counts::ClientCounts;
 use super::error::ClientError;
 use super::exchange::Progress;
 use super::observer::ExchangeEnd;
@@ -16,7 +17,6 @@ use super::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
 use super::response_reader::ResponseReader;
 use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
-use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
@@ -71,8 +71,8 @@ impl RequestSender {
         self.pools.each(then);
     }
 
-    pub(super) fn stats(&self) -> ClientStats {
-        self.pools.stats()
+    pub(super) fn counts(&self) -> ClientCounts {
+        self.pools.counts()
     }
 
     pub(super) fn settings(&self) -> &Settings {

@@ -1,4 +1,4 @@
-//! [`Cache`]: recently requested files, in bounded memory; [`FileCacheStats`], its counts.
+//! [`Cache`]: recently requested files, in bounded memory; [`FileCacheCounts`], its counts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -64,7 +64,7 @@ const SMALL: usize = 64 << 10;
 #[doc(alias = "metrics")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FileCacheStats {
+pub struct FileCacheCounts {
     /// Look-ups that found a file which had been checked within [`FileCache::fresh`]. A file that is kept open and has
     /// changed since is opened again, and counts as well.
     pub hits: u64,
@@ -76,9 +76,9 @@ pub struct FileCacheStats {
     pub bytes: u64,
 }
 
-impl AddAssign for FileCacheStats {
-    fn add_assign(&mut self, other: FileCacheStats) {
-        let FileCacheStats { hits, misses, files, bytes } = other;
+impl AddAssign for FileCacheCounts {
+    fn add_assign(&mut self, other: FileCacheCounts) {
+        let FileCacheCounts { hits, misses, files, bytes } = other;
         self.hits += hits;
         self.misses += misses;
         self.files += files;
@@ -252,11 +252,11 @@ impl Cache {
     }
 
     /// The counts so far.
-    pub(super) fn stats(&self) -> FileCacheStats {
-        let mut stats = FileCacheStats::default();
-        self.shards.iter().for_each(|shard| stats += lock(shard).stats());
-        stats.hits += self.recent_hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum::<u64>();
-        stats
+    pub(super) fn counts(&self) -> FileCacheCounts {
+        let mut counts = FileCacheCounts::default();
+        self.shards.iter().for_each(|shard| counts += lock(shard).counts());
+        counts.hits += self.recent_hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum::<u64>();
+        counts
     }
 
     /// The hash of a path, and the shard that it is in.
@@ -290,8 +290,8 @@ impl Shard {
         *self = Shard { tick, misses, ..Shard::default() };
     }
 
-    fn stats(&self) -> FileCacheStats {
-        FileCacheStats {
+    fn counts(&self) -> FileCacheCounts {
+        FileCacheCounts {
             hits: self.tick - self.misses,
             misses: self.misses,
             files: self.entries.len() as u64,
@@ -406,9 +406,9 @@ mod tests {
         insert(&cache, "b".to_owned(), &resource, now);
         assert!(cache.get(b"b", now).is_some());
         let bytes = resource.cost() as u64;
-        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 1, bytes });
+        assert_eq!(cache.counts(), FileCacheCounts { hits: 1, misses: 2, files: 1, bytes });
         cache.clear();
-        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 0, bytes: 0 });
+        assert_eq!(cache.counts(), FileCacheCounts { hits: 1, misses: 2, files: 0, bytes: 0 });
     }
 
     #[test]

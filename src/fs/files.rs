@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cache::{Cache, FileCache, FileCacheStats};
+use super::cache::{Cache, FileCache, FileCacheCounts};
 use super::listing::{self, Sort};
 use super::path::{Links, is_valid_name, join};
 use super::path_lookup::{
@@ -340,14 +340,14 @@ impl<N> Files<N> {
     /// }
     /// # Ok::<(), corehttp::message::InvalidRequest>(())
     /// # })??;
-    /// let stats = files.stats();
-    /// assert_eq!((stats.misses, stats.hits, stats.files), (1, 2, 1));
+    /// let counts = files.counts();
+    /// assert_eq!((counts.misses, counts.hits, counts.files), (1, 2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stats(&self) -> FileCacheStats {
-        let mut stats = FileCacheStats::default();
-        self.caches().for_each(|cache| stats += cache.stats());
-        stats
+    pub fn counts(&self) -> FileCacheCounts {
+        let mut counts = FileCacheCounts::default();
+        self.caches().for_each(|cache| counts += cache.counts());
+        counts
     }
 
     /// The cache of each root.

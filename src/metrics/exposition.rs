@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::iter::zip;
 
-use super::client_metrics::{HostCounts, PHASES};
-use super::core_metrics::{CUTS, CoreCounts};
+use super::client_metrics::{HostTimes, PHASES};
+use super::core_metrics::{CUTS, CoreTotals};
 use super::histogram::HistogramCounts;
 use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
-use crate::client::{ClientCounts, ClientStats};
+use crate::client::{ClientCounts, HostCounts};
 use crate::server::{POOL_METRICS, SERVER_METRICS};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
@@ -58,9 +58,9 @@ const SIZES: [Histograms<RouteCounts>; 2] = [
     ("corehttp_exchange_sent_bytes", "Bytes sent for an exchange.", |route| &route.sent),
 ];
 
-/// Writes the counts of each core. The names of the first ones are as [`ServerStats`](crate::server::ServerStats) displays them.
-pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreCounts>) {
-    let cores: Vec<(String, &CoreCounts)> =
+/// Writes the counts of each core. The names of the first ones are as [`ServerCounts`](crate::server::ServerCounts) displays them.
+pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotals>) {
+    let cores: Vec<(String, &CoreTotals)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
     for (name, kind, help, count) in SERVER_METRICS {
         let mut samples = writer.metric(&format!("corehttp_{name}"), kind, help);
@@ -96,7 +96,7 @@ pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreCount
     write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
 }
 
-fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreCounts)>) {
+fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreTotals)>) {
     if cores.is_empty() {
         return;
     }
@@ -113,12 +113,12 @@ fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreCounts)>) {
 /// Writes the counts of clients for each host, and the times of the exchanges.
 pub(super) fn write_clients(
     writer: &mut Writer,
-    stats: &ClientStats,
-    times: &BTreeMap<Box<str>, HostCounts>,
+    counts: &ClientCounts,
+    times: &BTreeMap<Box<str>, HostTimes>,
 ) {
-    let others = (stats.other != ClientCounts::default()).then_some((OTHER, &stats.other));
-    let hosts: Vec<(&str, &ClientCounts)> =
-        stats.hosts.iter().map(|(host, counts)| (&**host, counts)).chain(others).collect();
+    let others = (counts.other != HostCounts::default()).then_some((OTHER, &counts.other));
+    let hosts: Vec<(&str, &HostCounts)> =
+        counts.hosts.iter().map(|(host, counts)| (&**host, counts)).chain(others).collect();
     for (name, help, count) in CLIENT_GAUGES {
         let mut gauge = writer.gauge(&format!("corehttp_client_{name}"), help);
         hosts.iter().for_each(|(host, counts)| gauge.value(&[("host", host)], count(counts) as f64));
@@ -147,7 +147,7 @@ pub(super) fn write_clients(
 }
 
 /// The name of a metric of a client, its meaning, and the count.
-type ClientMetric = (&'static str, &'static str, fn(&ClientCounts) -> u64);
+type ClientMetric = (&'static str, &'static str, fn(&HostCounts) -> u64);
 
 const CLIENT_GAUGES: [ClientMetric; 3] = [
     ("connections_busy", "Connections in use, or about to be opened.", |host| host.busy),

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::cache_metrics::{CacheCounts, CacheTable, CountedCache};
-use super::client_metrics::{HostCounts, HostTable, add_stats};
-use super::core_metrics::{CoreCounts, CoreMetrics, CoreRecorder, Recording};
+use super::client_metrics::{HostTable, HostTimes, add_counts};
+use super::core_metrics::{CoreMetrics, CoreRecorder, CoreTotals, Recording};
 use super::exposition::{write_clients, write_cores, write_routes};
 use super::latest_errors::LatestError;
 use super::metrics_writer::{Format, Writer};
@@ -17,7 +17,7 @@ use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
-use crate::client::{ClientCounters, ClientObserver, ClientStats, HostEvents};
+use crate::client::{ClientCounters, ClientCounts, ClientObserver, HostEvents};
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 
@@ -122,7 +122,7 @@ impl Metrics {
     }
 
     /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
-    /// [`ServerCounts::pools`](crate::server::ServerCounts::pools) has them), of the hosts of clients, of caches, of the process
+    /// [`CoreCounts::pools`](crate::server::CoreCounts::pools) has them), of the hosts of clients, of caches, of the process
     /// (on Linux), and of the functions of [`Metrics::add_collector`].
     ///
     /// A route with responses of one class takes some 100 lines, most of them the buckets of five histograms; 45 such routes
@@ -134,8 +134,8 @@ impl Metrics {
         let mut writer = Writer::new(format);
         write_routes(&mut writer, &self.routes());
         write_cores(&mut writer, &self.core_counts());
-        if let Some(stats) = self.client_stats() {
-            write_clients(&mut writer, &stats, &self.host_counts());
+        if let Some(counts) = self.client_counts() {
+            write_clients(&mut writer, &counts, &self.host_counts());
         }
         self.inner.caches.write(&mut writer);
         ProcessInfo::read().write(&mut writer);
@@ -191,18 +191,18 @@ impl Metrics {
     }
 
     /// The counts of all clients together. `None` without a client.
-    pub(super) fn client_stats(&self) -> Option<ClientStats> {
+    pub(super) fn client_counts(&self) -> Option<ClientCounts> {
         let clients = lock(&self.inner.clients).clone();
-        let mut stats = clients.iter().map(ClientCounters::stats);
-        let first = stats.next()?;
-        Some(stats.fold(first, |mut sum, stats| {
-            add_stats(&mut sum, &stats);
+        let mut counts = clients.iter().map(ClientCounters::counts);
+        let first = counts.next()?;
+        Some(counts.fold(first, |mut sum, counts| {
+            add_counts(&mut sum, &counts);
             sum
         }))
     }
 
     /// The times of the exchanges of clients with each host.
-    pub(super) fn host_counts(&self) -> BTreeMap<Box<str>, HostCounts> {
+    pub(super) fn host_counts(&self) -> BTreeMap<Box<str>, HostTimes> {
         self.inner.hosts.counts()
     }
 
@@ -212,8 +212,8 @@ impl Metrics {
     }
 
     /// The counts of each core, by its index.
-    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreCounts> {
-        let mut counts = BTreeMap::<usize, CoreCounts>::new();
+    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreTotals> {
+        let mut counts = BTreeMap::<usize, CoreTotals>::new();
         self.cores().iter().for_each(|core| *counts.entry(core.index).or_default() += &core.counts());
         counts
     }

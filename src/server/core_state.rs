@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection_report::{ConnectionEnd, ConnectionReport};
+use super::counts::CoreCounterSet;
 use super::error::ErrorStatuses;
 use super::error_report::{ErrorCause, ErrorReport};
 use super::error_response::ErrorResponseFn;
@@ -14,7 +15,6 @@ use super::exchange_report::Observation;
 use super::observer::{CoreEvents, Observer};
 use super::proxy_protocol::ProxyProtocol;
 use super::report_limiter::ReportLimiter;
-use super::stats::CoreStats;
 use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
@@ -38,7 +38,7 @@ pub(super) struct CoreState {
     started: runtime::Instant,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
-    pub(super) stats: Arc<CoreStats>,
+    pub(super) counters: Arc<CoreCounterSet>,
     /// Has the caches of the thread report to this core.
     _pool_guard: PoolGuard,
 }
@@ -48,7 +48,7 @@ impl CoreState {
         index: usize,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
     ) -> Rc<CoreState> {
         let ServerSettings {
             bounds,
@@ -60,7 +60,7 @@ impl CoreState {
             proxy_protocol,
             trusted_proxies,
         } = settings.clone();
-        let events = CoreEvents::new(index, stats.clone(), &observers);
+        let events = CoreEvents::new(index, counters.clone(), &observers);
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
             bounds,
@@ -74,8 +74,8 @@ impl CoreState {
             started: runtime::now(),
             clock,
             deadlines,
-            _pool_guard: stats.pools.attach_to_thread(),
-            stats,
+            _pool_guard: counters.pools.attach_to_thread(),
+            counters,
         })
     }
 
@@ -92,7 +92,7 @@ impl CoreState {
     /// Counts a refusal, and reports it, unless there are too many of its kind.
     #[cold]
     pub(super) fn report_error(&self, mut report: ErrorReport<'_>) {
-        self.stats.count_error(&report.cause);
+        self.counters.count_error(&report.cause);
         if self.events.observes_errors() && self.report_limiter.admit(&mut report) {
             self.events.report_error(&report);
         }
@@ -179,8 +179,8 @@ impl CoreState {
     #[inline]
     pub(super) fn count_traffic(&self, conn: &mut Conn) {
         let traffic = conn.take_traffic();
-        self.stats.received.add(traffic.received);
-        self.stats.sent.add(traffic.sent);
+        self.counters.received.add(traffic.received);
+        self.counters.sent.add(traffic.sent);
     }
 }
 

@@ -69,7 +69,7 @@ pub struct ExchangeReport<'a> {
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
     /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
-    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::server::ServerCounts).
+    /// of a WebSocket that lives on in another task are only in [`CoreCounts`](crate::server::CoreCounts).
     pub messages_received: u64,
     /// How many messages it has sent until then.
     pub messages_sent: u64,

@@ -16,7 +16,7 @@
 //! | for | see |
 //! |---|---|
 //! | each exchange, each connection, each failure | [`Observer`], [`ExchangeReport`], [`ConnectionReport`], [`ErrorReport`] |
-//! | counters of each core | [`ServerHandle::stats`](crate::ServerHandle::stats), [`ServerStats`] |
+//! | counters of each core | [`ServerHandle::counts`](crate::ServerHandle::counts), [`ServerCounts`] |
 //! | the content of error responses | [`Server::error_response`](crate::Server::error_response), [`problem_details`], [`error_page`] |
 //! | bodies that middleware changes on their way out | [`Transform`] |
 //! | connections that change their protocol | [`Context::upgrade`](crate::Context::upgrade), [`Upgraded`] |
@@ -44,9 +44,9 @@ mod stop;
 mod systemd;
 
 mod core_state;
+mod counts;
 mod observer;
 mod per_core;
-mod stats;
 
 mod accept_loop;
 mod connection_limiter;
@@ -102,6 +102,9 @@ pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
+pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
+#[cfg(feature = "metrics")]
+pub(crate) use counts::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use error::IntoError;
 pub(crate) use error::{Error, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
@@ -119,9 +122,6 @@ pub(crate) use middleware::{Middleware, Wrap};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
 pub(crate) use refusal::Refusal;
-#[cfg(feature = "metrics")]
-pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
-pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub(crate) use trusted_proxies::TrustedProxies;
 pub use trusted_proxies::{ForwardedField, InvalidNetwork};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::core_state::{CoreState, ServerSettings};
+use super::counts::CoreCounterSet;
 use super::handler::Handler;
 use super::opening::Opening;
-use super::stats::CoreStats;
 use super::upgraded::UpgradedHandle;
 use crate::memory::{FreeList, PoolKind, Reset};
 use crate::net::{Conn, DeadlineTable, Ticker};
@@ -31,9 +31,9 @@ impl<H: Handler + 'static> PerCore<H> {
         handler: H,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
     ) -> PerCore<H> {
-        let core = CoreState::new(index, settings, deadlines, stats);
+        let core = CoreState::new(index, settings, deadlines, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
         PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -71,7 +71,7 @@ impl<H: Handler + 'static> PerCore<H> {
 
     /// Publishes the counts of the free lists, which only this thread can read.
     fn publish_pools(&self) {
-        let pools = &self.core.stats.pools;
+        let pools = &self.core.counters.pools;
         pools.set(PoolKind::Contexts, self.contexts.counts());
         pools.set(PoolKind::Futures, self.job_futures.counts());
     }
@@ -169,7 +169,7 @@ mod tests {
         per_core.give_context(context);
         per_core.trim_at.set(per_core.core.clock.now());
         timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
-        let [contexts, ..] = per_core.core.stats.pools.counts();
+        let [contexts, ..] = per_core.core.counters.pools.counts();
         assert_eq!((contexts.created, contexts.reused, contexts.kept), (1, 0, 1));
         assert!((1 << 10..1 << 17).contains(&contexts.bytes), "{contexts:?}");
         let kept = per_core.take_context().request.body.receive().spare(0).len();

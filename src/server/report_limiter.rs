@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use super::counts::{ERROR_KINDS, ErrorCounts};
 use super::error_report::{ErrorCause, ErrorReport};
-use super::stats::{ERROR_KINDS, ErrorCounts};
 use crate::net::tls;
 use crate::runtime;
 

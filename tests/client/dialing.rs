@@ -101,7 +101,7 @@ async fn a_connection_that_comes_back_is_not_kept_waiting_for_a_dial() {
             (idle, 0, 2),
             "{plan:?}"
         );
-        let total = client.stats().total;
+        let total = client.counts().total;
         assert_eq!((total.dials, total.opened, total.answered), (2, idle as u64, 2), "{plan:?}");
     }
 }
@@ -173,7 +173,7 @@ async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
         assert_eq!((took.as_millis(), &*on), (500 * u128::from(turn), "0"));
         settle().await;
         // One is in use by the next, which dials no longer; only the dial of the second goes on.
-        let stats = client.stats();
+        let stats = client.counts();
         let hosts = stats.hosts.values().filter(|counts| counts.busy > 0).count() as u64;
         assert_eq!((stats.total.busy, hosts), (6 - turn, (6 - turn).min(4)), "{turn}");
     }
@@ -181,7 +181,7 @@ async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
     sleep(9 * SECOND).await;
     // Of two that lead to the proxy one may be idle.
     assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
-    let idle = Vec::from_iter(client.stats().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
+    let idle = Vec::from_iter(client.counts().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
     assert_eq!((idle.len(), &*idle[0].0), (1, "http://a1"), "{idle:?}");
 }
 
@@ -209,7 +209,7 @@ async fn a_connection_that_takes_longer_than_its_caller_serves_the_next() {
             ask(&client, &get()).await.unwrap();
         }
         assert_eq!(slowly.begun(), 1);
-        let total = client.stats().total;
+        let total = client.counts().total;
         assert_eq!((total.opened, total.reused, total.answered), (1, 2, 3));
     }
 }

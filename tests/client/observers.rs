@@ -1,4 +1,4 @@
-//! Observers of a client: any number of them sees each event, in their order, and the sum of all is `Client::stats`.
+//! Observers of a client: any number of them sees each event, in their order, and the sum of all is `Client::counts`.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -63,7 +63,7 @@ impl Events {
     /// The events add up to the counts of the client.
     #[track_caller]
     fn check(&self, client: &Client) {
-        let total = client.stats().total;
+        let total = client.counts().total;
         let ended = |end| self.count(|event| matches!(event, Event::Exchange(report) if report.end == end));
         let failed = self.count(
             |event| matches!(event, Event::Exchange(report) if matches!(report.end, ExchangeEnd::Failed(_))),
@@ -274,7 +274,7 @@ fn functions_read_the_counters_of_their_client() {
             *keeps.lock().unwrap() = Some(counters.clone());
             let origin = host.origin().to_owned();
             host.on_exchange(move |_| {
-                let stats = counters.stats();
+                let stats = counters.counts();
                 let host = &stats.hosts[&*origin];
                 noted.lock().unwrap().push((origin.clone(), host.answered, stats.total.answered));
             });
@@ -286,10 +286,10 @@ fn functions_read_the_counters_of_their_client() {
         let expected = [("http://a", 1, 1), ("http://b", 1, 2), ("http://a", 2, 3)];
         assert_eq!(*seen.lock().unwrap(), expected.map(|(origin, own, all)| (origin.to_owned(), own, all)));
         let counters = kept.lock().unwrap().take().unwrap();
-        assert_eq!(counters.stats(), client.stats());
-        assert_eq!(counters.stats().total.idle, 2);
+        assert_eq!(counters.counts(), client.counts());
+        assert_eq!(counters.counts().total.idle, 2);
         drop(client);
-        assert_eq!((counters.stats().total.idle, counters.stats().total.answered), (0, 3));
+        assert_eq!((counters.counts().total.idle, counters.counts().total.answered), (0, 3));
     });
 }
 

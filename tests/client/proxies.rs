@@ -191,7 +191,7 @@ async fn a_tunnel_is_kept_apart_from_requests_that_the_proxy_reads() {
     let read = "GET http://a/ HTTP/1.1";
     assert_eq!(lines, ["CONNECT a:80 HTTP/1.1", "GET / HTTP/1.1", read, "GET / HTTP/1.1", read]);
     assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 2, 0));
-    let counts = &client.stats().hosts["http://a"];
+    let counts = &client.counts().hosts["http://a"];
     assert_eq!((counts.dials, counts.answered, counts.idle), (2, 4, 2));
     client.close_idle();
     assert_eq!(client.idle_connections(), 0);
@@ -220,7 +220,7 @@ async fn requests_that_a_proxy_reads_share_its_connections() {
         );
         assert_eq!(*head, expected);
     }
-    let stats = client.stats();
+    let stats = client.counts();
     assert_eq!((stats.hosts.len(), stats.total.dials, stats.total.idle), (51, 1, 1));
     for (key, counts) in &stats.hosts {
         let is_first = &**key == "http://a0";
@@ -269,7 +269,7 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         asking.spawn(async move { client.get(&format!("http://a{host}/")).await.map(drop) });
     }
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    let stats = client.stats();
+    let stats = client.counts();
     assert_eq!((stats.total.busy, stats.total.waiting, stats.total.idle), (2, 8, 0));
     assert!(stats.hosts.values().all(|counts| counts.busy + counts.waiting == 1), "{stats:?}");
     assert_eq!(client.busy_connections(), 2);
@@ -650,7 +650,7 @@ mod over_tls {
             assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Certificate(_))), "{error:?}");
             assert!(!error.is_sent());
         }
-        assert_eq!(proxy.stats().total.requests, 0);
+        assert_eq!(proxy.counts().total.requests, 0);
         let error = asking(&ours, "https://a..b").build().get("http://a.example").await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{error:?}");
     }

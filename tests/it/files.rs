@@ -1253,7 +1253,7 @@ mod responses {
             let expected = counting(LARGE);
             let received = served.ask(get("/large.bin", ""));
             assert!(body(&received) == expected, "by sendfile");
-            eventually("all is counted", || served.running.stats().total.sent == received.len() as u64);
+            eventually("all is counted", || served.running.counts().total.sent == received.len() as u64);
             let old = served.ask("GET /large.bin HTTP/1.0\r\n\r\n");
             assert!(body(&old) == expected, "to HTTP/1.0");
             let path = root.path().join("socket");

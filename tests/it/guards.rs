@@ -207,7 +207,7 @@ fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
             |server| reports.attach(server).half_close(half_close),
             wrap((limit, counts), handler),
         );
-        let total = || served.running.stats().total;
+        let total = || served.running.counts().total;
         let mut first = served.connect();
         first.send(get("/first"));
         assert_eq!(called.recv().unwrap(), "/first");

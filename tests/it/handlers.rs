@@ -359,7 +359,7 @@ mod panics {
         other.send(GET);
         assert!(other.receive().ends_with("well"), "the others live");
         assert_eq!(refusals.take(), [(told, "the handler panicked".into())]);
-        assert_eq!(served.running.stats().total.errors.panic, 1);
+        assert_eq!(served.running.counts().total.errors.panic, 1);
     }
 
     #[test]
@@ -499,10 +499,10 @@ mod panics {
             assert!(other.receive().ends_with("well"), "the others live");
             assert_eq!(refusals.take(), vec![(told, "the handler panicked".to_owned()); panics], "{path}");
         }
-        assert_eq!(served.running.stats().total.errors.panic, 2 * panics as u64);
-        assert_eq!(served.running.stats().total.errors.handler, 0);
+        assert_eq!(served.running.counts().total.errors.panic, 2 * panics as u64);
+        assert_eq!(served.running.counts().total.errors.handler, 0);
         drop(other);
-        eventually("all are gone", || served.running.stats().total.open == 0);
+        eventually("all are gone", || served.running.counts().total.open == 0);
     }
 
     #[test]
@@ -622,7 +622,7 @@ mod facts {
             number(&peer.receive()).0
         });
         assert_eq!(BTreeSet::from(numbers).len(), 8, "{numbers:?}");
-        assert!(served.running.stats().cores.iter().all(|core| core.requests == 4));
+        assert!(served.running.counts().cores.iter().all(|core| core.requests == 4));
     }
 
     fn number(received: &str) -> (u64, u64) {
@@ -777,7 +777,7 @@ mod peer_closed {
         }
         served.running.stop(Duration::ZERO);
         served.running.wait().unwrap();
-        let total = served.running.stats().total;
+        let total = served.running.counts().total;
         let taken =
             total.pools().find(|(name, _)| *name == "contexts").map(|(_, pool)| pool.created + pool.reused);
         // The end of the connection may take one, too.

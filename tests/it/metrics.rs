@@ -240,10 +240,10 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
         assert_eq!((pool("kept"), pool("bytes")), (0, 0));
         let waited = sample::<u64>(&text, "corehttp_accept_wait_seconds_count{core=\"0\"}");
-        assert_eq!(waited, running.stats().total.accepted);
+        assert_eq!(waited, running.counts().total.accepted);
         let of_no_route = model.classes.get(&("(none)".to_owned(), "4xx"));
         let refused = of_no_route.map_or(0, |sums| sums.count - sums.handled);
-        assert_eq!(running.stats().total.requests, model.count() - refused);
+        assert_eq!(running.counts().total.requests, model.count() - refused);
         assert_eq!(sample::<u64>(&text, "corehttp_requests_total{core=\"0\"}"), model.count() - refused);
         let has_none = usize::from(model.received.contains_key("(none)"));
         let patterns = model.received.len() - has_none;
@@ -420,7 +420,7 @@ mod files {
         ] {
             ask(&files, path);
             assert_eq!(counts(&metrics, label), expected, "{path}");
-            let stats = files.stats();
+            let stats = files.counts();
             assert_eq!([stats.hits, stats.misses, stats.files, stats.bytes], expected, "{path}");
         }
     }

@@ -129,11 +129,11 @@ fn a_certificate_resolver_that_panics_costs_one_connection_and_is_reported() {
         greet(&served, secured.peer(), "b.example").unwrap_err();
         assert!(greet(&served, secured.peer(), "a.example").is_ok());
     }
-    eventually("no connection is left", || served.running.stats().total.open == 0);
+    eventually("no connection is left", || served.running.counts().total.open == 0);
     let mut seen = reports.take();
     seen.dedup();
     assert_eq!(seen, [(0, PANICKED.to_owned())]);
-    assert_eq!(served.running.stats().total.errors.panic, 3);
+    assert_eq!(served.running.counts().total.errors.panic, 3);
 }
 
 const PANICKED: &str = "a function of the application panicked in the TLS handshake";
@@ -156,7 +156,7 @@ impl Resolved {
     /// The error of the peer, and of the server.
     fn refusal(&self, host: &str) -> (String, Vec<(u16, String)>) {
         let error = greet(&self.served, self.secured.peer(), host).unwrap_err();
-        eventually("it is gone", || self.served.running.stats().total.open == 0);
+        eventually("it is gone", || self.served.running.counts().total.open == 0);
         (error, self.reports.take())
     }
 }
@@ -225,7 +225,7 @@ fn a_resolver_refuses_a_peer_and_a_panic_of_it_costs_one_connection() {
         let (_, seen) = resolved.refusal("c.example");
         assert_eq!(seen, [(0, PANICKED.into())]);
         assert!(greet(&resolved.served, resolved.secured.peer(), "a.example").is_ok());
-        let errors = resolved.served.running.stats().total.errors;
+        let errors = resolved.served.running.counts().total.errors;
         assert_eq!((errors.tls, errors.panic), (1, 1));
     }
 }
@@ -250,11 +250,11 @@ fn connections_go_on_while_a_resolver_waits() {
         peer.send(&hello);
         peer
     });
-    eventually("all are there", || served.running.stats().total.open == 20);
+    eventually("all are there", || served.running.counts().total.open == 20);
     for _ in 0..3 {
         assert!(greet(served, secured.peer(), "a.example").is_ok());
     }
-    eventually("only these are left", || served.running.stats().total.open == 20);
+    eventually("only these are left", || served.running.counts().total.open == 20);
     answer.notify_waiters();
     // The server's own bytes follow, in which the peer is not interested.
     waiting.into_iter().for_each(|mut peer| peer.stream.read_exact(&mut [0; 64]).unwrap());
@@ -745,8 +745,8 @@ fn a_server_listens_in_the_clear_and_over_tls_at_once() {
             // Plain HTTP on an address with TLS is answered as before.
             assert_eq!(status(&ask_plainly(first)), 400);
         }
-        eventually("all are closed", || served.running.stats().total.open == 0);
-        let counts = served.running.stats().total;
+        eventually("all are closed", || served.running.counts().total.open == 0);
+        let counts = served.running.counts().total;
         assert_eq!((counts.accepted, counts.requests, counts.errors.tls), (40, 24, 16), "{counts:?}");
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::pool::{Pool, SharedConns};
 use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::counts::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::error::ClientError;
 use crate::client::origin::{self, Origin};
 use crate::client::route::{InvalidProxy, Proxy};
 use crate::client::settings::Settings;
-use crate::client::stats::{ClientStats, HostRegistry, OpenConns};
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::Target;
 use crate::runtime::{self, Handle, Id};
@@ -28,9 +28,9 @@ pub(in crate::client) struct ClientPools {
 type RuntimeList = RwLock<Vec<(Id, Arc<RuntimePools>)>>;
 
 impl OpenConns for RuntimeList {
-    fn add_to(&self, stats: &mut ClientStats) {
+    fn add_to(&self, counts: &mut ClientCounts) {
         each_pool(self, |pool| {
-            let counts = stats.hosts.get_mut(pool.origin.key()).unwrap_or(&mut stats.other);
+            let counts = counts.hosts.get_mut(pool.origin.key()).unwrap_or(&mut counts.other);
             counts.idle += pool.idle() as u64;
             counts.busy += pool.busy() as u64;
             counts.waiting += pool.waiting() as u64;
@@ -56,8 +56,8 @@ impl ClientPools {
     }
 
     /// The counts so far, with those of the connections that are open now.
-    pub(in crate::client) fn stats(&self) -> ClientStats {
-        self.registry.stats()
+    pub(in crate::client) fn counts(&self) -> ClientCounts {
+        self.registry.counts()
     }
 
     /// The pool of the origin that `target` names, in this runtime.
@@ -337,7 +337,7 @@ mod tests {
             drop(all);
             assert!(pools < 50, "{pools} pools");
             assert_eq!(
-                (client.idle_connections(), client.busy_connections(), client.stats().total.dials),
+                (client.idle_connections(), client.busy_connections(), client.counts().total.dials),
                 (1, 0, 1)
             );
             client.close_idle();

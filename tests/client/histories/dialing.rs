@@ -159,7 +159,7 @@ async fn play(steps: &[Step], proxies: Proxies, hosts: usize) {
     let seen = world.seen.lock().unwrap();
     assert!(seen.open_max <= *connections_max, "{seen:?}");
     assert_eq!((client.busy_connections(), client.idle_connections()), (0, seen.open), "{seen:?}");
-    let total = client.stats().total;
+    let total = client.counts().total;
     assert!(total.opened <= total.dials && total.waiting == 0, "{total:?}");
 }
 

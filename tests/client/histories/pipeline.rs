@@ -202,7 +202,7 @@ async fn play(steps: &[Step]) {
     assert_eq!(response.body.text().unwrap(), GOOD);
     assert_eq!(server.faults(), [""; 0]);
     let (total, answered) =
-        (client.stats().total, ends.iter().filter(|end| matches!(end.1, Some(Ok(_)))).count());
+        (client.counts().total, ends.iter().filter(|end| matches!(end.1, Some(Ok(_)))).count());
     let ended = total.answered + total.failed + total.canceled;
     assert!(total.answered > answered as u64 && ended <= 1 + steps.len() as u64, "{answered}: {total:?}");
     assert!(total.dials >= total.opened && total.busy == 0, "{total:?}");

@@ -123,10 +123,10 @@ fn a_peer_that_sends_reads_why_it_is_closed_rfc6455_7_1_1() {
         let mut received = Vec::new();
         peer.stream.read_to_end(&mut received).unwrap_or_else(|error| panic!("{way:?}: {error}"));
         assert_eq!(shown(&received), way.expected(), "{way:?}");
-        assert_eq!(served.running.stats().total.open, 1, "{way:?}: the peer has not closed");
+        assert_eq!(served.running.counts().total.open, 1, "{way:?}: the peer has not closed");
         peer.send(close(1000, ""));
         drop(peer);
-        eventually("it is gone", || served.running.stats().total.open == 0);
+        eventually("it is gone", || served.running.counts().total.open == 0);
     }
 }
 
@@ -234,7 +234,7 @@ fn a_client_that_drops_its_websocket_leaves_with_1001() {
                     spawn_local(async move { drop(writer) });
                 }
             }
-            while served.running.stats().total.open > 0 {
+            while served.running.counts().total.open > 0 {
                 sleep(Duration::from_millis(1)).await;
             }
         })

@@ -240,8 +240,8 @@ fn resets_at_every_byte_leave_the_server_well() {
         peer.send(&sent[..end]);
         peer.reset();
     }
-    eventually("all are gone", || served.running.stats().total.open == 0);
-    assert_eq!(served.running.stats().total.errors.panic, 0);
+    eventually("all are gone", || served.running.counts().total.open == 0);
+    assert_eq!(served.running.counts().total.errors.panic, 0);
     let mut peer = served.connect();
     peer.send(&sent);
     assert!(peer.receive_all().contains("hello"));

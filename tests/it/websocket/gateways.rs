@@ -71,9 +71,9 @@ fn a_peer_that_takes_nothing_is_given_up() {
     for mut stream in peers.iter().map(|peer| &peer.stream) {
         stream.write_all(format!("{HEAD}\r\n").as_bytes()).unwrap();
     }
-    eventually("all have come", || behind.running.stats().total.requests >= 3);
+    eventually("all have come", || behind.running.counts().total.requests >= 3);
     eventually("both sides are closed", || {
-        front.running.stats().total.open == 0 && behind.running.stats().total.open == 0
+        front.running.counts().total.open == 0 && behind.running.counts().total.open == 0
     });
 }
 
@@ -92,7 +92,7 @@ fn a_server_that_takes_nothing_is_given_up() {
     peer.receive();
     let flood = frame(BINARY, vec![7; 16 << 20]);
     assert!((&peer.stream).write_all(&flood).is_err(), "the gateway has closed");
-    eventually("the gateway has closed", || front.running.stats().total.open == 0);
+    eventually("the gateway has closed", || front.running.counts().total.open == 0);
 }
 
 /// The gateway replaces the host.
@@ -192,7 +192,7 @@ fn an_end_on_one_side_ends_the_other() {
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
     peer.reset();
-    eventually("the server behind has noticed", || behind.running.stats().total.errors.incomplete == 1);
+    eventually("the server behind has noticed", || behind.running.counts().total.errors.incomplete == 1);
     let mut peer = front.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -227,7 +227,7 @@ fn check_stop(gateway: fn(String) -> Served) {
     assert!(!rest.contains("on its way") && !rest.contains("Reset"), "{rest}");
     drop(socket);
     front.running.wait().unwrap();
-    eventually("the server behind has closed", || behind.running.stats().total.open == 0);
-    assert_eq!(behind.running.stats().total.messages_received, 2);
+    eventually("the server behind has closed", || behind.running.counts().total.open == 0);
+    assert_eq!(behind.running.counts().total.messages_received, 2);
     assert_eq!(reports.take(), []);
 }

@@ -38,7 +38,7 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
     let (messages_in, messages_out, received, sent, code, cut) = reports.lock().unwrap()[0];
     assert_eq!((messages_in, messages_out, code, cut), expected);
     assert_eq!((received, sent), (wire.len() as u64, answer.len() as u64));
-    let total = served.running.stats().total;
+    let total = served.running.counts().total;
     assert_eq!((total.messages_received, total.messages_sent), (messages_in, messages_out));
     assert_eq!((total.received, total.sent), (received, sent));
 }
@@ -77,5 +77,5 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
     peer.end();
     let mut answer = Vec::new();
     std::io::Read::read_to_end(&mut peer.stream, &mut answer).unwrap();
-    assert_eq!(served.running.stats().total.messages_received, 1);
+    assert_eq!(served.running.counts().total.messages_received, 1);
 }

@@ -54,5 +54,5 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
         })
         .unwrap();
     }
-    assert_eq!(proxy.running.stats().total.requests, 1);
+    assert_eq!(proxy.running.counts().total.requests, 1);
 }

@@ -1,4 +1,4 @@
-//! [`ServerStats`]: the counts of a server, also as text for Prometheus.
+//! [`ServerCounts`]: the counts of a server, also as text for Prometheus.
 
 use std::fmt;
 use std::iter::zip;
@@ -28,7 +28,7 @@ use crate::net::tls;
 ///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
 ///     let seen = running.clone();
 ///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| {
-///         ctx.response.set_text(seen.stats().to_string());
+///         ctx.response.set_text(seen.counts().to_string());
 ///     })?;
 ///     running.wait()
 /// }
@@ -36,25 +36,25 @@ use crate::net::tls;
 #[doc(alias("metrics", "prometheus"))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ServerStats {
+pub struct ServerCounts {
     /// The sum over all cores.
-    pub total: ServerCounts,
+    pub total: CoreCounts,
     /// The counts of each core.
-    pub cores: Vec<ServerCounts>,
+    pub cores: Vec<CoreCounts>,
 }
 
-impl ServerStats {
-    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
-        let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
-        let mut total = ServerCounts::default();
+impl ServerCounts {
+    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreCounterSet>) -> ServerCounts {
+        let cores: Vec<CoreCounts> = cores.map(CoreCounterSet::counts).collect();
+        let mut total = CoreCounts::default();
         cores.iter().for_each(|core| total += core);
-        ServerStats { total, cores }
+        ServerCounts { total, cores }
     }
 
     fn write_pools(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, kind, help, count) in POOL_METRICS {
             writeln!(f, "# HELP corehttp_pool_{name} {help}\n# TYPE corehttp_pool_{name} {kind}")?;
-            let pools = |(number, core): (usize, &ServerCounts)| core.pools().map(move |pool| (number, pool));
+            let pools = |(number, core): (usize, &CoreCounts)| core.pools().map(move |pool| (number, pool));
             for (number, (pool, counts)) in self.cores.iter().enumerate().flat_map(pools) {
                 writeln!(f, "corehttp_pool_{name}{{core=\"{number}\",pool=\"{pool}\"}} {}", count(&counts))?;
             }
@@ -66,7 +66,7 @@ impl ServerStats {
 /// The counts of one core, or of all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ServerCounts {
+pub struct CoreCounts {
     /// Connections open now.
     pub open: u64,
     /// Connections accepted, including those that were then refused.
@@ -90,7 +90,7 @@ pub struct ServerCounts {
     pub(super) pools: [PoolCounts; POOL_NAMES.len()],
 }
 
-impl ServerCounts {
+impl CoreCounts {
     /// Returns the counts of the objects that a core keeps to use them again, each kind with its name:
     ///
     /// - `contexts`, each with the buffers of an exchange. A connection takes one while it is busy;
@@ -110,16 +110,16 @@ impl ServerCounts {
 
     /// The same counts as those of a core that has ended: nothing is open or kept.
     #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(crate) fn ended(mut self) -> ServerCounts {
+    pub(crate) fn ended(mut self) -> CoreCounts {
         self.open = 0;
         self.pools.iter_mut().for_each(|pool| (pool.kept, pool.bytes) = (0, 0));
         self
     }
 }
 
-impl AddAssign<&ServerCounts> for ServerCounts {
-    fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, cut, requests, received, sent, errors, pools, .. } = other;
+impl AddAssign<&CoreCounts> for CoreCounts {
+    fn add_assign(&mut self, other: &CoreCounts) {
+        let CoreCounts { open, accepted, cut, requests, received, sent, errors, pools, .. } = other;
         self.open += open;
         self.accepted += accepted;
         self.cut += cut;
@@ -261,7 +261,7 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 /// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
 /// all of them have cache lines that no other core writes.
 #[derive(Default)]
-pub(crate) struct CoreStats {
+pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
     /// count it.
     open: CachePadded<AtomicU64>,
@@ -277,7 +277,7 @@ pub(crate) struct CoreStats {
     pub(super) pools: Arc<PoolCounters>,
 }
 
-impl CoreStats {
+impl CoreCounterSet {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
         let mut errors = ErrorCounts::from_cause(cause);
@@ -289,11 +289,11 @@ impl CoreStats {
         self.open.0.load(Relaxed)
     }
 
-    pub(crate) fn counts(&self) -> ServerCounts {
-        let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters, .. } = self;
+    pub(crate) fn counts(&self) -> CoreCounts {
+        let CoreCounterSet { open: _, accepted, cut, requests, received, sent, errors: counters, .. } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
-        ServerCounts {
+        CoreCounts {
             open: self.open(),
             accepted: accepted.get(),
             cut: cut.get(),
@@ -309,10 +309,10 @@ impl CoreStats {
 }
 
 /// A connection of a core, or one on its way there. The connection counts as open until the guard is dropped.
-pub(super) struct OpenGuard(Arc<CoreStats>);
+pub(super) struct OpenGuard(Arc<CoreCounterSet>);
 
 impl OpenGuard {
-    pub(super) fn new(core: &Arc<CoreStats>) -> OpenGuard {
+    pub(super) fn new(core: &Arc<CoreCounterSet>) -> OpenGuard {
         core.open.0.fetch_add(1, Relaxed);
         OpenGuard(core.clone())
     }
@@ -325,7 +325,7 @@ impl Drop for OpenGuard {
     }
 }
 
-impl fmt::Display for ServerStats {
+impl fmt::Display for ServerCounts {
     /// Writes the counts of each core in the text format of Prometheus. Its content type is
     /// `text/plain; version=0.0.4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -355,7 +355,7 @@ pub(crate) const POOL_METRICS: [Metric<PoolCounts>; 4] = [
     ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
 ];
 
-pub(crate) const SERVER_METRICS: [Metric<ServerCounts>; 8] = [
+pub(crate) const SERVER_METRICS: [Metric<CoreCounts>; 8] = [
     ("connections_open", "gauge", "Connections open now.", |core| core.open),
     ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
     ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
@@ -381,18 +381,18 @@ mod tests {
     #[test]
     fn no_cache_line_that_two_cores_write_is_touched_by_a_request() {
         const LINES: usize = align_of::<CachePadded<u8>>();
-        assert_eq!((align_of::<CoreStats>(), offset_of!(CoreStats, open) % LINES), (LINES, 0));
+        assert_eq!((align_of::<CoreCounterSet>(), offset_of!(CoreCounterSet, open) % LINES), (LINES, 0));
         let [requests, received, sent, messages_received, messages_sent] = [
-            offset_of!(CoreStats, requests),
-            offset_of!(CoreStats, received),
-            offset_of!(CoreStats, sent),
-            offset_of!(CoreStats, messages_received),
-            offset_of!(CoreStats, messages_sent),
+            offset_of!(CoreCounterSet, requests),
+            offset_of!(CoreCounterSet, received),
+            offset_of!(CoreCounterSet, sent),
+            offset_of!(CoreCounterSet, messages_received),
+            offset_of!(CoreCounterSet, messages_sent),
         ];
         for counter in
-            [requests, received, sent, messages_received, messages_sent, offset_of!(CoreStats, errors)]
+            [requests, received, sent, messages_received, messages_sent, offset_of!(CoreCounterSet, errors)]
         {
-            assert_ne!(counter / LINES, offset_of!(CoreStats, open) / LINES);
+            assert_ne!(counter / LINES, offset_of!(CoreCounterSet, open) / LINES);
         }
         assert_eq!(
             [requests / 64, received / 64, sent / 64],
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn each_count_of_each_core_is_a_line() {
         let errors = ErrorCounts { accept: 8, ..ErrorCounts::default() };
-        let mut busy = ServerCounts {
+        let mut busy = CoreCounts {
             open: 1,
             accepted: 2,
             cut: 3,
@@ -417,8 +417,8 @@ mod tests {
             pools: [PoolCounts::default(); POOL_NAMES.len()],
         };
         busy.pools[PoolKind::Decoders as usize].reused = 10;
-        let stats = ServerStats { cores: vec![ServerCounts::default(), busy], ..ServerStats::default() };
-        let text = stats.to_string();
+        let counters = ServerCounts { cores: vec![CoreCounts::default(), busy], ..ServerCounts::default() };
+        let text = counters.to_string();
         for line in [
             "# TYPE corehttp_connections_open gauge",
             "corehttp_connections_open{core=\"0\"} 0",
