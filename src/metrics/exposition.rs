@@ -9,7 +9,7 @@ use super::histogram::HistogramCounts;
 use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
 use crate::client::{ClientCounts, HostCounts};
-use crate::server::{POOL_METRICS, SERVER_METRICS};
+use crate::server::{CoreCounts, PoolCounts};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
 pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
@@ -58,7 +58,7 @@ const SIZES: [Histograms<RouteCounts>; 2] = [
     ("corehttp_exchange_sent_bytes", "Bytes sent for an exchange.", |route| &route.sent),
 ];
 
-/// Writes the counts of each core. The names of the first ones are as [`ServerCounts`](crate::server::ServerCounts) displays them.
+/// Writes the counts of each core.
 pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotals>) {
     let cores: Vec<(String, &CoreTotals)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
@@ -95,6 +95,29 @@ pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotal
     cores.iter().for_each(|(label, core)| waits.counts(&[("core", label)], &core.accept_waits));
     write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
 }
+
+/// The name of a metric, its type, its meaning, and its count, of a core or of a pool.
+type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
+
+const POOL_METRICS: [Metric<PoolCounts>; 4] = [
+    ("reused_total", "counter", "How often an object was used again.", |pool| pool.reused),
+    ("created_total", "counter", "How often an object was made, because none was free.", |pool| pool.created),
+    ("kept", "gauge", "Objects that are free.", |pool| pool.kept),
+    ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
+];
+
+const SERVER_METRICS: [Metric<CoreCounts>; 8] = [
+    ("connections_open", "gauge", "Connections open now.", |core| core.open),
+    ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
+    ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
+    ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
+    ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
+    ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
+    ("messages_received_total", "counter", "Messages that WebSockets have received.", |core| {
+        core.messages_received
+    }),
+    ("messages_sent_total", "counter", "Messages that WebSockets have sent.", |core| core.messages_sent),
+];
 
 fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreTotals)>) {
     if cores.is_empty() {
@@ -166,3 +189,42 @@ const CLIENT_COUNTERS: [ClientMetric; 9] = [
     ("received_bytes_total", "Bytes received.", |host| host.received),
     ("sent_bytes_total", "Bytes sent.", |host| host.sent),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Format;
+
+    #[test]
+    fn each_count_of_each_core_is_a_sample() {
+        let mut busy = CoreTotals::default();
+        let server = &mut busy.server;
+        (server.open, server.accepted, server.cut, server.requests) = (1, 2, 3, 4);
+        (server.received, server.sent, server.messages_received, server.messages_sent) = (5, 6, 7, 9);
+        server.errors.accept = 8;
+        let mut writer = Writer::new(Format::Prometheus);
+        write_cores(&mut writer, &BTreeMap::from([(0, CoreTotals::default()), (1, busy)]));
+        let text = writer.finish();
+        for line in [
+            "# TYPE corehttp_connections_open gauge",
+            "corehttp_connections_open{core=\"0\"} 0",
+            "corehttp_connections_open{core=\"1\"} 1",
+            "# HELP corehttp_connections_accepted_total Connections accepted.",
+            "# TYPE corehttp_connections_accepted_total counter",
+            "corehttp_connections_accepted_total{core=\"1\"} 2",
+            "corehttp_connections_cut_total{core=\"1\"} 3",
+            "corehttp_requests_total{core=\"1\"} 4",
+            "corehttp_received_bytes_total{core=\"1\"} 5",
+            "corehttp_sent_bytes_total{core=\"1\"} 6",
+            "corehttp_messages_received_total{core=\"1\"} 7",
+            "corehttp_messages_sent_total{core=\"1\"} 9",
+            "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
+            "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
+            "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
+            "# TYPE corehttp_pool_kept gauge",
+            "corehttp_pool_reused_total{core=\"0\",pool=\"decoders\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

@@ -102,9 +102,9 @@ pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
-pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
 #[cfg(feature = "metrics")]
-pub(crate) use counts::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
+pub(crate) use counts::ERROR_KINDS;
+pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
 pub use error::IntoError;
 pub(crate) use error::{Error, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
