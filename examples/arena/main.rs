@@ -59,7 +59,7 @@ impl Application {
     fn load(data: &Path) -> Result<Application> {
         // The items borrow from the text, which is needed as long as the program runs.
         let items = serde_json::from_str(fs::read_to_string(data.join("dataset.json"))?.leak())?;
-        let files = Files::new(data.join("static"))?.precompressed();
+        let files = Files::new(data.join("static"))?.precompressed(true);
         Ok(Application { items: Arc::new(items), files: Arc::new(files), cache: Arc::default() })
     }
 

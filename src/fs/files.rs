@@ -27,7 +27,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// fn main() -> corehttp::Result {
 ///     let files = Files::new("public")?
-///         .precompressed()
+///         .precompressed(true)
 ///         .cache_control("/assets/*", "public, max-age=31536000, immutable")?
 ///         .cache_control("*", "no-cache")?;
 ///     Server::bind("127.0.0.1:8080").run(files)
@@ -180,27 +180,29 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.index = names.collect())
     }
 
-    /// Lists the contents of directories that have no index. Default: they are answered with 404.
-    pub fn listing(self) -> Files<N> {
-        self.with(|lookup| lookup.listing = Listing::On)
+    /// Sets whether the contents of directories are listed that have no index. Default: no, they are answered with 404.
+    pub fn listing(self, listing: bool) -> Files<N> {
+        self.with(|lookup| lookup.listing = if listing { Listing::On } else { Listing::Off })
     }
 
-    /// Follows symbolic links that lead to what is below the root, also by an absolute path. Default: links count as not
-    /// there.
-    pub fn follow_links(self) -> Files<N> {
-        self.with(|lookup| lookup.links = Links::Followed)
+    /// Sets whether symbolic links are followed that lead to what is below the root, also by an absolute path. Default:
+    /// no, links count as not there.
+    pub fn follow_links(self, follow: bool) -> Files<N> {
+        self.with(|lookup| lookup.links = if follow { Links::Followed } else { Links::Refused })
     }
 
-    /// Serves files and directories whose names begin with a dot. Default: they count as not there.
-    pub fn show_dot_files(self) -> Files<N> {
-        self.with(|lookup| lookup.dot_files = DotFiles::Shown)
+    /// Sets whether files and directories are served whose names begin with a dot. Default: no, they count as not there.
+    pub fn show_dot_files(self, show: bool) -> Files<N> {
+        self.with(|lookup| lookup.dot_files = if show { DotFiles::Shown } else { DotFiles::Hidden })
     }
 
-    /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that coding (RFC
-    /// 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: such files are not looked
-    /// for.
-    pub fn precompressed(self) -> Files<N> {
-        self.with(|lookup| lookup.precompressed = Precompressed::Served)
+    /// Sets whether a request for `a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that
+    /// coding (RFC 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: no, such files
+    /// are not looked for.
+    pub fn precompressed(self, serve: bool) -> Files<N> {
+        self.with(|lookup| {
+            lookup.precompressed = if serve { Precompressed::Served } else { Precompressed::Ignored }
+        })
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
@@ -485,7 +487,7 @@ mod tests {
     fn listings_wait_for_a_thread_and_files_do_not() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("a.txt"), "content").unwrap();
-        let service = Server::new().service(Files::new(root.path()).unwrap().listing());
+        let service = Server::new().service(Files::new(root.path()).unwrap().listing(true));
         let ask = |path| service.respond(Request::get(path).unwrap());
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (leave, left) = mpsc::channel::<()>();

@@ -302,7 +302,7 @@ fn a_balancer_without_hosts_is_an_error() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200))]);
         let none: [&str; 0] = [];
-        let balancer = hosts.client().balance(none).unwrap().retry_other_hosts().build();
+        let balancer = hosts.client().balance(none).unwrap().retry_other_hosts(true).build();
         for is_empty in [true, false, true] {
             match ask(&balancer).await {
                 Ok(host) => assert!(!is_empty && host == "a"),
@@ -351,7 +351,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     fn check(behaviors: &[(&str, Behavior)], expected: &str, asked: &str) {
         paused(async {
             let hosts = Hosts::new(behaviors);
-            let balancer = hosts.balance().retry_other_hosts().build();
+            let balancer = hosts.balance().retry_other_hosts(true).build();
             assert_eq!(responses(&balancer, 1).await, expected);
             assert_eq!(hosts.asked(), asked);
             let pending: usize = counts(&balancer).iter().map(|(pending, ..)| pending).sum();
@@ -374,7 +374,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     paused(async {
         let hosts = Hosts::new(&[("a", Gone), ("b", Well(200))]);
         let (balancer, mut streamed) =
-            (hosts.balance().retry_other_hosts().build(), Request::post("/").unwrap());
+            (hosts.balance().retry_other_hosts(true).build(), Request::post("/").unwrap());
         streamed.body.set_stream(&b"body"[..], Some(4));
         let error = balancer.send(&streamed, &mut Response::new()).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_))), "{error:?}");
@@ -388,7 +388,7 @@ fn the_same_host_is_not_asked_again_even_if_it_is_new() {
     paused(async {
         let hosts = Hosts::new(&[("a", Unreachable(1)), ("b", Well(200))]);
         for url in ["http://b", "http://A:80"] {
-            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts().build();
+            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts(true).build();
             let (told, ()) = tokio::join!(responses(&balancer, 1), async {
                 tokio::task::yield_now().await;
                 assert!(balancer.remove("http://a") && balancer.add(url).unwrap());
@@ -463,7 +463,7 @@ fn an_opened_request_is_counted_when_it_is_answered() {
         }
         paused(async move {
             let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
-            let balancer = hosts.balance().retry_other_hosts().build();
+            let balancer = hosts.balance().retry_other_hosts(true).build();
             assert_eq!(write(&balancer, way, 3, b"abc").await.unwrap(), "b", "{way:?}");
             assert_eq!(counts(&balancer), [(0, 0, 1, 1), (0, 1, 0, 0)], "{way:?}");
         });
@@ -544,7 +544,8 @@ fn a_streamed_response_counts_until_it_is_read() {
         });
     }
     paused(async {
-        let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts().build();
+        let balancer =
+            Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts(true).build();
         let mut response = Response::new();
         let mut reader = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
         assert_eq!(reader.chunk().await.unwrap(), Some(&b"b"[..]));

@@ -480,7 +480,7 @@ async fn of_requests_that_depend_on_others() {
         client.send(&endless, &mut Response::new()).await,
         "http://a/b: preparing the request: the server speaks HTTP/1.0, and the length of the body is unknown",
     );
-    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
     let post = |path| request(Method::Post, path);
     let (first, second, third) = (post("/1?secret"), post("/2?secret"), post("/3?secret"));
     let mut responses = [Response::new(), Response::new(), Response::new()];

@@ -175,7 +175,7 @@ fn told(result: Result<(), ClientError>, response: &Response) -> String {
 /// connections.
 #[track_caller]
 fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], received: &[&str]) {
-    check_with(|builder| builder.allow_unsafe_methods(), scripts, lines, expected, received);
+    check_with(|builder| builder.allow_unsafe_methods(true), scripts, lines, expected, received);
 }
 
 #[track_caller]
@@ -335,7 +335,7 @@ fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6(
         paused(async {
             let first: Script = [&[Read(1), Write(A), Read(1)], last].concat().leak();
             let server = Server::new(Vec::from([first, &[Read(1), Write(C)]]).leak());
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
             let late = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 ask(&pipeline, &["POST /3"]).await
@@ -492,7 +492,7 @@ fn an_unwritten_request_was_not_processed() {
         paused(async {
             let mut server = Server::new(scripts);
             server.room = room;
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
             let lines = ["GET /1", "GET /2", "BET /3", "BET /4", "BET /5"];
             assert_eq!(ask(&pipeline, &lines).await, expected, "{room}");
             assert_eq!(server.received()[1], again, "{room}");
@@ -672,7 +672,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     ];
     paused(async {
         let server = Server::new(&[]);
-        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
         for set in set {
             let mut request = Request::get("/").unwrap();
             set(&mut request);

@@ -371,7 +371,7 @@ impl HostAttempt {
 ///     .penalty(Duration::from_secs(10))
 ///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
 ///     .health_check("/health", Duration::from_secs(5))?
-///     .retry_other_hosts()
+///     .retry_other_hosts(true)
 ///     .build();
 /// assert_eq!(balancer.counts().len(), 3);
 /// # Ok::<(), corehttp::message::InvalidRequest>(())
@@ -457,10 +457,10 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
-    /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
-    pub fn retry_other_hosts(mut self) -> Self {
-        self.0.retry = RetryPolicy::Once;
+    /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
+    /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
+    pub fn retry_other_hosts(mut self, retry: bool) -> Self {
+        self.0.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
         self
     }
 

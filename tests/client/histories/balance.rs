@@ -215,7 +215,7 @@ impl Hosts {
         if settings.is_checked {
             builder = builder.health_check("/health", INTERVAL).unwrap();
         }
-        if settings.is_elsewhere { builder.retry_other_hosts().build() } else { builder.build() }
+        if settings.is_elsewhere { builder.retry_other_hosts(true).build() } else { builder.build() }
     }
 }
 

@@ -185,7 +185,7 @@ async fn play(steps: &[Step]) {
         .limits(ClientLimits { connections_per_host_max: settings.per_host_max, ..ClientLimits::default() })
         .build();
     let pipeline = client.pipeline("http://a").unwrap().connections(settings.connections);
-    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods().build();
+    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods(true).build();
     let mut callers = JoinSet::new();
     for (at, step) in steps.iter().cloned().enumerate() {
         sleep(step.pause).await;
