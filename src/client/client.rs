@@ -418,8 +418,8 @@ impl ClientBuilder {
     /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
     /// range would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
-    pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
-        self.settings.decode_max = most.into();
+    pub fn decode_up_to(mut self, most: usize) -> Self {
+        self.settings.decode_max = Some(most);
         self
     }
 

@@ -221,7 +221,7 @@ async fn relay(
         }
     }
     let trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
-    Ok(out.finish_with(&trailers).await?)
+    Ok(out.finish_with_trailers(&trailers).await?)
 }
 
 /// Forwards the body of a request to the server behind. A pump can be stopped at any time, and continues where it was.

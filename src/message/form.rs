@@ -54,7 +54,7 @@ impl<'a> Form<'a> {
     /// # Errors
     ///
     /// Fails with [`InvalidForm::TooManyPairs`] if it has more.
-    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
+    pub fn up_to(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
         match self.raw_pairs().nth(pairs_max) {
             None => Ok(self),
             Some(_) => Err(InvalidForm::TooManyPairs(pairs_max)),
@@ -492,8 +492,8 @@ mod tests {
             expected.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         assert_eq!(found, expected, "{raw:?}");
         assert_eq!((form.len(), form.is_empty()), (expected.len(), expected.is_empty()), "{raw:?}");
-        assert_eq!(form.at_most(expected.len()), Ok(form), "{raw:?}");
-        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.at_most(pairs_max));
+        assert_eq!(form.up_to(expected.len()), Ok(form), "{raw:?}");
+        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.up_to(pairs_max));
         assert!(fewer.is_none_or(|found| matches!(found, Err(InvalidForm::TooManyPairs(_)))), "{raw:?}");
     }
 
@@ -603,7 +603,7 @@ mod tests {
             "the value of `per_page` is not of type Order"
         );
         assert_eq!(error(form.strict().unwrap_err()), "an escape in `a%0a` is malformed, or not UTF-8");
-        assert_eq!(error(form.at_most(1).unwrap_err()), "the form has more than 1 pairs");
+        assert_eq!(error(form.up_to(1).unwrap_err()), "the form has more than 1 pairs");
     }
 
     #[test]

@@ -298,7 +298,7 @@ impl Request {
     ///
     /// Fails if the content is of another type, has a content coding, is not UTF-8, or has more than
     /// [`Form::PAIRS_MAX`] pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content
-    /// has not been received. To allow more pairs: `Form::new(request.text()?).at_most(10_000)?`.
+    /// has not been received. To allow more pairs: `Form::new(request.text()?).up_to(10_000)?`.
     ///
     /// # Examples
     ///
@@ -314,7 +314,7 @@ impl Request {
     pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
         let content = self.content_of(|essence| essence.eq_ignore_ascii_case(FORM_TYPE))?;
         let text = std::str::from_utf8(content).map_err(|_| InvalidForm::Text)?;
-        Form::new(text).at_most(Form::PAIRS_MAX)
+        Form::new(text).up_to(Form::PAIRS_MAX)
     }
 
     /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.

@@ -268,7 +268,7 @@ where
             Err(frame) => {
                 let mut trailers = Headers::new();
                 frame.into_trailers().map_or(Ok(()), |map| append_header_map(&mut trailers, &map))?;
-                return Ok(out.finish_with(&trailers).await?);
+                return Ok(out.finish_with_trailers(&trailers).await?);
             }
         }
     }

@@ -119,7 +119,7 @@ async fn the_total_time_ends_decoding() {
     let mut coded = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coded.write_all(&vec![0; 1 << 20]).unwrap();
     let members = flood("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n", coded.finish().unwrap());
-    let client = members.builder().decode(usize::MAX).timeout(TOTAL).build();
+    let client = members.builder().decode_up_to(usize::MAX).timeout(TOTAL).build();
     let mut decoded = open_response(&client).await;
     ends_in_time("decoded", async || Ok(decoded.chunk().await.map(drop)?)).await;
     let mut decoded = open_response(&client).await;

@@ -68,14 +68,14 @@ async fn end_call(
     call.write_all(body).await?;
     let mut reader = match end {
         End::Finish => call.finish(response).await?,
-        End::With(sum) => call.finish_with(&trailers(sum), response).await?,
+        End::With(sum) => call.finish_with_trailers(&trailers(sum), response).await?,
         End::Shutdown => {
             call.shutdown().await.map_err(client_error)?;
             call.finish(response).await?
         }
         End::ShutdownThenWith(sum) => {
             call.shutdown().await.map_err(client_error)?;
-            call.finish_with(&trailers(sum), response).await?
+            call.finish_with_trailers(&trailers(sum), response).await?
         }
     };
     Ok(text(reader.chunk().await?))
@@ -89,11 +89,11 @@ async fn end_halves(
     writer.write_all(b"hello").await?;
     match end {
         End::Finish => writer.finish().await?,
-        End::With(sum) => writer.finish_with(&trailers(sum)).await?,
+        End::With(sum) => writer.finish_with_trailers(&trailers(sum)).await?,
         End::Shutdown => writer.shutdown().await.map_err(client_error)?,
         End::ShutdownThenWith(sum) => {
             writer.shutdown().await.map_err(client_error)?;
-            writer.finish_with(&trailers(sum)).await?;
+            writer.finish_with_trailers(&trailers(sum)).await?;
         }
     }
     reader.head(response).await?;

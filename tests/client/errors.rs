@@ -460,7 +460,7 @@ async fn of_coded_bodies() {
             }
         });
         let most = if why.ends_with("99 bytes") { 99 } else { 100 };
-        let client = stage.builder().decode(most).build();
+        let client = stage.builder().decode_up_to(most).build();
         check(ask(&client, URL).await, &format!("http://a/b: receiving the body from a:80 failed: {why}"));
     }
 }

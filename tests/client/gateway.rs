@@ -924,7 +924,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     let running = Server::bind("127.0.0.1:0").cores(1).start(gateway).unwrap();
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();
-    let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+    let (client, mut response) = (Client::builder().decode_up_to(1 << 20).build(), Response::new());
     let mut response = client.open_response(&request, &mut response).await.unwrap();
     for number in 0..3 {
         let event = response.chunk().await.unwrap().map(<[u8]>::to_vec);

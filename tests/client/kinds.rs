@@ -44,7 +44,7 @@ async fn server_with(response: &[u8], end: End) -> Scripted {
 fn client() -> Client {
     let soon = Duration::from_millis(100);
     let timeouts = ClientTimeouts { wait: soon, receive: soon, send: soon, ..ClientTimeouts::default() };
-    Client::builder().timeouts(timeouts).decode(1 << 20).build()
+    Client::builder().timeouts(timeouts).decode_up_to(1 << 20).build()
 }
 
 /// The error of a response that ends like that, through each way to read it.

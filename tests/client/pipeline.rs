@@ -1054,7 +1054,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 #[test]
 fn each_coded_response_is_decoded_by_itself() {
     let listener = corehttp::net::MemoryListener::new();
-    let client = Client::builder().connect_to(&listener).decode(1 << 20).build();
+    let client = Client::builder().connect_to(&listener).decode_up_to(1 << 20).build();
     let handler =
         corehttp::middleware::wrap(corehttp::middleware::Compress::new(), |ctx: &mut corehttp::Context| {
             let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };

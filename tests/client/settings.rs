@@ -45,7 +45,7 @@ fn a_client_takes_sizes_of_any_value() {
             |it| it.limits(ClientLimits { idle_connections_max: size, ..ClientLimits::default() }),
             Ok(()),
         );
-        check("decode", |it| it.decode(size), Ok(()));
+        check("decode", |it| it.decode_up_to(size), Ok(()));
         check(
             "body",
             |it| it.limits(ClientLimits { body_max: size, ..ClientLimits::default() }),

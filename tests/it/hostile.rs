@@ -378,7 +378,7 @@ fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
     alone("hostile::an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1", || {
         const PEERS: usize = 20;
         let reads = async |ctx: &mut Context| -> Result {
-            let mut body = ctx.body_reader().decoded(64 << 20)?;
+            let mut body = ctx.body_reader().decoded_up_to(64 << 20)?;
             while body.chunk().await?.is_some() {}
             Ok(())
         };

@@ -653,7 +653,7 @@ mod served {
                 bytes_max: 200,
                 ..Default::default()
             };
-            let mut parts = ctx.multipart_within(limits)?;
+            let mut parts = ctx.multipart_up_to(limits)?;
             while parts.part().await?.is_some() {}
             Ok(())
         };

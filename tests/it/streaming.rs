@@ -761,7 +761,7 @@ mod trailers {
                 ctx.response.trailers.set("x-other", 1)?;
                 let mut out = ctx.body_writer().await?;
                 out.write_all(b"hello").await?;
-                Ok(out.finish_with(&sum()).await?)
+                Ok(out.finish_with_trailers(&sum()).await?)
             },
             &to_1_1,
             to_1_0,
@@ -801,7 +801,7 @@ mod both_ways {
             out.flush().await?;
         }
         let trailers = body.trailers().clone();
-        Ok(out.finish_with(&trailers).await?)
+        Ok(out.finish_with_trailers(&trailers).await?)
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Call {
     /// # Errors
     ///
     /// As [`Call::finish`].
-    pub async fn finish_with(
+    pub async fn finish_with_trailers(
         self,
         trailers: &Headers,
         response: &mut Response,

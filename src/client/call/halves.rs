@@ -81,7 +81,7 @@ impl CallWriter {
     /// # Errors
     ///
     /// As [`CallWriter::finish`].
-    pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+    pub async fn finish_with_trailers(&mut self, trailers: &Headers) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_ended(cx, |call, cx| call.poll_end(cx, trailers))).await
     }
 

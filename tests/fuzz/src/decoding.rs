@@ -60,7 +60,7 @@ struct Decoder {
 impl Decoder {
     fn new() -> Decoder {
         let (runtime, script) = (paused(), Script::default());
-        let client = Client::builder().dialer(script.clone()).decode(DECODED_MAX).build();
+        let client = Client::builder().dialer(script.clone()).decode_up_to(DECODED_MAX).build();
         Decoder { runtime, script, client }
     }
 
