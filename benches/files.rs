@@ -61,7 +61,7 @@ fn main() {
     let content = Bytes::from(vec![b'x'; SIZE]);
     let from_memory = move |ctx: &mut Context| {
         ctx.response
-            .set_shared("text/javascript; charset=utf-8", content.clone())
+            .set_shared_bytes("text/javascript; charset=utf-8", content.clone())
             .map_err(corehttp::Error::from)
     };
     let workload = Workload { request: GET.as_bytes(), cut: Cut::Never, per_connection: 1000 };

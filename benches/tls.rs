@@ -365,8 +365,8 @@ fn serve_corehttp(root: &Path) {
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match ctx.request.path() {
             "/" => respond(ctx),
-            "/memory/small" => Ok(ctx.response.set_shared("text/plain", small.clone())?),
-            "/memory/large" => Ok(ctx.response.set_shared("text/plain", large.clone())?),
+            "/memory/small" => Ok(ctx.response.set_shared_bytes("text/plain", small.clone())?),
+            "/memory/large" => Ok(ctx.response.set_shared_bytes("text/plain", large.clone())?),
             _ => files.handle(ctx).await,
         }
     };

@@ -90,12 +90,12 @@ impl RequestBuilder {
     }
 
     /// Makes `bytes` the content, without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`. See
-    /// [`Request::set_shared`].
+    /// [`Request::set_shared_bytes`].
     ///
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
     pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
-        self.change(|request| Ok(request.set_shared(content_type, bytes)?))
+        self.change(|request| Ok(request.set_shared_bytes(content_type, bytes)?))
     }
 
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].

@@ -424,7 +424,7 @@ impl<N: Handler> Handler for Files<N> {
                 let page = Box::pin(LISTINGS.run(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
-                response.set_shared("text/html; charset=utf-8", page)?;
+                response.set_shared_bytes("text/html; charset=utf-8", page)?;
             }
             (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;
@@ -443,7 +443,7 @@ static LISTINGS: BlockingLimit = BlockingLimit::new();
 /// `//` would begin a host (§4.2).
 fn as_directory(request: &Request) -> String {
     let (path, query) = (request.path().trim_matches('/'), request.query());
-    let target = match query.raw() {
+    let target = match query.as_str() {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),
     };

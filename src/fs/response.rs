@@ -189,7 +189,7 @@ fn send(response: &mut Response, content: &FileContent, range: Range<u64>) {
     debug_assert!(range.end <= content.len(), "the range is part of the content");
     match content {
         FileContent::Bytes(bytes) => {
-            response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
+            response.body.set_shared_bytes(bytes.slice(range.start as usize..range.end as usize))
         }
         FileContent::File(file, _) => response.body.set_file(file.clone(), range),
     }

@@ -78,7 +78,7 @@ impl<'a> Form<'a> {
     /// Returns the text as it was sent. `Request::query_as` and `Request::form_as` turn it into a
     /// struct, with the feature `form`.
     #[inline]
-    pub fn raw(self) -> &'a str {
+    pub fn as_str(self) -> &'a str {
         self.raw
     }
 

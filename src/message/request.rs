@@ -333,7 +333,7 @@ impl Request {
         self.body.set_bytes(text.as_ref());
     }
 
-    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared`] does not copy.
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared_bytes`] does not copy.
     ///
     /// # Errors
     ///
@@ -350,9 +350,13 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+    pub fn set_shared_bytes(
+        &mut self,
+        content_type: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Result<(), InvalidField> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
-        self.body.set_shared(bytes);
+        self.body.set_shared_bytes(bytes);
         Ok(())
     }
 

@@ -124,7 +124,7 @@ pub use opening::OpenedConnection;
 pub(crate) use refusal::Refusal;
 pub use stop::IntoIoResult;
 pub(crate) use trusted_proxies::TrustedProxies;
-pub use trusted_proxies::{ForwardedField, InvalidNetwork};
+pub use trusted_proxies::{ForwardedHeader, InvalidNetwork};
 pub use upgraded::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use upgraded::UpgradedGuard;

@@ -242,7 +242,7 @@ fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Resul
     if length.is_some_and(|length| length != data.len() as u64) {
         return Err(ExchangeError::Length.into());
     }
-    response.body.set_shared(data);
+    response.body.set_shared_bytes(data);
     Ok(())
 }
 

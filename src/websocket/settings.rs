@@ -122,7 +122,7 @@ pub enum Origins {
     /// Not all browsers say it of a WebSocket. So a proxy that replaces the host, as
     /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report it in a field that
     /// [`Server::trusted_proxies`](crate::Server::trusted_proxies) has it believed in, such as
-    /// [`XForwardedHost`](crate::server::ForwardedField::XForwardedHost). A gateway reports it by
+    /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost). A gateway reports it by
     /// [`Context::set_forwarded`](crate::Context::set_forwarded).
     #[default]
     Own,

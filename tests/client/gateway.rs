@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::{ForwardedField, InvalidResponse};
+use corehttp::server::{ForwardedHeader, InvalidResponse};
 use corehttp::{
     BodyPlan, Client, Context, Handler, Method, PeerAddr, Request, Response, Server, Service, Status,
     TrustedProxies,
@@ -963,8 +963,8 @@ async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
 
 /// Checks which lines about its client a gateway forwards, of a request with `lines` that `peer` has sent.
 #[track_caller]
-fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expected: &str) {
-    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(fields.iter().copied());
+fn check_forwarded(peer: PeerAddr, fields: &[ForwardedHeader], lines: &str, expected: &str) {
+    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().headers(fields.iter().copied());
     let request = format!("GET / HTTP/1.1\r\nhost: a:8080\r\n{lines}connection: close\r\n\r\n");
     paused(async {
         let stage = Stage::always(OK);
@@ -986,9 +986,9 @@ fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expec
     });
 }
 
-const LISTS: [ForwardedField; 3] =
-    [ForwardedField::XForwardedFor, ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
-const HOPS: [ForwardedField; 1] = [ForwardedField::Forwarded];
+const LISTS: [ForwardedHeader; 3] =
+    [ForwardedHeader::XForwardedFor, ForwardedHeader::XForwardedProto, ForwardedHeader::XForwardedHost];
+const HOPS: [ForwardedHeader; 1] = [ForwardedHeader::Forwarded];
 
 #[test]
 fn a_gateway_believes_only_its_proxies() {

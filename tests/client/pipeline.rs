@@ -1075,7 +1075,7 @@ fn each_coded_response_is_decoded_by_itself() {
 struct Cookies(Mutex<Vec<(String, String)>>);
 
 impl corehttp::client::CookieStore for Cookies {
-    fn cookie_field(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
+    fn cookie_header(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
         let cookies = self.0.lock().unwrap();
         cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone().into_bytes())
     }

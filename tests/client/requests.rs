@@ -170,7 +170,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
 async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let sets: [fn(&mut Request); 5] = [
         |request| request.body.set_bytes("hello"),
-        |request| request.body.set_shared("hello"),
+        |request| request.body.set_shared_bytes("hello"),
         |request| request.body.set_stream(&b"hello"[..], Some(5)),
         |request| request.body.set_stream(&b"hello"[..], None),
         |request| {
@@ -344,7 +344,7 @@ async fn a_request_that_is_refused_leaves_no_response_behind() {
 struct Careless(&'static str);
 
 impl CookieStore for Careless {
-    fn cookie_field(&self, _: &Target) -> Option<Vec<u8>> {
+    fn cookie_header(&self, _: &Target) -> Option<Vec<u8>> {
         Some(self.0.into())
     }
 
@@ -569,7 +569,7 @@ fn unexpecting() -> Stage {
 /// The refusal says nothing about the request but that nobody on the way knows what it expects.
 #[tokio::test(start_paused = true)]
 async fn a_refused_expectation_is_dropped_and_the_request_sent_again_rfc9110_10_1_1() {
-    let shared = |request: &mut Request| request.body.set_shared("hello");
+    let shared = |request: &mut Request| request.body.set_shared_bytes("hello");
     let streamed = |request: &mut Request| request.body.set_stream(&b"hello"[..], Some(5));
     let plain: fn(&mut Request) = |_| {};
     for set in [plain, shared, streamed] {

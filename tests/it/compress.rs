@@ -163,7 +163,7 @@ fn a_partial_response_is_not_coded_and_varies_like_the_whole_rfc9110_15_3_7() {
         ("text/html", "cache-control", "no-transform", None),
     ] {
         let handler = move |ctx: &mut Context| {
-            ctx.response.set_shared(content_type, page()).unwrap();
+            ctx.response.set_shared_bytes(content_type, page()).unwrap();
             ctx.response.status = Status::PARTIAL_CONTENT;
             ctx.response.headers.set("etag", "\"tag\"").unwrap();
             ctx.response.headers.set(name, value).unwrap();
@@ -242,7 +242,7 @@ fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
 
 #[test]
 fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
-    let small = |ctx: &mut Context| ctx.response.set_shared("image/png", "small").unwrap();
+    let small = |ctx: &mut Context| ctx.response.set_shared_bytes("image/png", "small").unwrap();
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.get("content-encoding"), Some("gzip"));
     assert_eq!(decoded(&response), b"small");

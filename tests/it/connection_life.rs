@@ -111,7 +111,8 @@ fn a_connection_opens_once_it_is_secure() {
             _ => connection.refuse(),
         }
     };
-    let tls = secured.tls.clone().and(crate::tls::identity(&secured.authority.issue(&["b.example"])));
+    let tls =
+        secured.tls.clone().and_identity(crate::tls::identity(&secured.authority.issue(&["b.example"])));
     let served = Served::with(
         |server| server.tls(tls).on_connect(open),
         |ctx: &mut Context| {

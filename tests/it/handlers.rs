@@ -149,7 +149,7 @@ mod errors {
                 ctx.response.headers.set(of_content, "1")?;
             }
             ctx.response.trailers.set("x-sum", "1")?;
-            ctx.response.set_shared("image/png", "not sent")?;
+            ctx.response.set_shared_bytes("image/png", "not sent")?;
             Err(Status::FORBIDDEN.into())
         });
         let expected = "HTTP/1.1 403 Forbidden\r\nx-before: kept\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -442,9 +442,9 @@ mod panics {
                 extensions.insert(Fragile);
                 *transform = Some(Box::new(Fragile));
                 request.body.set_stream(Fragile, None);
-                response.body.set_shared(Bytes::from_owner(Fragile));
+                response.body.set_shared_bytes(Bytes::from_owner(Fragile));
             }
-            "/owned" => response.body.set_shared(Bytes::from_owner(Fragile)),
+            "/owned" => response.body.set_shared_bytes(Bytes::from_owner(Fragile)),
             "/source" => response.body.set_stream(Fragile, None),
             "/unread" => {
                 response.body.set_stream(Fragile, None);
@@ -1024,7 +1024,7 @@ mod responses {
         );
         check(
             GET,
-            |ctx| Ok(ctx.response.set_shared("image/gif", b"GIF".as_slice())?),
+            |ctx| Ok(ctx.response.set_shared_bytes("image/gif", b"GIF".as_slice())?),
             "HTTP/1.1 200 OK\r\ncontent-type: image/gif\r\ncontent-length: 3\r\n\r\nGIF",
         );
         check(
@@ -1067,7 +1067,7 @@ mod responses {
             |ctx| {
                 ctx.response.set_text("kept");
                 assert!(ctx.response.set_redirect(Status::FOUND, "/a\r\nx-evil: 1").is_err());
-                assert!(ctx.response.set_shared("a/b\nx-evil: 1", "x").is_err());
+                assert!(ctx.response.set_shared_bytes("a/b\nx-evil: 1", "x").is_err());
                 assert!(ctx.response.headers.set_date("a b", SystemTime::now()).is_err());
                 Ok(())
             },

@@ -407,7 +407,7 @@ fn peers_that_do_not_read_take_no_memory_and_no_time() {
     alone("hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
         let much = Bytes::from(vec![b'x'; 16 << 20]);
         let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
-            "/much" => ctx.response.body.set_shared(much.clone()),
+            "/much" => ctx.response.body.set_shared_bytes(much.clone()),
             _ => ctx.response.set_text("fine"),
         });
         check_well(&served);

@@ -466,8 +466,8 @@ fn pipelined_responses_leave_in_batches_rfc9112_9_3_2() {
 fn a_peer_that_pipelines_without_reading_is_read_no_further() {
     const PIPE: usize = 16 << 10;
     let said = paused(async {
-        let service =
-            Server::new().service(|ctx: &mut Context| ctx.response.body.set_shared(&[b'x'; 4 << 10][..]));
+        let service = Server::new()
+            .service(|ctx: &mut Context| ctx.response.body.set_shared_bytes(&[b'x'; 4 << 10][..]));
         let (mut near, far) = duplex(PIPE);
         let peer = async move {
             let mut said = 0;

@@ -1166,7 +1166,7 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     let file = Arc::new(tempfile::tempfile().unwrap());
     file.set_len(32 << 20).unwrap();
     let app = async move |ctx: &mut Context| match ctx.request.path() {
-        "/much" => ctx.response.body.set_shared(much.clone()),
+        "/much" => ctx.response.body.set_shared_bytes(much.clone()),
         "/file" => ctx.response.body.set_file(file.clone(), 0..32 << 20),
         "/hang" => {
             let _guard = Guard(Arc::clone(&seen));

@@ -201,7 +201,7 @@ fn a_peer_is_shown_the_certificate_for_its_host() {
     let names = [&["b.example", "*.b.example"][..], &["c.b.example"], &["d.example", "a.example"]];
     let issued = names.map(|names| secured.authority.issue(names));
     for issued in &issued {
-        secured.tls = secured.tls.and(identity(issued));
+        secured.tls = secured.tls.and_identity(identity(issued));
     }
     let served = secured.serve(fine);
     for (name, expected) in [

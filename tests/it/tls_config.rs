@@ -12,7 +12,7 @@ use std::time::Duration;
 use corehttp::middleware::HttpsRedirect;
 use corehttp::middleware::wrap;
 use corehttp::net::MemoryListener;
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::tls::rustls::client::WebPkiServerVerifier;
 use corehttp::tls::rustls::crypto::CryptoProvider;
 use corehttp::tls::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
@@ -94,7 +94,7 @@ fn a_configuration_sets_certificates_alpn_suites_and_key_log() {
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
     config.key_log = labels.clone();
     // Settings beside a configuration have no effect.
-    let tls = ServerTls::from_config(config).and(identity(&secured.authority.issue(&["c.example"])));
+    let tls = ServerTls::from_config(config).and_identity(identity(&secured.authority.issue(&["c.example"])));
     let served = Served::with(|server| server.tls(tls), tell);
     for (host, alpn) in [("a.example", "http/1.1"), ("b.example", "acme-tls/1")] {
         let mut peer = secured.peer();
@@ -581,7 +581,9 @@ fn a_server_does_not_start_with_a_certificate_that_is_not_valid_rfc5280_4_1_2_5(
         (vec![&nameless], Some(of_nameless)),
     ] {
         let tls = |first: &tls::Identity| {
-            identities[1..].iter().fold(ServerTls::new(first.clone()), |tls, &more| tls.and(more.clone()))
+            identities[1..]
+                .iter()
+                .fold(ServerTls::new(first.clone()), |tls, &more| tls.and_identity(more.clone()))
         };
         let starts: [fn(ServerTls) -> Server; 2] = [
             |tls| Server::bind("127.0.0.1:0").tls(tls),
@@ -802,8 +804,8 @@ fn a_redirect_to_https_escapes_what_no_uri_has_rfc9110_10_2_2() {
 fn behind_a_proxy_the_scheme_of_the_client_counts() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
     let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
-    let fields = [ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
-    let trusted = loopback.fields(fields);
+    let fields = [ForwardedHeader::XForwardedProto, ForwardedHeader::XForwardedHost];
+    let trusted = loopback.headers(fields);
     for (proxies, proto, expected) in [
         (trusted.clone(), "https", "securely"),
         (trusted.clone(), "http", "location: https://example.com/"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::websocket::{self, CloseCode, Message};
 use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
@@ -44,7 +44,7 @@ fn busy_gateway(backend: String) -> Served {
 }
 
 fn this_machine() -> TrustedProxies {
-    TrustedProxies::new(["127.0.0.1"]).unwrap().fields([ForwardedField::XForwardedHost])
+    TrustedProxies::new(["127.0.0.1"]).unwrap().headers([ForwardedHeader::XForwardedHost])
 }
 
 /// Connects with a socket that holds little of what arrives.

@@ -25,7 +25,7 @@ impl Corehttp {
         let method = if task.content().is_some() { "POST" } else { "GET" };
         let mut request = Request::new(method, &task.url(address)).expect("the URL is good");
         if let Some(content) = task.content() {
-            request.body.set_shared(content);
+            request.body.set_shared_bytes(content);
         }
         Corehttp { client: client.clone(), task, request, response: Response::new() }
     }
