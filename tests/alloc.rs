@@ -389,8 +389,8 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
     let log =
         corehttp::access_log::AccessLog::from_writer(std::io::sink(), corehttp::access_log::Format::Combined)
             .unwrap();
-    let settings = corehttp::metrics::Settings { times_polls: true, ..Default::default() };
-    let metrics = corehttp::metrics::Metrics::with_settings(settings);
+    let settings = corehttp::metrics::Options { times_polls: true, ..Default::default() };
+    let metrics = corehttp::metrics::Metrics::with_options(settings);
     let server = Server::bind("127.0.0.1:0").observe(log.clone()).observe(metrics.clone());
     let router = routes! { GET "/a/{name}" => hello };
     check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
@@ -795,7 +795,7 @@ fn messages_of_a_websocket_allocate_nothing() {
     }
 
     let echo = async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
         let mut copy = Vec::with_capacity(16 << 10);
         while let Some(message) = reader.receive().await? {

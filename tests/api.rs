@@ -810,7 +810,8 @@ mod settings {
     #[cfg(feature = "fs")]
     #[test]
     fn a_cache_of_files_is_such_a_literal() {
-        let cache = corehttp::fs::FileCache { files_max: 1, ..corehttp::fs::FileCache::default() };
+        let cache =
+            corehttp::fs::FileCacheLimits { files_max: 1, ..corehttp::fs::FileCacheLimits::default() };
         assert_eq!(cache.files_max, 1);
     }
 

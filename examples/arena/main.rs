@@ -122,7 +122,7 @@ async fn items_by_price(database: &Database, ctx: &mut Context) -> Result {
 }
 
 async fn echo(ctx: &mut Context) -> Result {
-    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&websocket::Settings::default()).await?;
+    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&websocket::Options::default()).await?;
     while let Some(message) = reader.receive().await? {
         writer.send(message).await?;
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cache::{Cache, FileCache, FileCacheCounts};
+use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{self, Sort};
 use super::path::{Links, is_valid_name, join};
 use super::path_lookup::{
@@ -53,7 +53,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges,
 /// one or several (§14), are honored, except several of an encoded form, which is then sent whole. A directory is
 /// answered with its index, `index.html`, if it has one. Small files that are requested often are kept in memory,
-/// within the bounds of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has
+/// within the bounds of [`FileCacheLimits`]. Large files are sent in constant memory, with sendfile(2) where the system has
 /// it. Disks are read on other threads, so that no connection waits for them.
 ///
 /// # Files that are not served
@@ -134,7 +134,7 @@ impl Files {
     }
 
     fn from_root(root: Root) -> Files {
-        let cache = Arc::new(Cache::new(FileCache::default()));
+        let cache = Arc::new(Cache::new(FileCacheLimits::default()));
         let lookup = PathLookup {
             vhosts: vec![VirtualHost { host: None, root, cache }],
             index: vec!["index.html".to_owned()],
@@ -281,8 +281,8 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.rewrite = Some(Arc::new(rewrite)))
     }
 
-    /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCache`].
-    pub fn cache(self, bounds: FileCache) -> Files<N> {
+    /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCacheLimits`].
+    pub fn cache(self, bounds: FileCacheLimits) -> Files<N> {
         self.with(|lookup| {
             lookup.vhosts.iter_mut().for_each(|vhost| vhost.cache = Arc::new(Cache::new(bounds)))
         })

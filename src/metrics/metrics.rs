@@ -31,7 +31,7 @@ use crate::server::{CoreCounters, CoreEvents, Observer};
 ///
 /// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
 /// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
-/// as long as the core was busy at a stretch, which [`Settings::times_polls`] shows.
+/// as long as the core was busy at a stretch, which [`Options::times_polls`] shows.
 ///
 /// A client takes them as well: [`ClientBuilder::observe`](crate::ClientBuilder::observe).
 ///
@@ -56,7 +56,7 @@ pub struct Metrics {
 }
 
 struct MetricsInner {
-    settings: Settings,
+    options: Options,
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
@@ -68,11 +68,11 @@ struct MetricsInner {
 /// Writes metrics of the application.
 type Collector = Arc<dyn Fn(&mut Writer) + Send + Sync>;
 
-/// The settings of [`Metrics`].
+/// The options of [`Metrics`].
 ///
-/// More settings may come, so set those that matter and take the others from [`Settings::default`].
+/// More options may come, so set those that matter and take the others from [`Options::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct Options {
     /// How many routes each core counts apart, at least 1 and at most 10,000; a number beyond is taken as the nearest
     /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
     /// routes that they see first, so [`Metrics::routes`] may return more.
@@ -86,24 +86,24 @@ pub struct Settings {
     pub times_polls: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { routes_max: 64, hosts_max: 32, times_polls: false }
+impl Default for Options {
+    fn default() -> Options {
+        Options { routes_max: 64, hosts_max: 32, times_polls: false }
     }
 }
 
 impl Metrics {
-    /// Creates metrics with the default settings.
+    /// Creates metrics with the default options.
     pub fn new() -> Metrics {
-        Metrics::with_settings(Settings::default())
+        Metrics::with_options(Options::default())
     }
 
-    /// Creates metrics with these settings.
-    pub fn with_settings(settings: Settings) -> Metrics {
+    /// Creates metrics with these options.
+    pub fn with_options(options: Options) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
-        let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
+        let hosts = Arc::new(HostTable::new(options.hosts_max, &recording));
         let inner = MetricsInner {
-            settings,
+            options,
             recording,
             cores: Mutex::default(),
             collectors: Mutex::default(),
@@ -127,7 +127,7 @@ impl Metrics {
     ///
     /// A route with responses of one class takes some 100 lines, most of them the buckets of five histograms; 45 such routes
     /// make 4,600 lines, and as many series in a database. A route that had no exchange takes none, nor does a class of
-    /// status. To have fewer, set [`Settings::routes_max`], or let Prometheus drop what no panel shows, for example
+    /// status. To have fewer, set [`Options::routes_max`], or let Prometheus drop what no panel shows, for example
     /// the buckets `corehttp_exchange_(until_handler_seconds|received_bytes|sent_bytes)_bucket` by
     /// `metric_relabel_configs`. Their sums and counts stay, which averages are made of.
     pub fn to_text(&self, format: Format) -> String {
@@ -274,7 +274,7 @@ impl Metrics {
 
     /// The recorder of a core, which goes on with counts that no other core writes.
     fn recorder(&self, index: usize, counters: &CoreCounters) -> CoreRecorder {
-        let MetricsInner { settings: Settings { routes_max, times_polls, .. }, recording, .. } = &*self.inner;
+        let MetricsInner { options: Options { routes_max, times_polls, .. }, recording, .. } = &*self.inner;
         let mut cores = lock(&self.inner.cores);
         loop {
             let taken =
@@ -295,7 +295,7 @@ impl Default for Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("settings", &self.inner.settings).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("options", &self.inner.options).finish_non_exhaustive()
     }
 }
 
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_route_of_the_longest_poll_is_known() {
-        let metrics = Metrics::with_settings(Settings { times_polls: true, ..Default::default() });
+        let metrics = Metrics::with_options(Options { times_polls: true, ..Default::default() });
         let listener = MemoryListener::new();
         let client = Client::builder().connect_to(&listener).build();
         let block = |millis| thread::sleep(Duration::from_millis(millis));

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::deflate::{EXTENSIONS, offer, read_answer};
 use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
+use super::options::Options;
 use super::role::ClientRole;
-use super::settings::Settings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
 use crate::client::client::Client;
 use crate::client::request_builder::RequestBuilder;
@@ -24,7 +24,7 @@ use crate::runtime::Handle;
 #[must_use = "a WebSocket is opened by `.await`"]
 pub struct ClientRequest {
     builder: RequestBuilder,
-    settings: Settings,
+    options: Options,
 }
 
 impl Client {
@@ -46,7 +46,7 @@ impl Client {
     /// # let listener = MemoryListener::new();
     /// # let server = Server::bind(&listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.bearer_auth(), Some("t0k3n"));
-    /// #     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+    /// #     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
     /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }
     /// #     Ok(())
@@ -69,14 +69,14 @@ impl Client {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https:{rest}"),
             _ => url.to_owned(),
         };
-        ClientRequest { builder: self.get(&url), settings: Settings::default() }
+        ClientRequest { builder: self.get(&url), options: Options::default() }
     }
 }
 
 impl ClientRequest {
     /// Sets the bounds, the subprotocols that are offered, and whether messages are compressed.
-    pub fn settings(self, settings: &Settings) -> ClientRequest {
-        ClientRequest { settings: settings.clone(), ..self }
+    pub fn options(self, options: &Options) -> ClientRequest {
+        ClientRequest { options: options.clone(), ..self }
     }
 
     /// Sets a field: see [`RequestBuilder::header`]. A server may expect an `origin`, for example.
@@ -111,27 +111,27 @@ impl ClientRequest {
     ///
     /// As `.await`.
     pub async fn send_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
-        let ClientRequest { builder, settings } = self;
+        let ClientRequest { builder, options } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =
             builder.header("upgrade", "websocket").header(VERSION, VERSION_VALUE).header(KEY, &*key);
-        if !settings.protocols.is_empty() {
-            builder = builder.header(PROTOCOL, settings.protocols.join(", "));
+        if !options.protocols.is_empty() {
+            builder = builder.header(PROTOCOL, options.protocols.join(", "));
         }
-        if let Some(deflate) = settings.deflate {
+        if let Some(deflate) = options.deflate {
             builder = builder.header(EXTENSIONS, offer(deflate));
         }
         let mut agreement = Agreement::default();
         let check = |response: &Response| {
             let headers = &response.headers;
-            let protocol = check_response(headers, key.as_bytes(), &settings.protocols)?;
-            let deflate = read_answer(headers, settings.deflate)
+            let protocol = check_response(headers, key.as_bytes(), &options.protocols)?;
+            let deflate = read_answer(headers, options.deflate)
                 .map_err(|_| "it accepted an extension that was not offered")?;
             agreement = Agreement { protocol: protocol.map(Into::into), deflate };
             Ok(())
         };
         let (conn, early) = switch_protocols(builder, response, check).await?;
-        Ok(WebSocket::new(*conn, &early, &settings, agreement, None, close_behind))
+        Ok(WebSocket::new(*conn, &early, &options, agreement, None, close_behind))
     }
 }
 

@@ -6,7 +6,7 @@ use super::error::{Error, ProtocolError};
 use super::frame::{FrameHeader, Mask, OpCode, Side};
 use super::input::Input;
 use super::message::MessageKind;
-use super::settings::MessageBounds;
+use super::options::MessageBounds;
 use super::utf8::Utf8Check;
 
 /// Reads frames, in whatever pieces they come.
@@ -213,8 +213,8 @@ impl Decoder {
             }),
         };
         if message.is_compressed && self.inflater.is_none() {
-            let keeps_context = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
-            self.inflater = Some(Inflater::take(keeps_context));
+            let context_takeover = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
+            self.inflater = Some(Inflater::take(context_takeover));
         }
         self.is_inflated = message.is_compressed;
         let FrameHeader { is_final, mask, len, .. } = header;

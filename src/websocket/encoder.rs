@@ -7,13 +7,13 @@ use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
 use super::error::Error;
 use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Side};
 use super::message::{Message, MessageKind, MessagePart};
-use super::settings::MessageDeflate;
+use super::options::DeflateOptions;
 use super::utf8::Utf8Check;
 
 /// Writes frames.
 pub(super) struct Encoder {
     side: Side,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     /// Present if the next message refers to the last.
     deflater: Option<Box<Deflater>>,
     /// The message that is sent in parts.
@@ -21,7 +21,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+    pub(super) fn new(side: Side, deflate: Option<(DeflateParams, DeflateOptions)>) -> Encoder {
         let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
         Encoder { side, deflate, deflater: None, open: None }
     }
@@ -59,8 +59,8 @@ impl Encoder {
 
     /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
     #[inline]
-    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, MessageDeflate)> {
-        self.deflate.as_ref().filter(|(_, settings)| len >= settings.message_min.max(1))
+    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, DeflateOptions)> {
+        self.deflate.as_ref().filter(|(_, options)| len >= options.message_min.max(1))
     }
 
     /// Whether a message of `len` bytes is compressed.
@@ -79,10 +79,10 @@ impl Encoder {
     fn compressed(
         &mut self,
         message: Message<'_>,
-        (params, settings): (DeflateParams, MessageDeflate),
+        (params, options): (DeflateParams, DeflateOptions),
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, settings.level));
+        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, options.level));
         let written = with_scratch(|scratch| {
             deflater.compress(message.as_bytes(), scratch)?;
             // Content that does not shrink is sent as it is, unless the compressor has to refer to it later.
@@ -155,7 +155,7 @@ impl Encoder {
 /// Fails if the compressor does.
 pub(super) fn encode_alone(
     message: Message<'_>,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     Encoder::new(Side::Server, deflate).message(message, out)
@@ -165,7 +165,7 @@ pub(super) fn encode_alone(
 pub(super) enum SharedForm {
     Plain,
     /// Compressed without reference to other messages.
-    Deflated((DeflateParams, MessageDeflate)),
+    Deflated((DeflateParams, DeflateOptions)),
     /// Not shared: compressed with reference to the messages before it.
     Own,
 }

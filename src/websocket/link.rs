@@ -12,8 +12,8 @@ use super::error::Error;
 use super::frame::OpCode;
 use super::input::Input;
 use super::message::{Message, MessagePart};
+use super::options::LinkBounds;
 use super::role::private::Sealed;
-use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
@@ -268,7 +268,7 @@ impl<E: Sealed> Link<E> {
         if self.is_close_sent {
             return Ok(());
         }
-        if self.waiting() > self.bounds.waiting_max {
+        if self.waiting() > self.bounds.buffer_max {
             self.late_pong = Some(payload.into());
             return Ok(());
         }
@@ -316,13 +316,13 @@ impl<E: Sealed> Link<E> {
         Ok(true)
     }
 
-    /// Sends what waits to be written, if it is more than `waiting_max` bytes.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, waiting_max: usize) -> Poll<io::Result<()>> {
+    /// Sends what waits to be written, if it is more than `buffer_max` bytes.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, buffer_max: usize) -> Poll<io::Result<()>> {
         if self.has_lost {
             return Poll::Ready(Err(self.closed()));
         }
         ready!(self.budget.poll_proceed(cx));
-        if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
+        if self.waiting() <= buffer_max && (buffer_max > 0 || self.conn.has_sent_all()) {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);

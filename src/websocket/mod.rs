@@ -5,7 +5,7 @@
 //! use corehttp::{Context, Server, routes};
 //!
 //! async fn echo(ctx: &mut Context) -> corehttp::Result {
-//!     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+//!     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
 //!     let WebSocket { reader, writer, .. } = &mut socket;
 //!     while let Some(message) = reader.receive().await? {
 //!         writer.send(message).await?;
@@ -24,7 +24,7 @@
 // Floor 5: WebSocket (RFC 6455), at servers and at clients, with permessage-deflate (RFC 7692).
 //
 // In reading order: frames and what they consist of, which are pure functions on bytes; messages, read and written;
-// settings; the connection; what handlers and clients use; and how a WebSocket is opened.
+// options; the connection; what handlers and clients use; and how a WebSocket is opened.
 
 mod close_code;
 mod error;
@@ -35,7 +35,7 @@ mod utf8;
 mod close;
 mod message;
 
-mod settings;
+mod options;
 
 mod deflate;
 mod input;
@@ -60,15 +60,15 @@ mod handshake;
 mod client;
 mod server;
 
-pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
+pub use broadcast::{Broadcast, BroadcastMember, OnLag};
 pub use client::ClientRequest;
 pub use close::CloseReason;
 pub use close_code::CloseCode;
 pub use error::{Error, ProtocolError};
 pub use handshake::HandshakeError;
 pub use message::{Message, MessageKind, MessagePart};
+pub use options::{DeflateOptions, Options, Origins};
 pub use reader::Reader;
 pub use role::{ClientRole, Role, ServerRole};
-pub use settings::{MessageDeflate, Origins, Settings};
 pub use websocket::{ClientWebSocket, WebSocket};
 pub use writer::Writer;

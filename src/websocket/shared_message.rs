@@ -10,8 +10,8 @@ use super::deflate::{DeflateParams, WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use super::encoder::{SharedForm, encode_alone};
 use super::link::Link;
 use super::message::{Message, MessageKind};
+use super::options::DeflateOptions;
 use super::role::private::Sealed;
-use super::settings::MessageDeflate;
 
 /// A message in the forms in which it is written.
 pub(super) struct SharedMessage {
@@ -59,7 +59,7 @@ impl SharedMessage {
     }
 
     /// The frame that is compressed as `deflate` says.
-    fn deflated(&self, deflate: (DeflateParams, MessageDeflate)) -> io::Result<&[u8]> {
+    fn deflated(&self, deflate: (DeflateParams, DeflateOptions)) -> io::Result<&[u8]> {
         let deflated = &self.deflated[usize::from(deflate.0.window_bits - WINDOW_BITS_MIN)];
         if let Some(frame) = deflated.get() {
             return Ok(frame);

@@ -76,7 +76,7 @@ fn a_host_has_a_histogram_of_each_phase() {
 #[test]
 fn hosts_beyond_the_bound_are_one() {
     paused(async {
-        let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
+        let metrics = Metrics::with_options(metrics::Options { hosts_max: 3, ..Default::default() });
         let client = Client::builder()
             .timeout(SECOND)
             .connect_to(corehttp::net::MemoryListener::new())

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::fs::{Etag, FileCache, Files};
+use corehttp::fs::{Etag, FileCacheLimits, Files};
 use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
@@ -32,8 +32,8 @@ fn tree(paths: &[&str]) -> TempDir {
 }
 
 /// Caches nothing, so that a test sees a file change.
-const UNCACHED: FileCache =
-    FileCache { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
+const UNCACHED: FileCacheLimits =
+    FileCacheLimits { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
 
 fn files(root: &Path) -> Files {
     Files::new(root).unwrap()
@@ -468,11 +468,12 @@ mod responses {
     #[test]
     fn content_of_the_same_size_and_time_has_another_etag_rfc9110_8_8_3() {
         let root = tree(&[]);
-        let in_memory = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
-        let kept_open = FileCache { file_bytes_max: 3, ..in_memory };
-        for (cache, etag) in [in_memory, kept_open, UNCACHED, FileCache { file_bytes_max: 3, ..UNCACHED }]
-            .into_iter()
-            .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
+        let in_memory = FileCacheLimits { fresh: Duration::ZERO, ..FileCacheLimits::default() };
+        let kept_open = FileCacheLimits { file_bytes_max: 3, ..in_memory };
+        for (cache, etag) in
+            [in_memory, kept_open, UNCACHED, FileCacheLimits { file_bytes_max: 3, ..UNCACHED }]
+                .into_iter()
+                .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
         {
             // A program that chooses times gets them in the tag, if they are plausible.
             let times: &[u64] =
@@ -744,7 +745,7 @@ mod responses {
     fn a_large_file_that_changed_just_now_has_a_weak_etag_rfc9110_8_8_1() {
         let root = tree(&["new"]);
         let path = root.path().join("new");
-        let large = FileCache { file_bytes_max: 2, ..UNCACHED };
+        let large = FileCacheLimits { file_bytes_max: 2, ..UNCACHED };
         let served = Served::new(files(root.path()).cache(large).etag("*", Etag::Time));
         let first = in_time(JUST_NOW, || {
             let start = Instant::now();
@@ -773,7 +774,7 @@ mod responses {
     #[test]
     fn last_modified_is_never_after_the_date_rfc9110_8_8_2_1() {
         let root = tree(&["a"]);
-        for cache in [UNCACHED, FileCache::default()] {
+        for cache in [UNCACHED, FileCacheLimits::default()] {
             for ahead in [1, 3600, 2_000_000_000] {
                 let file = File::options().write(true).open(root.path().join("a")).unwrap();
                 let (start, ahead) = (Instant::now(), Duration::from_secs(ahead));
@@ -1360,7 +1361,7 @@ mod responses {
 mod cache {
     use super::*;
 
-    fn bounded(bounds: FileCache, root: &Path) -> Served {
+    fn bounded(bounds: FileCacheLimits, root: &Path) -> Served {
         Served::new(files(root).cache(bounds))
     }
 
@@ -1368,7 +1369,7 @@ mod cache {
     #[test]
     fn a_file_is_checked_again_once_it_is_stale() {
         let root = tree(&["a.txt"]);
-        let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
+        let fresh = |fresh| bounded(FileCacheLimits { fresh, ..FileCacheLimits::default() }, root.path());
         // No `Instant` is so far away, and adding such a duration to one panics.
         let [long, forever, never] = [Duration::from_secs(3600), Duration::MAX, Duration::ZERO].map(fresh);
         let said = |served: &Served| body(&served.ask(get("/a.txt", ""))).to_owned();
@@ -1385,12 +1386,13 @@ mod cache {
     /// Of too many files, the most recently used ones are kept.
     #[test]
     fn the_cache_is_bounded_by_files_and_by_bytes() {
-        let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
-        let by_count = FileCache { files_max: 2, ..bounds };
-        let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 1100, ..bounds };
-        let nothing = FileCache { files_max: 0, ..bounds };
+        let bounds = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
+        let by_count = FileCacheLimits { files_max: 2, ..bounds };
+        let by_bytes = FileCacheLimits { files_max: 10, bytes_max: 2 * 1100, ..bounds };
+        let nothing = FileCacheLimits { files_max: 0, ..bounds };
         let max = usize::MAX;
-        let all = FileCache { bytes_max: max, files_max: max, file_bytes_max: max, fresh: Duration::MAX };
+        let all =
+            FileCacheLimits { bytes_max: max, files_max: max, file_bytes_max: max, fresh: Duration::MAX };
         for (bounds, kept) in
             [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c"), (all, "a b c")]
         {
@@ -1419,7 +1421,7 @@ mod cache {
             let root = tree(&["a"]);
             fs::write(root.path().join("a"), "x".repeat(10_000)).unwrap();
             let fresh = Duration::from_secs(3600);
-            let bounds = FileCache { bytes_max, file_bytes_max, fresh, ..FileCache::default() };
+            let bounds = FileCacheLimits { bytes_max, file_bytes_max, fresh, ..FileCacheLimits::default() };
             let served = bounded(bounds, root.path());
             assert_eq!(body(&served.ask(get("/a", ""))).len(), 10_000);
             fs::write(root.path().join("a"), "new").unwrap();
@@ -1431,7 +1433,7 @@ mod cache {
     #[test]
     fn without_a_connection_stale_files_are_checked_again() {
         let root = tree(&["a"]);
-        let bounds = FileCache { fresh: Duration::from_nanos(1), ..FileCache::default() };
+        let bounds = FileCacheLimits { fresh: Duration::from_nanos(1), ..FileCacheLimits::default() };
         let service = Server::new().service(files(root.path()).cache(bounds));
         let said = || paused(service.respond(Request::get("/a").unwrap())).body.bytes().to_vec();
         assert_eq!(said(), b"a");
@@ -1442,8 +1444,11 @@ mod cache {
     #[test]
     fn a_large_file_is_kept_open_and_not_in_memory() {
         let root = tree(&["a.txt"]);
-        let bounds =
-            FileCache { file_bytes_max: 4, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let bounds = FileCacheLimits {
+            file_bytes_max: 4,
+            fresh: Duration::from_secs(3600),
+            ..FileCacheLimits::default()
+        };
         let served = bounded(bounds, root.path());
         let first = served.ask(get("/a.txt", ""));
         assert_eq!(body(&first), "a.txt");
@@ -1739,7 +1744,7 @@ mod changing {
             }
         };
         // Files are fresh for as long as their root is the same.
-        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cache = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         let served = Served::new(files(&top.join(root)).listing(true).cache(cache));
         let content = |target: &str| body(&served.ask(get(target, ""))).to_owned();
         assert_eq!(["/", "/same.js", "/old/only.txt"].map(content), ["old"; 3], "{how}");
@@ -1791,7 +1796,7 @@ mod changing {
     #[test]
     fn the_path_of_a_root_is_not_checked_for_each_request() {
         let root = tree(&["a"]);
-        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cache = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         let served = Served::new(files(root.path()).cache(cache));
         let accessed = || {
             // A directory that is made and removed beside the root cannot be seen; one in its place can.
@@ -1815,7 +1820,7 @@ mod changing {
     #[test]
     fn a_directory_may_become_a_file_and_a_file_a_directory() {
         let root = tree(&["x/index.html"]);
-        let fresh = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
+        let fresh = FileCacheLimits { fresh: Duration::ZERO, ..FileCacheLimits::default() };
         let served = Served::new(files(root.path()).listing(true).cache(fresh));
         let statuses = || ["/x", "/x/", "/x/index.html"].map(|target| status(&served.ask(get(target, ""))));
         assert_eq!(statuses(), [301, 200, 200]);
@@ -1881,7 +1886,11 @@ mod changing {
     fn check_kept_open(max: usize) {
         let names: Vec<String> = (0..300).map(|name| name.to_string()).collect();
         let root = tree(&names.iter().map(|name| &**name).collect::<Vec<_>>());
-        let kept = FileCache { file_bytes_max: 0, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let kept = FileCacheLimits {
+            file_bytes_max: 0,
+            fresh: Duration::from_secs(3600),
+            ..FileCacheLimits::default()
+        };
         let both = files(root.path()).host("b", root.path()).unwrap().cache(kept);
         let served = Served::new(both);
         let asked = names.iter().flat_map(|name| {

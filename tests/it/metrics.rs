@@ -202,8 +202,8 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
 #[test]
 fn histograms_add_up_to_the_reports_of_a_random_history() {
     for (routes_max, histories) in [(64, 16), (2, 4)] {
-        let settings = metrics::Settings { routes_max, times_polls: true, ..Default::default() };
-        let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
+        let settings = metrics::Options { routes_max, times_polls: true, ..Default::default() };
+        let (metrics, model) = (Metrics::with_options(settings), Arc::new(Mutex::new(Model::default())));
         let noted = model.clone();
         let served = serve(|server| {
             server.observe(metrics.clone()).on_exchange(move |report| {
@@ -285,7 +285,7 @@ fn servers_that_share_metrics_are_counted_together() {
 
 #[test]
 fn a_handler_that_blocks_shows() {
-    let metrics = Metrics::with_settings(metrics::Settings { times_polls: true, ..Default::default() });
+    let metrics = Metrics::with_options(metrics::Options { times_polls: true, ..Default::default() });
     let sleeps = |_: &mut Context| std::thread::sleep(Duration::from_millis(12));
     let served = Served::with(|server| server.observe(metrics.clone()), sleeps);
     served.ask(get("/"));
@@ -377,13 +377,14 @@ fn encoders_and_decoders_are_used_again() {
 #[cfg(feature = "fs")]
 mod files {
     use corehttp::Request;
-    use corehttp::fs::{FileCache, Files};
+    use corehttp::fs::{FileCacheLimits, Files};
 
     use super::*;
 
     /// Room for one file, which stays fresh.
     fn files() -> Arc<Files> {
-        let cache = FileCache { files_max: 1, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cache =
+            FileCacheLimits { files_max: 1, fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         Arc::new(Files::from_embedded(&[("a", b"a"), ("bcd", b"bcd")]).cache(cache))
     }
 

@@ -39,7 +39,7 @@ fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expec
         GET "/redirect" => wrap(HttpsRedirect::new(), tell),
         POST "/post" => wrap(CrossOriginProtection::new(), tell),
         GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
-            ctx.websocket(&websocket::Settings::default()).await?;
+            ctx.websocket(&websocket::Options::default()).await?;
             Ok(())
         },
     });

@@ -207,7 +207,7 @@ mod tests {
     use crate::Server;
     use crate::client::client::Client;
     use crate::message::{Request, Status};
-    use crate::metrics::metrics::Settings;
+    use crate::metrics::metrics::Options;
     use crate::server::{Context, Error};
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     /// Clients count more hosts than there are times for.
     #[test]
     fn a_host_without_times_has_no_figures_and_those_of_others_are_shown() {
-        let metrics = Metrics::with_settings(Settings { hosts_max: 1, ..Default::default() });
+        let metrics = Metrics::with_options(Options { hosts_max: 1, ..Default::default() });
         metrics.keep_recent();
         let client = Client::builder().observe(metrics.clone()).build();
         for url in ["http://127.0.0.1:1/", "http://127.0.0.1:2/"] {

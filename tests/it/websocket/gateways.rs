@@ -61,7 +61,7 @@ const SHORT: Duration = Duration::from_secs(1);
 #[test]
 fn a_peer_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         Ok(socket.send(&vec![7; 16 << 20]).await?)
     });
     let timeouts = Timeouts { write: SHORT, ..Timeouts::default() };
@@ -81,7 +81,7 @@ fn a_peer_that_takes_nothing_is_given_up() {
 #[test]
 fn a_server_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let _socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let _socket = ctx.websocket(&websocket::Options::default()).await?;
         std::future::pending().await
     });
     let timeouts = ClientTimeouts { send: SHORT, ..ClientTimeouts::default() };
@@ -109,7 +109,7 @@ fn an_own_page_gets_in_through_a_gateway() {
         (this_machine(), "Origin: https://front.example\r\n", "101"),
         (this_machine(), "Origin: https://evil.example\r\n", "403"),
     ] {
-        let settings = websocket::Settings::default();
+        let settings = websocket::Options::default();
         let behind = Served::with(
             |server| server.trusted_proxies(proxies),
             async move |ctx: &mut Context| echo(ctx, &settings).await,
@@ -123,7 +123,7 @@ fn an_own_page_gets_in_through_a_gateway() {
 
 #[test]
 fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
-    let settings = websocket::Settings::default();
+    let settings = websocket::Options::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let received = front.ask(format!("{}\r\n", HEAD.replace("Version: 13", "Version: 8")));
@@ -145,13 +145,13 @@ fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
 
 #[test]
 fn a_websocket_passes_a_gateway() {
-    let settings = websocket::Settings { protocols: vec!["v1".into()], ..websocket::Settings::default() };
+    let settings = websocket::Options { protocols: vec!["v1".into()], ..websocket::Options::default() };
     let offered = settings.clone();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     block_on(async {
         let client = Client::new();
-        let request = client.websocket(&format!("ws://{}/a", front.addr())).settings(&offered);
+        let request = client.websocket(&format!("ws://{}/a", front.addr())).options(&offered);
         let mut socket = request.await.unwrap();
         assert_eq!(socket.protocol.as_deref(), Some("v1"));
         for len in [3, 100_000, 900_000] {
@@ -185,7 +185,7 @@ fn a_refusal_passes_a_gateway() {
 /// Either end may vanish.
 #[test]
 fn an_end_on_one_side_ends_the_other() {
-    let settings = websocket::Settings::default();
+    let settings = websocket::Options::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let mut peer = front.connect();
@@ -208,7 +208,7 @@ fn a_stop_of_a_gateway_closes_both_sides_with_1001() {
 
 #[track_caller]
 fn check_stop(gateway: fn(String) -> Served) {
-    let (settings, reports) = (websocket::Settings::default(), ErrorReports::default());
+    let (settings, reports) = (websocket::Options::default(), ErrorReports::default());
     let behind = Served::with(
         |server| reports.attach(server),
         async move |ctx: &mut Context| echo(ctx, &settings).await,

@@ -25,8 +25,8 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
         })
     };
     let served = Served::with(observe, async move |ctx: &mut Context| match echo_of {
-        Echo::Whole | Echo::Impatient => echo(ctx, &websocket::Settings::default()).await,
-        Echo::Parts => echo_parts(ctx, &websocket::Settings::default()).await,
+        Echo::Whole | Echo::Impatient => echo(ctx, &websocket::Options::default()).await,
+        Echo::Parts => echo_parts(ctx, &websocket::Options::default()).await,
     });
     let mut peer = served.connect();
     let wire = [format!("{HEAD}\r\n").as_bytes(), sent].concat();
@@ -64,7 +64,7 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
             })
         },
         async |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Options::default()).await?;
             tokio::task::spawn_local(async move { while let Ok(Some(_)) = socket.receive().await {} });
             Ok(())
         },
