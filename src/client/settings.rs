@@ -207,7 +207,8 @@ impl Default for ClientLimits {
     }
 }
 
-/// The time limits of a client: of an exchange, by phase, and of the connections that it keeps.
+/// The time limits of a client: of an exchange, by phase, and of the connections that it keeps. A limit that a client can
+/// do without is an `Option`, and `None` is no limit.
 ///
 /// A phase counts the time that the resolver, the proxy or the server takes; only
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
