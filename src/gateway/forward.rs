@@ -22,8 +22,9 @@ impl Context {
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
     /// a [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
-    /// [`Balancer`](crate::client::Balancer::open_call). Pass it without awaiting it, as in the example: to open a call may take as long as a response, and this method
-    /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
+    /// [`Balancer`](crate::client::Balancer::open_call). Pass it without awaiting it, as in the example: to open a call
+    /// may take as long as a response, and this method watches the peer meanwhile. To keep the body out of memory, plan
+    /// to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
     /// passes by itself: both connections are joined once the server behind has agreed. When this server stops, the peer

@@ -90,7 +90,7 @@ impl<E: Role> Writer<E> {
     }
 
     /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A peer that is
-    /// silent gets pings by itself, see [`Options::silence`](crate::websocket::Options::silence).
+    /// silent gets pings by itself, see [`Options::ping_interval`](crate::websocket::Options::ping_interval).
     ///
     /// # Errors
     ///

@@ -96,7 +96,7 @@ mod tests {
         check("localhost", ("localhost", 80));
         check("[::1]", ("[::1]", 80));
         check("unix:/run/app.sock", ("example.com", 80));
-        check(&MemoryListener::new(), ("example.com", 80));
+        check(MemoryListener::new(), ("example.com", 80));
         let bound = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = bound.local_addr().unwrap().port();
         check(bound, ("127.0.0.1", port));
