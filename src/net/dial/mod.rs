@@ -4,12 +4,10 @@ mod look_ups;
 mod race;
 mod resolver;
 
-mod dial_address;
 mod dns_cache;
 
 mod host_connector;
 
-use dial_address::DialAddress;
 pub(crate) use dns_cache::DnsCache;
 pub use host_connector::Dialer;
 pub(crate) use host_connector::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
