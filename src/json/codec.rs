@@ -76,7 +76,7 @@ impl Request {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;
@@ -119,7 +119,7 @@ impl Response {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     ctx.response.set_json(&serde_json::json!({"text": "milk"})).unwrap();
     /// # })?;
@@ -167,7 +167,7 @@ impl RequestBuilder {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;

@@ -60,7 +60,7 @@ fn row_61_no_value_adds_a_line_rfc9110_5_5() {
         ] {
             assert!(matches!(headers.set(name, value), Err(InvalidField::Value(_))), "{name}: {value:?}");
         }
-        assert!(matches!(response.set_shared(value, "x"), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(response.set_shared_bytes(value, "x"), Err(InvalidField::Value(_))), "{value:?}");
         assert!(
             matches!(response.set_redirect(Status::FOUND, value), Err(InvalidField::Value(_))),
             "{value:?}"
@@ -148,7 +148,7 @@ fn row_61_a_refused_field_is_not_on_the_wire() {
             let _ = ctx.response.headers.set("x", text);
             let _ = ctx.response.headers.set(text, "x");
             let _ = ctx.response.set_redirect(Status::FOUND, text);
-            let _ = ctx.response.set_shared(text, text);
+            let _ = ctx.response.set_shared_bytes(text, text);
             let _ = ctx.response.trailers.append(text, text);
         }
         Ok(())

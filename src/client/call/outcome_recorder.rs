@@ -11,7 +11,7 @@ use crate::message::Response;
 /// Counts a request of a balancer as pending, and records its outcome once, also in its span. Empty without a balancer
 /// and without a span.
 #[derive(Default)]
-pub(crate) struct OutcomeRecorder {
+pub(super) struct OutcomeRecorder {
     recording: Option<Recording>,
     span: ClientSpan,
 }
@@ -26,7 +26,7 @@ struct Recording {
 type RecordFn = dyn FnOnce(Result<&Response, &ClientError>) + Send + Sync;
 
 impl OutcomeRecorder {
-    pub(crate) fn new(
+    pub(super) fn new(
         in_flight: InFlightGuard,
         record: impl FnOnce(Result<&Response, &ClientError>) + Send + Sync + 'static,
     ) -> OutcomeRecorder {
@@ -77,12 +77,12 @@ impl OutcomeRecorder {
 }
 
 /// Counts one request in `count`, until it is dropped.
-pub(crate) struct InFlightGuard {
+pub(super) struct InFlightGuard {
     count: Arc<AtomicUsize>,
 }
 
 impl InFlightGuard {
-    pub(crate) fn new(count: &Arc<AtomicUsize>) -> InFlightGuard {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> InFlightGuard {
         count.fetch_add(1, Ordering::Relaxed);
         InFlightGuard { count: count.clone() }
     }

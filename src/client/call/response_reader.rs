@@ -52,19 +52,19 @@ use crate::message::Headers;
 ///     Ok(received)
 /// }
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 /// # let size = corehttp::block_on(download(&client, "http://example.com/", tokio::io::sink()))??;
 /// # assert_eq!(size, 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ResponseReader {
-    pub(crate) state: ReadState,
-    pub(crate) trailers: Headers,
+    pub(super) state: ReadState,
+    pub(super) trailers: Headers,
 }
 
 /// How far the body has been read.
-pub(crate) enum ReadState {
+pub(super) enum ReadState {
     /// The end has not been read. A balancer counts the request until then.
     Open(Box<PooledConn>, Option<InFlightGuard>),
     Read,
@@ -73,7 +73,7 @@ pub(crate) enum ReadState {
 }
 
 impl ResponseReader {
-    pub(crate) fn new(pooled: PooledConn) -> ResponseReader {
+    pub(super) fn new(pooled: PooledConn) -> ResponseReader {
         let is_end_stream = pooled.exchange.incoming.is_end_stream();
         let mut reader =
             ResponseReader { state: ReadState::Open(Box::new(pooled), None), trailers: Headers::new() };
@@ -84,7 +84,7 @@ impl ResponseReader {
     }
 
     /// Keeps the guard of a balancer until the body has been read.
-    pub(crate) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
+    pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
         if let ReadState::Open(_, guard) = &mut self.state {
             *guard = in_flight;
         }
@@ -111,7 +111,7 @@ impl ResponseReader {
         &self.trailers
     }
 
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let pooled = match &mut self.state {
             ReadState::Open(pooled, _) => pooled,
             ReadState::Read => return Poll::Ready(Ok(0)),

@@ -23,14 +23,14 @@ pub struct ClientUpgraded {
 }
 
 impl ClientUpgraded {
-    pub(crate) fn new(pooled: PooledConn) -> ClientUpgraded {
+    pub(super) fn new(pooled: PooledConn) -> ClientUpgraded {
         let (conn, early) = pooled.into_parts();
         let (transport, _timer) = conn.into_parts();
         ClientUpgraded { stream: Rewind::new(transport, early), in_flight: None }
     }
 
     /// Returns this connection, which a balancer counts as pending until it is dropped.
-    pub(crate) fn with_guard(self, in_flight: Option<InFlightGuard>) -> ClientUpgraded {
+    pub(super) fn with_guard(self, in_flight: Option<InFlightGuard>) -> ClientUpgraded {
         ClientUpgraded { in_flight, ..self }
     }
 }

@@ -56,7 +56,7 @@ pub enum ClientCause {
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
     /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
-    /// [`ClientBuilder::head_max`](crate::ClientBuilder::head_max).
+    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
@@ -94,7 +94,7 @@ pub enum ClientCause {
 impl ClientCause {
     /// The cause of an exchange that failed with `error`. An alert of TLS is why the connection failed, and no fault of
     /// the exchange.
-    pub(crate) fn from_exchange(error: ExchangeError) -> ClientCause {
+    pub(super) fn from_exchange(error: ExchangeError) -> ClientCause {
         match error {
             ExchangeError::Io(error) => match tls::Error::from_alert(error) {
                 Ok(refused) => ClientCause::Tls(refused),
@@ -228,7 +228,7 @@ impl fmt::Display for ClientCause {
 
 /// The response of a proxy that opened no tunnel (RFC 9110 §9.3.6).
 #[derive(Clone)]
-pub(crate) struct ProxyRefusal(pub(crate) Response);
+pub(super) struct ProxyRefusal(pub(super) Response);
 
 impl fmt::Display for ProxyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

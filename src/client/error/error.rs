@@ -94,7 +94,7 @@ enum Detail {
 
 impl ClientError {
     #[cold]
-    pub(crate) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
+    pub(super) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
         ClientError(Box::new(ErrorInner {
             phase,
             is_reused: false,
@@ -109,7 +109,7 @@ impl ClientError {
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
     #[cold]
-    pub(crate) fn from_dial(error: DialError, host: &str, subject: &str) -> ClientError {
+    pub(super) fn from_dial(error: DialError, host: &str, subject: &str) -> ClientError {
         let (phase, fault, subject) = match error {
             DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
             DialError::Connect(fault) => (ClientPhase::Connect, fault, subject),
@@ -122,31 +122,31 @@ impl ClientError {
     }
 
     /// Adds the host, the peer or the proxy that the phase is about, unless there is one.
-    pub(crate) fn with_subject(mut self, subject: impl Into<Box<str>>) -> ClientError {
+    pub(super) fn with_subject(mut self, subject: impl Into<Box<str>>) -> ClientError {
         self.0.subject.get_or_insert(subject.into());
         self
     }
 
     /// Adds the address of the peer.
-    pub(crate) fn with_peer(mut self, peer: Option<SocketAddr>) -> ClientError {
+    pub(super) fn with_peer(mut self, peer: Option<SocketAddr>) -> ClientError {
         self.0.peer = peer;
         self
     }
 
     /// Adds a limit that is no time limit, or the rule that was broken, as a text.
-    pub(crate) fn with_detail(mut self, text: impl Into<Box<str>>) -> ClientError {
+    pub(super) fn with_detail(mut self, text: impl Into<Box<str>>) -> ClientError {
         self.0.detail = Some(Detail::Text(text.into()));
         self
     }
 
     /// Adds the time limit that was exceeded.
-    pub(crate) fn with_time_limit(mut self, limit: TimeLimit) -> ClientError {
+    pub(super) fn with_time_limit(mut self, limit: TimeLimit) -> ClientError {
         self.0.detail = Some(Detail::PhaseLimit(limit));
         self
     }
 
     /// Adds the time limit of the whole exchange, if a time limit was exceeded.
-    pub(crate) fn with_total_limit(mut self, total: Option<Duration>) -> ClientError {
+    pub(super) fn with_total_limit(mut self, total: Option<Duration>) -> ClientError {
         if let (ClientCause::TimedOut, Some(total)) = (&self.0.cause, total) {
             self.0.detail = Some(Detail::TotalLimit(total.into()));
         }
@@ -154,7 +154,7 @@ impl ClientError {
     }
 
     /// Adds the time limit of the phase, if one was exceeded and none was added before.
-    pub(crate) fn with_phase_limit(
+    pub(super) fn with_phase_limit(
         mut self,
         limit: impl FnOnce(ClientPhase) -> Option<Duration>,
     ) -> ClientError {
@@ -167,14 +167,14 @@ impl ClientError {
 
     /// Adds the target of the request, unless there is one.
     #[cold]
-    pub(crate) fn with_url(mut self, target: &str) -> ClientError {
+    pub(super) fn with_url(mut self, target: &str) -> ClientError {
         self.0.url.get_or_insert_with(|| target.into());
         self
     }
 
     /// Adds the origin, if the target is only a path.
     #[cold]
-    pub(crate) fn with_origin(mut self, origin: &str) -> ClientError {
+    pub(super) fn with_origin(mut self, origin: &str) -> ClientError {
         let url = self.0.url.take();
         self.0.url = match url.as_deref() {
             Some(path) if path.starts_with('/') => Some(format!("{origin}{path}").into()),
@@ -185,19 +185,19 @@ impl ClientError {
     }
 
     /// Adds whether the connection was reused, and whether any of the request was sent.
-    pub(crate) fn on_connection(mut self, is_reused: bool, is_sent: bool) -> ClientError {
+    pub(super) fn on_connection(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
     }
 
     /// Returns this error as one of a request that may have reached the server over another connection before.
-    pub(crate) fn sent_before(mut self, is_sent: bool) -> ClientError {
+    pub(super) fn sent_before(mut self, is_sent: bool) -> ClientError {
         self.0.is_sent |= is_sent;
         self
     }
 
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
-    pub(crate) fn duplicate(&self) -> ClientError {
+    pub(super) fn duplicate(&self) -> ClientError {
         let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject, detail } = &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
@@ -290,7 +290,7 @@ impl ClientError {
     }
 
     /// The failure of the connection, or else this error.
-    pub(crate) fn into_failure(self) -> Result<ExchangeError, ClientError> {
+    pub(super) fn into_failure(self) -> Result<ExchangeError, ClientError> {
         match self.0.cause {
             ClientCause::Exchange(failure @ ExchangeError::Io(_)) => Ok(failure),
             _ => Err(self),
@@ -298,7 +298,7 @@ impl ClientError {
     }
 
     /// The kind of the [`io::Error`] that this becomes.
-    pub(crate) fn kind(&self) -> io::ErrorKind {
+    pub(super) fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
     }
 

@@ -16,30 +16,30 @@ use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 
 /// The memory and the state of one exchange. Memory outlives the exchange; `persistence` lives as long as the
 /// connection, `spec` and `progress` as long as one request.
-pub(crate) struct ClientExchange {
-    pub(crate) incoming: Incoming,
-    pub(crate) outgoing: Outgoing,
+pub(super) struct ClientExchange {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
     /// Lent to the connection during an exchange.
-    pub(crate) io_state: Option<Box<IoState>>,
+    pub(super) io_state: Option<Box<IoState>>,
     /// Receives the head for a `Call`, and is lent to it while it is open. Absent before the first call.
-    pub(crate) early: Option<Box<Response>>,
+    pub(super) early: Option<Box<Response>>,
     /// How much more may be decoded before the task yields.
-    pub(crate) budget: Budget,
+    pub(super) budget: Budget,
     /// The target of the request for errors, if the caller keeps no request.
-    pub(crate) target: String,
+    pub(super) target: String,
     /// The connection, during an exchange.
-    pub(crate) connection: Option<Arc<ClientConnection>>,
+    pub(super) connection: Option<Arc<ClientConnection>>,
     /// The events of the pool that uses the memory.
     events: Arc<HostEvents>,
     /// The bytes of a connection that was dropped during the exchange, and its `IoState` with it.
     dropped: Arc<TrafficTotals>,
-    pub(crate) persistence: Persistence,
-    pub(crate) spec: ExchangeSpec,
-    pub(crate) progress: Progress,
+    pub(super) persistence: Persistence,
+    pub(super) spec: ExchangeSpec,
+    pub(super) progress: Progress,
 }
 
 impl ClientExchange {
-    pub(crate) fn new(events: Arc<HostEvents>) -> ClientExchange {
+    pub(super) fn new(events: Arc<HostEvents>) -> ClientExchange {
         let now = runtime::now();
         let dropped = Arc::<TrafficTotals>::default();
         ClientExchange {
@@ -60,7 +60,7 @@ impl ClientExchange {
 
     /// Prepares for the next response on a connection with several requests in flight, which has had this traffic so far.
     /// Only the persistence of the connection remains.
-    pub(crate) fn next_response(
+    pub(super) fn next_response(
         &mut self,
         request_info: RequestInfo,
         timings: Timings,
@@ -80,25 +80,25 @@ impl ClientExchange {
 
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
     /// and the response is valid.
-    pub(crate) fn has_whole_response(&self) -> bool {
+    pub(super) fn has_whole_response(&self) -> bool {
         self.progress.has_response() && self.incoming.has_arrived()
     }
 
     /// Makes this the memory of a pool with these events.
-    pub(crate) fn set_events(&mut self, events: &Arc<HostEvents>) {
+    pub(super) fn set_events(&mut self, events: &Arc<HostEvents>) {
         if !Arc::ptr_eq(&self.events, events) {
             self.events = events.clone();
         }
     }
 
     /// Counts an exchange that is over, and after which the connection, which has had this traffic, is not given back.
-    pub(crate) fn count_end(&self, end: ExchangeEnd, traffic: Traffic) {
+    pub(super) fn count_end(&self, end: ExchangeEnd, traffic: Traffic) {
         self.events.count_end(&self.report(end, traffic));
     }
 
     /// The report of an exchange after which the connection goes back to the pool, if there is an observer.
     #[inline]
-    pub(crate) fn wanted_report(&self, traffic: Traffic) -> Option<ClientExchangeReport> {
+    pub(super) fn wanted_report(&self, traffic: Traffic) -> Option<ClientExchangeReport> {
         self.events.observes_exchanges().then(|| self.report(ExchangeEnd::Answered, traffic))
     }
 
@@ -111,7 +111,7 @@ impl ClientExchange {
 
     /// The part of this traffic that belongs to no earlier exchange.
     #[inline]
-    pub(crate) fn own_traffic(&self, Traffic { received, sent }: Traffic) -> Traffic {
+    pub(super) fn own_traffic(&self, Traffic { received, sent }: Traffic) -> Traffic {
         let reported = self.progress.reported;
         Traffic {
             received: received.saturating_sub(reported.received),
@@ -178,11 +178,11 @@ impl Reset for ClientExchange {
 const TARGET_USUAL: usize = 1 << 10;
 
 /// How long the connection may be used (RFC 9112 §9.3).
-pub(crate) struct Persistence {
+pub(super) struct Persistence {
     /// Whether another exchange may follow, by the messages of both sides so far.
-    pub(crate) persists: bool,
+    pub(super) persists: bool,
     /// How long the server keeps an idle connection open, by its `keep-alive` field (RFC 2068 §19.7.1.1).
-    pub(crate) idle: Option<Duration>,
+    pub(super) idle: Option<Duration>,
 }
 
 impl Persistence {
@@ -191,7 +191,7 @@ impl Persistence {
     }
 
     /// Applies the head of a response. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
-    pub(crate) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
+    pub(super) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
         self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !ends_with_close;
         self.idle = keep_alive_timeout(headers);
     }
@@ -199,16 +199,16 @@ impl Persistence {
 
 /// The properties of the request that its response depends on, and the time limits of the exchange.
 #[derive(Default)]
-pub(crate) struct ExchangeSpec {
-    pub(crate) request_info: RequestInfo,
+pub(super) struct ExchangeSpec {
+    pub(super) request_info: RequestInfo,
     /// The `upgrade` fields of the request, if it has any.
     upgrade: Option<Box<Headers>>,
     /// The time limits.
-    pub(crate) limits: RequestLimits,
+    pub(super) limits: RequestLimits,
 }
 
 impl ExchangeSpec {
-    pub(crate) fn new(request: &Request, limits: &RequestLimits) -> ExchangeSpec {
+    pub(super) fn new(request: &Request, limits: &RequestLimits) -> ExchangeSpec {
         let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
         ExchangeSpec { request_info: RequestInfo::new(request), upgrade, limits: limits.clone() }
     }
@@ -219,7 +219,7 @@ impl ExchangeSpec {
     /// # Errors
     ///
     /// Fails with the reason why it does not.
-    pub(crate) fn check_switch(&self, response: &Headers) -> Result<(), &'static str> {
+    pub(super) fn check_switch(&self, response: &Headers) -> Result<(), &'static str> {
         let Some(request) = &self.upgrade else { return Err("the request does not ask for it") };
         let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
         let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
@@ -246,31 +246,31 @@ fn upgrade_fields(headers: &Headers) -> Box<Headers> {
 }
 
 /// How far one exchange has come.
-pub(crate) struct Progress {
-    pub(crate) upload: Upload,
-    pub(crate) stage: ResponseStage,
+pub(super) struct Progress {
+    pub(super) upload: Upload,
+    pub(super) stage: ResponseStage,
     /// How many bytes the heads of interim responses had that no caller takes.
-    pub(crate) dropped_interim: usize,
+    pub(super) dropped_interim: usize,
     /// Whether the caller takes interim responses. If not, they are dropped.
-    pub(crate) wants_interim: bool,
+    pub(super) wants_interim: bool,
     /// How much of the body one read copies at most.
-    pub(crate) read_size: AdaptiveReadSize,
+    pub(super) read_size: AdaptiveReadSize,
     /// How the body of the response is decoded, if it is.
-    pub(crate) decoder: Option<Box<ContentDecoder>>,
+    pub(super) decoder: Option<Box<ContentDecoder>>,
     /// The version in which the server has answered.
-    pub(crate) version: Version,
+    pub(super) version: Version,
     /// The status of the final response.
-    pub(crate) status: Option<Status>,
+    pub(super) status: Option<Status>,
     /// How the exchange ends, if it ends otherwise than with its response or because the caller is gone.
-    pub(crate) end: Option<ExchangeEnd>,
+    pub(super) end: Option<ExchangeEnd>,
     /// Whether the connection was idle before, so that its server may have closed it.
-    pub(crate) was_idle: bool,
+    pub(super) was_idle: bool,
     /// The traffic of earlier exchanges since the connection was last idle.
     reported: Traffic,
     /// The durations of the phases that are over.
-    pub(crate) timings: Timings,
+    pub(super) timings: Timings,
     /// When the current phase began.
-    pub(crate) phase_start: Instant,
+    pub(super) phase_start: Instant,
 }
 
 impl Progress {
@@ -294,7 +294,7 @@ impl Progress {
     }
 
     /// Drops interim responses from here on. Returns whether one was waiting to be taken.
-    pub(crate) fn drop_interim(&mut self) -> bool {
+    pub(super) fn drop_interim(&mut self) -> bool {
         let has_waited = self.stage == ResponseStage::Interim;
         if has_waited {
             self.stage = ResponseStage::Awaited;
@@ -304,13 +304,13 @@ impl Progress {
     }
 
     /// Returns how long the current phase took, and begins the next one.
-    pub(crate) fn end_phase(&mut self) -> Duration {
+    pub(super) fn end_phase(&mut self) -> Duration {
         let began = std::mem::replace(&mut self.phase_start, runtime::now());
         self.phase_start.saturating_duration_since(began)
     }
 
     /// Whether the head of the final response has come.
-    pub(crate) fn has_response(&self) -> bool {
+    pub(super) fn has_response(&self) -> bool {
         self.stage == ResponseStage::Final
     }
 }
@@ -318,7 +318,7 @@ impl Progress {
 /// How much of a body one read copies at most, if the exchange has a deadline. The deadline is checked by each read,
 /// and a buffering reader, such as one of lines, may work for long between any two bytes of its buffer.
 #[derive(Default)]
-pub(crate) struct AdaptiveReadSize {
+pub(super) struct AdaptiveReadSize {
     size: usize,
     taken_at: Option<Instant>,
 }
@@ -326,7 +326,7 @@ pub(crate) struct AdaptiveReadSize {
 impl AdaptiveReadSize {
     /// Returns the size of the read that begins `now`: twice that of the last one, unless the caller has taken long
     /// since.
-    pub(crate) fn next(&mut self, now: Instant) -> usize {
+    pub(super) fn next(&mut self, now: Instant) -> usize {
         debug_assert!(self.taken_at.is_none() || self.size >= READ_SIZE_MIN, "each read has had a size");
         let last = self.taken_at.replace(now);
         let is_quick = last.is_some_and(|last| now.saturating_duration_since(last) < QUICK);
@@ -343,7 +343,7 @@ const QUICK: Duration = Duration::from_millis(1);
 
 /// How much of the request has been sent.
 #[derive(Debug)]
-pub(crate) enum Upload {
+pub(super) enum Upload {
     /// The head is being sent, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
     SendingHead,
     /// The head has been sent, and the body waits.
@@ -358,7 +358,7 @@ pub(crate) enum Upload {
 
 /// How much of the response's head has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ResponseStage {
+pub(super) enum ResponseStage {
     Awaited,
     /// The head of an interim response, which waits to be taken.
     Interim,

@@ -12,13 +12,13 @@ use crate::runtime::{self, Instant};
 /// The connection that a response came over. Made by [`Response::connection`].
 pub struct ClientConnection {
     peer: Option<SocketAddr>,
-    pub(crate) tls: Option<Arc<tls::Session>>,
-    pub(crate) opened_at: Instant,
+    pub(super) tls: Option<Arc<tls::Session>>,
+    pub(super) opened_at: Instant,
 }
 
 impl ClientConnection {
     /// The connection over `transport`, which has just been opened.
-    pub(crate) fn new(transport: &Transport<BoxedStream>) -> ClientConnection {
+    pub(super) fn new(transport: &Transport<BoxedStream>) -> ClientConnection {
         let (peer, tls) = (transport.peer_addr(), transport.tls_session());
         ClientConnection { peer, tls, opened_at: runtime::now() }
     }
@@ -73,7 +73,7 @@ impl Response {
     /// use corehttp::client::ClientCause;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.status = Status::NOT_FOUND)?;
     /// # corehttp::block_on(async {
     /// let error = client.get("http://example.com/a").await?.error_for_status().unwrap_err();

@@ -1,13 +1,13 @@
 //! Reports of dials and exchanges, for observers, counters and spans.
 
+mod counts;
 mod observer;
-mod stats;
 mod trace;
 
+pub use counts::{ClientCounts, HostCounts, PhaseCounts};
+pub(super) use counts::{HostRegistry, OpenConns};
 pub(super) use observer::Observers;
 pub use observer::{
     ClientCounters, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostEvents, QueueReport,
 };
-pub use stats::{ClientCounts, ClientStats, PhaseCounts};
-pub(super) use stats::{HostRegistry, OpenConns};
 pub(super) use trace::{ClientSpan, ClientTracing, TraceFields};

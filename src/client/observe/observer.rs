@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::stats::{ClientCounts, ClientStats, HostRegistry, PoolCounters};
+use super::counts::{ClientCounts, HostCounts, HostRegistry, PoolCounters};
 use crate::client::error::ClientPhase;
 use crate::message::{Status, Timings};
 use crate::net::Traffic;
@@ -52,12 +52,11 @@ use crate::runtime::Hooks;
 /// }
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
+/// # let server = Server::bind(&listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
 /// # corehttp::block_on(async {
 /// let errors = ServerErrors::default();
 /// let client = Client::builder().observe(errors.clone()).build();
-/// # let client = Client::builder().memory(connector).observe(errors.clone()).build();
+/// # let client = Client::builder().connect_to(&listener).observe(errors.clone()).build();
 /// client.get("http://example.com/").await?; // answered with 500
 /// assert_eq!(errors.0.lock().unwrap()["http://example.com"], 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -88,7 +87,7 @@ impl<O: ClientObserver + ?Sized> ClientObserver for Arc<O> {
 }
 
 /// The observers of a client, in their order.
-pub(crate) type Observers = Vec<Arc<dyn ClientObserver>>;
+pub(super) type Observers = Vec<Arc<dyn ClientObserver>>;
 
 /// The events of one host in one runtime, to which a [`ClientObserver`] attaches functions.
 ///
@@ -104,7 +103,7 @@ pub struct HostEvents {
 
 impl HostEvents {
     /// The events of a new pool of `origin`.
-    pub(crate) fn new(origin: &str, registry: Arc<HostRegistry>, observers: &Observers) -> HostEvents {
+    pub(super) fn new(origin: &str, registry: Arc<HostRegistry>, observers: &Observers) -> HostEvents {
         let counters = registry.enroll(origin);
         let mut events = HostEvents {
             origin: origin.into(),
@@ -154,23 +153,23 @@ impl HostEvents {
 
     /// Whether exchanges are reported.
     #[inline]
-    pub(crate) fn observes_exchanges(&self) -> bool {
+    pub(super) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
 
     /// Counts an exchange after which the connection goes back to the pool. Called under the lock of the pool, so its
     /// report comes later, by [`HostEvents::report_exchange`].
     #[inline]
-    pub(crate) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
+    pub(super) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
         self.counters.count_returned(timings, traffic);
     }
 
-    pub(crate) fn report_exchange(&self, report: &ClientExchangeReport) {
+    pub(super) fn report_exchange(&self, report: &ClientExchangeReport) {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
 
     /// Counts and reports an exchange whose connection does not go back to the pool, or not yet.
-    pub(crate) fn count_end(&self, report: &ClientExchangeReport) {
+    pub(super) fn count_end(&self, report: &ClientExchangeReport) {
         let ClientExchangeReport { end, timings, received, sent, .. } = report;
         self.counters.count(|counts| {
             match *end {
@@ -190,20 +189,20 @@ impl HostEvents {
     }
 
     /// Counts and reports requests of a pipeline that were sent again, before their responses were the next to come.
-    pub(crate) fn count_resent(&self, requests: u64) {
+    pub(super) fn count_resent(&self, requests: u64) {
         self.counters.count(|counts| counts.retries += requests);
         let report = ClientExchangeReport::without_response(ExchangeEnd::Retried);
         (0..requests).for_each(|_| self.report_exchange(&report));
     }
 
     /// Counts and reports requests of a pipeline that failed in this phase, likewise.
-    pub(crate) fn count_unanswered(&self, requests: u64, phase: ClientPhase) {
+    pub(super) fn count_unanswered(&self, requests: u64, phase: ClientPhase) {
         let report = ClientExchangeReport::without_response(ExchangeEnd::Failed(phase));
         (0..requests).for_each(|_| self.count_end(&report));
     }
 
     /// Counts and reports a wait after which a request has a connection, unless it took no time.
-    pub(crate) fn count_queued(&self, waited: Duration) {
+    pub(super) fn count_queued(&self, waited: Duration) {
         if !waited.is_zero() {
             self.counters.count(|counts| counts.queue.count(waited));
             self.report_queue(&QueueReport { waited, timed_out: false });
@@ -211,7 +210,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a wait for a connection that was in vain.
-    pub(crate) fn count_queue_timeout(&self, waited: Duration) {
+    pub(super) fn count_queue_timeout(&self, waited: Duration) {
         self.counters.count(|counts| counts.count_failure(ClientPhase::Queue));
         self.report_queue(&QueueReport { waited, timed_out: true });
     }
@@ -221,7 +220,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a connection that was opened.
-    pub(crate) fn count_opened(&self, timings: &Timings) {
+    pub(super) fn count_opened(&self, timings: &Timings) {
         self.counters.count(|counts| {
             counts.opened += 1;
             counts.count_opening(timings);
@@ -230,7 +229,7 @@ impl HostEvents {
     }
 
     /// Counts and reports a dial that has failed in this phase.
-    pub(crate) fn count_dial_failure(&self, phase: ClientPhase) {
+    pub(super) fn count_dial_failure(&self, phase: ClientPhase) {
         self.counters.count(|counts| counts.count_failure(phase));
         self.report_dial(&DialReport { timings: Timings::default(), failed: Some(phase) });
     }
@@ -240,12 +239,12 @@ impl HostEvents {
     }
 
     /// Changes counts of which there is no report.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
+    pub(super) fn count(&self, change: impl FnOnce(&mut HostCounts)) {
         self.counters.count(change);
     }
 
     /// Keeps the counts when the pool ends.
-    pub(crate) fn retire(&self) {
+    pub(super) fn retire(&self) {
         self.registry.retire(&self.origin, &self.counters);
     }
 }
@@ -327,10 +326,10 @@ pub enum ExchangeEnd {
 pub struct ClientCounters(Arc<HostRegistry>);
 
 impl ClientCounters {
-    /// Returns the counts at this moment, as [`Client::stats`](crate::Client::stats) does. Once the client and its clones
+    /// Returns the counts at this moment, as [`Client::counts`](crate::Client::counts) does. Once the client and its clones
     /// are gone, no connection is open.
-    pub fn stats(&self) -> ClientStats {
-        self.0.stats()
+    pub fn counts(&self) -> ClientCounts {
+        self.0.counts()
     }
 }
 
@@ -344,6 +343,6 @@ impl Eq for ClientCounters {}
 
 impl fmt::Debug for ClientCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stats().fmt(f)
+        self.counts().fmt(f)
     }
 }

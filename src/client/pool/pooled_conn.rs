@@ -26,7 +26,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// One connection while it is in use. Dropping it closes the connection and frees its permit.
 ///
 /// The struct is three pointers, since it moves from one future to the next.
-pub(crate) struct PooledConn {
+pub(in crate::client) struct PooledConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
     pub(in crate::client) exchange: Box<ClientExchange>,
     /// The last field, so that the permit becomes free after the connection is back in the pool.

@@ -14,16 +14,16 @@ use crate::net::{BoxedStream, HostName, TlsConnector, Transport, timed, tls};
 
 /// The scheme, host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(super) struct Origin {
     /// Normalized by [`key`].
     text: Box<str>,
-    pub(crate) scheme: Scheme,
-    pub(crate) port: u16,
+    pub(super) scheme: Scheme,
+    pub(super) port: u16,
 }
 
 impl Origin {
     /// The origin with this [`key`].
-    pub(crate) fn from_key(key: &str) -> Option<Origin> {
+    pub(super) fn from_key(key: &str) -> Option<Origin> {
         debug_assert!(!key.bytes().any(|octet| octet.is_ascii_uppercase()), "a key is normalized: {key}");
         let (scheme, authority) = key.split_once("://")?;
         let scheme = Scheme::parse(scheme.as_bytes())?;
@@ -32,28 +32,28 @@ impl Origin {
     }
 
     /// Its normalized spelling.
-    pub(crate) fn key(&self) -> &str {
+    pub(super) fn key(&self) -> &str {
         &self.text
     }
 
     /// Host and port as in the Host field, without the port if it is the scheme's default.
-    pub(crate) fn authority(&self) -> &str {
+    pub(super) fn authority(&self) -> &str {
         &self.text[self.scheme.as_str().len() + "://".len()..]
     }
 
     /// The host. An IPv6 address is in brackets.
-    pub(crate) fn host(&self) -> &str {
+    pub(super) fn host(&self) -> &str {
         let authority = self.authority();
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
     }
 
     /// Host and port, even if that is the scheme's default.
-    pub(crate) fn host_and_port(&self) -> String {
+    pub(super) fn host_and_port(&self) -> String {
         format!("{}:{}", self.host(), self.port)
     }
 
     /// `target` as a URL. Targets for a [`Host`](crate::client::Host) may be only a path.
-    pub(crate) fn absolute<'a>(&self, target: &'a Target) -> Cow<'a, Target> {
+    pub(super) fn absolute<'a>(&self, target: &'a Target) -> Cow<'a, Target> {
         if target.origin().is_some() {
             return Cow::Borrowed(target);
         }
@@ -86,7 +86,7 @@ fn no_origin(target: &str) -> ClientError {
 /// # Errors
 ///
 /// Fails if the target names no scheme and host.
-pub(crate) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
+pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
         return Err(no_origin(target.as_str()));
     };
@@ -117,7 +117,7 @@ pub(crate) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 /// # Errors
 ///
 /// Fails if the URL is malformed, or only a path, or has a user or a password, which would be sent with no request.
-pub(crate) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
+pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
     if request.target().authorization().is_some() {
         return Err(InvalidRequest::from_url(InvalidTarget::Userinfo, url));
@@ -133,7 +133,7 @@ pub(crate) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
 /// # Errors
 ///
 /// Fails if the target is more than a path, and at another origin.
-pub(crate) fn check(target: &Target, expected: &str) -> Result<(), ClientError> {
+pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> {
     match target.form() == TargetForm::Origin || *key(target)? == *expected {
         true => Ok(()),
         false => {
@@ -144,7 +144,7 @@ pub(crate) fn check(target: &Target, expected: &str) -> Result<(), ClientError> 
 }
 
 /// The handshake that a host of an `https` URL must pass, as a part of `phase`.
-pub(crate) struct TlsHandshake {
+pub(super) struct TlsHandshake {
     host: HostName,
     phase: ClientPhase,
 }
@@ -155,7 +155,7 @@ impl TlsHandshake {
     /// # Errors
     ///
     /// Fails if no certificate could be verified for the host. The host is then not even dialed.
-    pub(crate) fn for_scheme(
+    pub(super) fn for_scheme(
         scheme: Scheme,
         host: &str,
         phase: ClientPhase,
@@ -170,7 +170,7 @@ impl TlsHandshake {
     }
 
     /// Performs the handshake over `transport` within `limit`, and returns how long it took.
-    pub(crate) async fn run(
+    pub(super) async fn run(
         self,
         tls: &TlsConnector,
         transport: Transport<BoxedStream>,

@@ -28,13 +28,13 @@ impl From<ContentError> for InvalidForm {
 }
 
 /// A media type without its parameters (RFC 9110 §8.3.1).
-pub(crate) fn essence(content_type: &[u8]) -> &[u8] {
+pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|&octet| octet == b';').next().unwrap_or_default())
 }
 
 /// Decodes `content` from the charset that its type names, or from UTF-8 if it names none.
 /// `content` is `None` if it has not been received.
-pub(crate) fn decode_text<'a>(
+pub(super) fn decode_text<'a>(
     headers: &Headers,
     content: Option<&'a [u8]>,
 ) -> Result<Cow<'a, str>, InvalidCharset> {

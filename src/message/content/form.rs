@@ -54,7 +54,7 @@ impl<'a> Form<'a> {
     /// # Errors
     ///
     /// Fails with [`InvalidForm::TooManyPairs`] if it has more.
-    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
+    pub fn up_to(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
         match self.raw_pairs().nth(pairs_max) {
             None => Ok(self),
             Some(_) => Err(InvalidForm::TooManyPairs(pairs_max)),
@@ -78,7 +78,7 @@ impl<'a> Form<'a> {
     /// Returns the text as it was sent. `Request::query_as` and `Request::form_as` turn it into a
     /// struct, with the feature `form`.
     #[inline]
-    pub fn raw(self) -> &'a str {
+    pub fn as_str(self) -> &'a str {
         self.raw
     }
 
@@ -347,7 +347,7 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
 
 /// The media type of a form. The type has no parameters: some clients send a charset, which means nothing, since a form
 /// is always UTF-8.
-pub(crate) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
+pub(super) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 /// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
 ///
@@ -414,7 +414,7 @@ impl InvalidForm {
 
     /// The error of a value of `name` that is not a `T`.
     #[cold]
-    pub(crate) fn from_value<T>(name: &str) -> InvalidForm {
+    pub(super) fn from_value<T>(name: &str) -> InvalidForm {
         let full = type_name::<T>();
         // The last name in the path of a type is enough, unless the type has parameters, whose paths would be cut.
         let expected = if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) };
@@ -492,8 +492,8 @@ mod tests {
             expected.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         assert_eq!(found, expected, "{raw:?}");
         assert_eq!((form.len(), form.is_empty()), (expected.len(), expected.is_empty()), "{raw:?}");
-        assert_eq!(form.at_most(expected.len()), Ok(form), "{raw:?}");
-        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.at_most(pairs_max));
+        assert_eq!(form.up_to(expected.len()), Ok(form), "{raw:?}");
+        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.up_to(pairs_max));
         assert!(fewer.is_none_or(|found| matches!(found, Err(InvalidForm::TooManyPairs(_)))), "{raw:?}");
     }
 
@@ -603,7 +603,7 @@ mod tests {
             "the value of `per_page` is not of type Order"
         );
         assert_eq!(error(form.strict().unwrap_err()), "an escape in `a%0a` is malformed, or not UTF-8");
-        assert_eq!(error(form.at_most(1).unwrap_err()), "the form has more than 1 pairs");
+        assert_eq!(error(form.up_to(1).unwrap_err()), "the form has more than 1 pairs");
     }
 
     #[test]

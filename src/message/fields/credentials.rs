@@ -24,7 +24,7 @@ pub struct BasicAuth {
 
 impl BasicAuth {
     /// The user-id and the password that the credentials of the scheme Basic stand for.
-    pub(crate) fn parse(credentials: &str) -> Option<BasicAuth> {
+    pub(super) fn parse(credentials: &str) -> Option<BasicAuth> {
         let octets = BASE64_STANDARD.decode(credentials).ok()?;
         let text = String::from_utf8(octets).ok()?;
         let (user_id, password) = text.split_once(':')?;
@@ -52,7 +52,7 @@ pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<Strin
 }
 
 /// `token68` (RFC 9110 §11.2), which RFC 6750 calls `b64token`.
-pub(crate) fn is_token68(text: &str) -> bool {
+pub(super) fn is_token68(text: &str) -> bool {
     static OCTET: OctetSet = OctetSet::UNRESERVED.with(b"+/");
     let front = text.trim_end_matches('=').as_bytes();
     !front.is_empty() && OCTET.contains_all(front)

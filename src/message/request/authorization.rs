@@ -1,8 +1,7 @@
 //! The credentials of a [`Request`], in its field `authorization` (RFC 9110 §11.6.2).
 
 use super::request::Request;
-use crate::message::fields::is_token68;
-use crate::message::{BasicAuth, FieldName, InvalidCredentials, basic_credentials};
+use crate::message::{BasicAuth, FieldName, InvalidCredentials, basic_credentials, is_token68};
 
 impl Request {
     /// Sets `authorization` to a user-id and a password, with the scheme Basic (RFC 7617), in UTF-8.

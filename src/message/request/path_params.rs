@@ -104,7 +104,7 @@ impl<'a> PathParams<'a> {
     /// Fails if the value does not decode to UTF-8, which a handler's `?` turns into 404, or if the route has no such
     /// parameter, which is a mistake of the program: 500.
     pub fn get(self, name: &str) -> Result<Cow<'a, str>, InvalidPathParam> {
-        let raw = self.raw(name).ok_or_else(|| InvalidPathParam::new(name, Reason::Missing))?;
+        let raw = self.get_raw(name).ok_or_else(|| InvalidPathParam::new(name, Reason::Missing))?;
         if self.request.target().has_plain_path() {
             return Ok(Cow::Borrowed(raw));
         }
@@ -124,7 +124,7 @@ impl<'a> PathParams<'a> {
     /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
     /// one.
     #[inline]
-    pub fn raw(self, name: &str) -> Option<&'a str> {
+    pub fn get_raw(self, name: &str) -> Option<&'a str> {
         match self.request.matched_route().value(name) {
             Some(value) => Some(self.value(value)),
             None => self.label(name),
@@ -235,9 +235,9 @@ mod tests {
         let params = request.params();
         assert_eq!(params.iter().collect::<Vec<_>>(), expected, "{request:?}");
         for (name, value) in expected {
-            assert_eq!(params.raw(name), Some(*value));
+            assert_eq!(params.get_raw(name), Some(*value));
         }
-        assert_eq!(params.raw("other"), None);
+        assert_eq!(params.get_raw("other"), None);
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         request.matched_route_mut().give(steps);
         let params = request.params();
         assert_eq!(params.iter().collect::<Vec<_>>(), [("id", "outer"), ("id", "inner")]);
-        assert_eq!((params.raw("id"), request.matched_pattern()), (Some("inner"), Some("/{id}/x/{id}")));
+        assert_eq!((params.get_raw("id"), request.matched_pattern()), (Some("inner"), Some("/{id}/x/{id}")));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) fn month_number(word: &[u8]) -> Option<u32> {
 ///
 /// A time, a day, a month and a year are searched for among its words, in any order. Other words are ignored, including
 /// the time zone, which is always GMT.
-pub(crate) fn parse_cookie_date(text: &[u8]) -> Option<SystemTime> {
+pub(super) fn parse_cookie_date(text: &[u8]) -> Option<SystemTime> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for word in text.split(is_delimiter) {
         // Each word is read as the first of these that is still missing, in this order.

@@ -176,7 +176,7 @@ fn is_special_in_log(octet: u8) -> bool {
 }
 
 /// The value of `content-disposition` for content that is to be saved under `name` (RFC 6266 §4).
-pub(crate) fn attachment(name: &str) -> String {
+pub(super) fn attachment(name: &str) -> String {
     let name = replaced(name, |char| char.is_control() || matches!(char, '/' | '\\'));
     // Some recipients decode escapes in a quoted name, and others do not undo a `\` (RFC 6266, appendix D).
     let plain = replaced(&name, |char| !matches!(char, ' '..='~') || matches!(char, '"' | '%'));

@@ -5,7 +5,7 @@ pub(crate) struct OctetSet([bool; 256]);
 
 impl OctetSet {
     /// `ALPHA / DIGIT`
-    pub(crate) const ALPHANUMERIC: OctetSet = OctetSet([false; 256])
+    pub(super) const ALPHANUMERIC: OctetSet = OctetSet([false; 256])
         .with(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
@@ -65,7 +65,7 @@ impl OctetSet {
 
     /// How many octets at the front of `text` are in this set.
     #[inline]
-    pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
+    pub(super) fn prefix_len(&self, text: &[u8]) -> usize {
         let is_other = |octet: &u8| !self.contains(*octet);
         let mut rest = text;
         // Eight at a time, so that one check of the length does for all of them.

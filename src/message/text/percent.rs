@@ -17,7 +17,7 @@ pub(crate) fn decode_escape(text: &[u8]) -> Option<u8> {
 
 /// Decodes `text` once, without copying if it contains no escape. A malformed escape stands for itself.
 #[inline]
-pub(crate) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
+pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let is_plain = match plus {
         Plus::Literal => find_octet(text.as_bytes(), b'%') == text.len(),
         Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()).is_none(),
@@ -39,7 +39,7 @@ pub(crate) fn decode_octets(text: &str) -> Vec<u8> {
 }
 
 /// The decoded octets of `text`, one by one.
-pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
+pub(super) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (octet, used) = match (decode_escape(rest), *rest.first()?) {
@@ -78,7 +78,7 @@ pub(crate) fn encode_segment(octets: &[u8]) -> String {
 }
 
 /// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
-pub(crate) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
+pub(super) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     debug_assert!(!plain.contains(b'%'), "an escape is recognized as such");
     let mut rest = octets;
     while let Some((octet, behind)) = rest.split_first() {
@@ -147,7 +147,7 @@ fn scheme_len(text: &str) -> usize {
 
 /// The meaning of a bare `+`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plus {
+pub(super) enum Plus {
     /// Itself, as everywhere in a URI.
     Literal,
     /// A space, as in `application/x-www-form-urlencoded`.

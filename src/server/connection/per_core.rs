@@ -11,29 +11,29 @@ use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 use crate::server::context::Context;
 use crate::server::core_state::{CoreState, ServerSettings};
+use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedHandle;
 use crate::server::handler::Handler;
 use crate::server::opening::Opening;
-use crate::server::stats::CoreStats;
 
 /// The handler of one core, and the memory that its connections take turns with.
-pub(crate) struct PerCore<H: Handler + 'static> {
+pub(super) struct PerCore<H: Handler + 'static> {
     pub(super) handler: H,
-    pub(crate) core: Rc<CoreState>,
+    pub(super) core: Rc<CoreState>,
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
 }
 
 impl<H: Handler + 'static> PerCore<H> {
-    pub(crate) fn new(
+    pub(super) fn new(
         index: usize,
         handler: H,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
     ) -> PerCore<H> {
-        let core = CoreState::new(index, settings, deadlines, stats);
+        let core = CoreState::new(index, settings, deadlines, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
         PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -59,7 +59,7 @@ impl<H: Handler + 'static> PerCore<H> {
     }
 
     /// Gives back memory that was not needed, at most once a second.
-    pub(crate) fn trim_if_due(&self) {
+    pub(super) fn trim_if_due(&self) {
         let now = self.core.clock.now();
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
@@ -71,13 +71,13 @@ impl<H: Handler + 'static> PerCore<H> {
 
     /// Publishes the counts of the free lists, which only this thread can read.
     fn publish_pools(&self) {
-        let pools = &self.core.stats.pools;
+        let pools = &self.core.counters.pools;
         pools.set(PoolKind::Contexts, self.contexts.counts());
         pools.set(PoolKind::Futures, self.job_futures.counts());
     }
 
     /// Checks the core's deadlines and frees its memory, for ever.
-    pub(crate) async fn maintain(&self, mut ticker: Ticker) {
+    pub(super) async fn maintain(&self, mut ticker: Ticker) {
         loop {
             // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
@@ -100,7 +100,7 @@ impl<H: Handler + 'static> Drop for PerCore<H> {
 ///
 /// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
 /// is. An idle job future does not hold the `PerCore`, which holds the future.
-pub(crate) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
+pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
 impl<H: Handler + 'static> Reset for JobFuture<H> {
@@ -112,7 +112,7 @@ impl<H: Handler + 'static> Reset for JobFuture<H> {
 }
 
 /// The work for a busy connection. Small, since it is moved several times.
-pub(crate) enum Job {
+pub(super) enum Job {
     /// A new connection, which a PROXY header or a TLS handshake precedes.
     Open(Box<Opening>),
     /// The requests that arrive on the connection that was attached to this context.
@@ -120,7 +120,7 @@ pub(crate) enum Job {
 }
 
 /// The state of a connection after a job.
-pub(crate) enum JobOutcome {
+pub(super) enum JobOutcome {
     /// The connection waits for its first request.
     Opened(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.
@@ -169,7 +169,7 @@ mod tests {
         per_core.give_context(context);
         per_core.trim_at.set(per_core.core.clock.now());
         timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
-        let [contexts, ..] = per_core.core.stats.pools.counts();
+        let [contexts, ..] = per_core.core.counters.pools.counts();
         assert_eq!((contexts.created, contexts.reused, contexts.kept), (1, 0, 1));
         assert!((1 << 10..1 << 17).contains(&contexts.bytes), "{contexts:?}");
         let kept = per_core.take_context().request.body.receive().spare(0).len();

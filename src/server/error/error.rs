@@ -233,7 +233,7 @@ impl Error {
     }
 
     /// Whether the content of the request has a coding that is not supported.
-    pub(crate) fn is_unknown_coding(&self) -> bool {
+    pub(super) fn is_unknown_coding(&self) -> bool {
         matches!(self.downcast_cause(), Some(CodingError::Unknown | CodingError::TooMany))
     }
 
@@ -243,12 +243,12 @@ impl Error {
     }
 
     /// Whether the error is a response like any other, which is not reported: a bare status, or a [`Problem`] alone.
-    pub(crate) fn is_response(&self) -> bool {
+    pub(super) fn is_response(&self) -> bool {
         self.cause().is_none_or(|cause| cause.is::<Problem>())
     }
 
     /// Whether the request is at fault, or its peer, and not the handler.
-    pub(crate) fn is_peer_fault(&self) -> bool {
+    pub(super) fn is_peer_fault(&self) -> bool {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
@@ -270,14 +270,14 @@ impl Error {
 
     /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
     /// on.
-    pub(crate) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
+    pub(super) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
         let cause = self.cause()?;
         let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
         cause.downcast_ref().or_else(inner)
     }
 
     /// The cause, if it is an `E`, or else the error as it is.
-    pub(crate) fn into_cause<E: StdError + 'static>(self) -> Result<E, Error> {
+    pub(super) fn into_cause<E: StdError + 'static>(self) -> Result<E, Error> {
         let Kind::Caused(caused) = self.0 else { return Err(self) };
         let Caused { status, is_given, cause } = *caused;
         match cause.downcast() {
@@ -331,13 +331,13 @@ impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 /// The statuses that the application has chosen for types of errors: the functions of
 /// [`Server::error_status`](crate::Server::error_status), in the order in which they were set.
 #[derive(Clone, Default)]
-pub(crate) struct ErrorStatuses(Vec<ChooseStatus>);
+pub(super) struct ErrorStatuses(Vec<ChooseStatus>);
 
 /// Chooses the status of an error, if that is of the function's type.
 type ChooseStatus = Arc<dyn Fn(&(dyn StdError + 'static)) -> Option<Status> + Send + Sync>;
 
 impl ErrorStatuses {
-    pub(crate) fn add<E: StdError + 'static>(
+    pub(super) fn add<E: StdError + 'static>(
         &mut self,
         choose: impl Fn(&E) -> Status + Send + Sync + 'static,
     ) {
@@ -346,7 +346,7 @@ impl ErrorStatuses {
 
     /// Chooses the status of a handler's error, unless the handler has given it one.
     #[cold]
-    pub(crate) fn choose_for(&self, error: Error) -> Error {
+    pub(super) fn choose_for(&self, error: Error) -> Error {
         error.with_chosen_status(|cause| self.0.iter().find_map(|choose| choose(cause)))
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::Reset;
 use crate::message::{FRAMING_FIELDS, FieldName, Problem, Response, Status};
 
 /// The function of [`Server::error_response`](crate::Server::error_response).
-pub(crate) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
+pub(super) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
 
 /// Makes `response` the response to the reported failure. Fields that describe no content stay, as those that
 /// middleware has set.
@@ -19,7 +19,7 @@ pub(crate) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + 
 /// # Errors
 ///
 /// Fails if the application's function has panicked. The response is then the one without the function.
-pub(crate) fn write_error_response(
+pub(super) fn write_error_response(
     function: Option<&ErrorResponseFn>,
     report: &ErrorReport<'_>,
     response: &mut Response,
@@ -49,7 +49,7 @@ pub(crate) fn write_error_response(
 
 /// The application's function has panicked.
 #[derive(Debug)]
-pub(crate) struct Panicked;
+pub(super) struct Panicked;
 
 /// Sets the content that the peer gets without a function: nothing that the peer sent is reflected.
 fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>) {

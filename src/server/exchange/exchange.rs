@@ -28,24 +28,24 @@ use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encod
 ///
 /// The request and the response belong to the handler's [`Context`](crate::server::Context), which lends them to the steps that
 /// receive the one and send the other.
-pub(crate) struct Exchange {
+pub(super) struct Exchange {
     /// A cell, since the writer of the response discards input while a write waits.
-    pub(crate) incoming: RefCell<Incoming>,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) conn: SharedConn,
-    pub(crate) info: ExchangeInfo,
+    pub(super) incoming: RefCell<Incoming>,
+    pub(super) outgoing: Outgoing,
+    pub(super) conn: SharedConn,
+    pub(super) info: ExchangeInfo,
     /// The transform's output that is not sent yet.
-    pub(crate) transformed: Vec<u8>,
+    pub(super) transformed: Vec<u8>,
     /// The server's part of the connection, once that was upgraded.
-    pub(crate) upgraded: Option<Box<UpgradedHandle>>,
+    pub(super) upgraded: Option<Box<UpgradedHandle>>,
     /// The notes for the report, if exchanges are reported.
     observation: Option<Box<Observation>>,
     /// Lent to the connection while that is busy.
-    pub(crate) io_state: Option<Box<IoState>>,
+    pub(super) io_state: Option<Box<IoState>>,
 }
 
 impl Exchange {
-    pub(crate) fn new(core: Rc<CoreState>) -> Exchange {
+    pub(super) fn new(core: Rc<CoreState>) -> Exchange {
         let info = ExchangeInfo::new(core.clock.now());
         let observation = core.events.observes_exchanges().then(Box::default);
         Exchange {
@@ -63,7 +63,7 @@ impl Exchange {
     /// Reads the first bytes of a request from an idle connection. Returns whether there are any. If so, the connection
     /// keeps the I/O state of the exchange.
     #[inline(always)]
-    pub(crate) fn poll_first_bytes(
+    pub(super) fn poll_first_bytes(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn,
@@ -82,13 +82,13 @@ impl Exchange {
     }
 
     /// Takes the connection, which has carried `exchange_count` exchanges, out of its slot.
-    pub(crate) fn attach(&mut self, slot: &mut Option<Conn>, exchange_count: u64) {
+    pub(super) fn attach(&mut self, slot: &mut Option<Conn>, exchange_count: u64) {
         self.conn.attach(slot);
         self.info.exchange_count = exchange_count;
     }
 
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
-    pub(crate) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
+    pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
         if self.conn.core().events.observes_disconnects() {
             slot.iter().for_each(Conn::add_traffic_to_life);
@@ -103,7 +103,7 @@ impl Exchange {
     }
 
     /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
-    pub(crate) fn begin_detached(&mut self, conn: Conn, request: &Request) {
+    pub(super) fn begin_detached(&mut self, conn: Conn, request: &Request) {
         self.attach(&mut Some(conn), 0);
         self.note_request(request);
         self.info.detached = true;
@@ -111,7 +111,7 @@ impl Exchange {
 
     /// Receives the head of a request.
     #[inline(always)]
-    pub(crate) fn poll_head(
+    pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         request: &mut Request,
@@ -129,7 +129,7 @@ impl Exchange {
 
     /// Counts a request whose head has arrived, and notes the facts that its response depends on.
     #[inline(always)]
-    pub(crate) fn note_request(&mut self, request: &Request) {
+    pub(super) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, observation, .. } = self;
         let (request_info, core) = (RequestInfo::new(request), conn.core());
         let exchange_count = info.exchange_count + 1;
@@ -141,12 +141,12 @@ impl Exchange {
         info.persists = may_follow && !info.is_last && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
-        core.stats.requests.add(1);
+        core.counters.requests.add(1);
         observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));
     }
 
     /// Receives the whole body into the request.
-    pub(crate) fn poll_body(
+    pub(super) fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
         request: &mut Request,
@@ -164,7 +164,7 @@ impl Exchange {
 
     /// Writes the head of the response, with content of this `length`, to the write buffer. A body that is in memory and
     /// small, as most are, is copied behind it.
-    pub(crate) fn begin_response(
+    pub(super) fn begin_response(
         &mut self,
         response: &Response,
         length: BodyLength,
@@ -206,18 +206,18 @@ impl Exchange {
     }
 
     /// Writes an interim response, or another head that begins no body.
-    pub(crate) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
         written.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Sends all of the write buffer.
-    pub(crate) async fn flush(&self) -> io::Result<()> {
+    pub(super) async fn flush(&self) -> io::Result<()> {
         Ok(poll_fn(|cx| self.conn.poll_shared(cx, poll_flush)).await?)
     }
 
     /// Sends the rest of the response's body.
-    pub(crate) fn poll_send(
+    pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
@@ -236,7 +236,7 @@ impl Exchange {
 
     /// Sends all responses in the write buffer.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);
@@ -251,14 +251,14 @@ impl Exchange {
     }
 
     /// Reads and discards the rest of the request's body. Returns whether that was possible.
-    pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+    pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         self.note_response_time();
         let Exchange { incoming, conn, .. } = self;
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
     }
 
     /// Checks that the connection can be upgraded.
-    pub(crate) fn check_upgrade(&mut self) -> io::Result<()> {
+    pub(super) fn check_upgrade(&mut self) -> io::Result<()> {
         match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
             (true, _) => Err(InvalidResponse::Detached.into()),
             (false, false) => Err(InvalidResponse::Unread.into()),
@@ -267,7 +267,7 @@ impl Exchange {
     }
 
     /// Hands over a connection that was taken out, with the bytes that have arrived.
-    pub(crate) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
+    pub(super) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
         let report = ConnectionReport::new(&conn, self.info.exchange_count);
         let (upgraded, mut handle) = Upgraded::new(conn, early);
         handle.report = report;
@@ -277,7 +277,7 @@ impl Exchange {
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
     /// behind the request. The caller sets the handle of the upgraded connection.
-    pub(crate) async fn switch(
+    pub(super) async fn switch(
         &mut self,
         response: &mut Response,
         protocol: Option<&str>,
@@ -299,7 +299,7 @@ impl Exchange {
     }
 
     /// Takes the connection out, with the bytes that have arrived and were not read.
-    pub(crate) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
+    pub(super) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
         self.observe(|observation| observation.note_connection(&conn));
@@ -311,7 +311,7 @@ impl Exchange {
     }
 
     /// Notes why the connection is closed behind its last exchange, which went well or not.
-    pub(crate) fn note_end(&mut self, is_well: bool) {
+    pub(super) fn note_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
         if info.connection_end == ConnectionEnd::Cut {
             let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
@@ -320,7 +320,7 @@ impl Exchange {
     }
 
     /// Reports that the connection is over, if a report is wanted.
-    pub(crate) fn disconnect(&mut self) {
+    pub(super) fn disconnect(&mut self) {
         let count = self.info.exchange_count;
         let report = match &mut self.upgraded {
             Some(upgraded) => upgraded.report.take(),
@@ -338,13 +338,13 @@ impl Exchange {
     }
 
     /// Makes this response the last one of its connection.
-    pub(crate) fn stop_persisting(&mut self) {
+    pub(super) fn stop_persisting(&mut self) {
         self.info.persists = false;
     }
 
     /// Prepares for the next head on the same connection.
     #[inline]
-    pub(crate) fn begin_next(&mut self) {
+    pub(super) fn begin_next(&mut self) {
         self.reset_bounds();
         let Exchange { incoming, outgoing, info, .. } = self;
         incoming.get_mut().forget_message();
@@ -354,7 +354,7 @@ impl Exchange {
     }
 
     /// Changes the bounds of this exchange alone.
-    pub(crate) fn change_bounds(&mut self, change: impl FnOnce(&mut Bounds)) {
+    pub(super) fn change_bounds(&mut self, change: impl FnOnce(&mut Bounds)) {
         self.info.has_own_bounds = true;
         self.conn.change_bounds(change);
     }
@@ -367,7 +367,7 @@ impl Exchange {
     }
 
     /// Cuts off the peer if it has received a part of a response, so that it cannot mistake that for the whole.
-    pub(crate) fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
@@ -385,13 +385,13 @@ impl Exchange {
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`.
-    pub(crate) fn report_error(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
+    pub(super) fn report_error(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
         let report = self.error_report(request, status, cause);
         self.send_error_report(report);
     }
 
     /// The report of a failure of this exchange.
-    pub(crate) fn error_report<'r>(
+    pub(super) fn error_report<'r>(
         &self,
         request: &'r Request,
         status: Option<Status>,
@@ -408,7 +408,7 @@ impl Exchange {
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that
     /// was reported fails afterwards, the failure is not reported.
-    pub(crate) fn send_error_report(&mut self, report: ErrorReport<'_>) {
+    pub(super) fn send_error_report(&mut self, report: ErrorReport<'_>) {
         let last = self.info.reported.replace((report.connection_id, report.exchange_number));
         if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.reported {
             self.conn.core().report_error(report);
@@ -417,7 +417,7 @@ impl Exchange {
 
     /// Notes something for the report, if exchanges are reported.
     #[inline]
-    pub(crate) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
+    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
         if let Some(observation) = &mut self.observation {
             note(observation);
         }
@@ -425,25 +425,25 @@ impl Exchange {
 
     /// Notes that the handler is called now.
     #[inline]
-    pub(crate) fn note_handler(&mut self) {
+    pub(super) fn note_handler(&mut self) {
         let Exchange { observation, conn, .. } = self;
         observation.iter_mut().for_each(|observation| observation.note_handler(conn.core().clock.now()));
     }
 
     /// Notes that something else than the head of the response takes time from here on.
-    pub(crate) fn note_response_time(&mut self) {
+    pub(super) fn note_response_time(&mut self) {
         self.observe(Observation::note_response_time);
     }
 
     /// Whether exchanges are reported. Each response then leaves before the next request is looked at.
     #[inline]
-    pub(crate) fn is_observed(&self) -> bool {
+    pub(super) fn is_observed(&self) -> bool {
         self.observation.is_some()
     }
 
     /// Ends the exchange, if one has begun, and reports it. `ended` decides
     /// whether it was cut, from what was noted.
-    pub(crate) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
             observation.cut = ended(observation.cut);
             self.report_exchange(request);
@@ -468,37 +468,37 @@ impl Exchange {
 
     /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]
-    pub(crate) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
+    pub(super) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
         let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
         self.observation.get_or_insert_default().watch((arrived, now), request, watcher);
     }
 
     /// The peer of the connection, even if that was upgraded.
-    pub(crate) fn peer(&self) -> Peer {
+    pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.with(|conn| conn.peer());
         peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
     }
 
     /// The rare state of the connection, unless that was upgraded.
-    pub(crate) fn rare_state(&self) -> Option<Rc<RareConnectionState>> {
+    pub(super) fn rare_state(&self) -> Option<Rc<RareConnectionState>> {
         self.conn.with(|conn| RareConnectionState::from_conn(conn)).flatten()
     }
 
     /// Whether the request's body has been received to its end.
     #[inline]
-    pub(crate) fn is_end_stream(&mut self) -> bool {
+    pub(super) fn is_end_stream(&mut self) -> bool {
         self.incoming.get_mut().is_end_stream()
     }
 
     /// Whether another request may follow on the connection.
     #[inline]
-    pub(crate) fn persists(&self) -> bool {
+    pub(super) fn persists(&self) -> bool {
         self.info.persists
     }
 
     /// Whether the responses that wait in the write buffer have reached a limit, and must be sent.
     #[inline]
-    pub(crate) fn must_flush(&self, unflushed: usize) -> bool {
+    pub(super) fn must_flush(&self, unflushed: usize) -> bool {
         let limits = &self.conn.core().bounds.limits;
         let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
         unflushed >= limits.pipeline_responses_max || waiting >= limits.pipeline_bytes_max
@@ -506,20 +506,20 @@ impl Exchange {
 
     /// Whether the connection was upgraded.
     #[inline]
-    pub(crate) fn is_upgraded(&self) -> bool {
+    pub(super) fn is_upgraded(&self) -> bool {
         debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or upgraded");
         self.upgraded.is_some()
     }
 
     /// Whether bytes of another request have arrived.
     #[inline]
-    pub(crate) fn has_input(&mut self) -> bool {
+    pub(super) fn has_input(&mut self) -> bool {
         !self.incoming.get_mut().input.is_empty()
     }
 
     /// Decides between keeping and closing the connection, once the response is written.
     #[inline]
-    pub(crate) fn next_step(&mut self) -> NextStep {
+    pub(super) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
         // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
         // has none.
@@ -568,7 +568,7 @@ const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
 
 /// Where the content of a response is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ResponseContent {
+pub(super) enum ResponseContent {
     /// In the body of the response.
     Body,
     /// In what the handler writes, while the unread part of the request's body is treated like this.
@@ -577,7 +577,7 @@ pub(crate) enum ResponseContent {
 
 /// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextStep {
+pub(super) enum NextStep {
     /// Another request may come.
     KeepAlive,
     Close(CloseMode),
@@ -585,7 +585,7 @@ pub(crate) enum NextStep {
 
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseMode {
+pub(super) enum CloseMode {
     /// At once, since the peer is gone.
     Now,
     /// The sending half first. The peer knows that this response is the last.

@@ -14,23 +14,23 @@ use crate::wire::{ConnectionOption, RequestInfo};
 /// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
 /// the connection do not depend on the request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExchangeInfo {
-    pub(crate) request_info: RequestInfo,
+pub(super) struct ExchangeInfo {
+    pub(super) request_info: RequestInfo,
     /// Whether the peer has announced that this request is its last.
     pub(super) is_last: bool,
     /// Whether another request may follow, by the request, the response, the limits and the state of the server.
     pub(super) persists: bool,
     /// How many exchanges the connection has carried, this one included.
-    pub(crate) exchange_count: u64,
+    pub(super) exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
-    pub(crate) connection_end: ConnectionEnd,
+    pub(super) connection_end: ConnectionEnd,
     /// The head of the current request. If it was refused, the previous request must not be reported in its place.
-    pub(crate) head: HeadState,
+    pub(super) head: HeadState,
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
-    pub(crate) arrived: Instant,
+    pub(super) arrived: Instant,
     /// Whether there is no peer: the response is for [`Service::respond`](crate::Service::respond).
-    pub(crate) detached: bool,
+    pub(super) detached: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,
 }
@@ -75,7 +75,7 @@ impl ExchangeInfo {
 
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnreadBody {
+pub(super) enum UnreadBody {
     Discard,
     /// The handler is about to read it.
     Keep,

@@ -16,7 +16,7 @@ use crate::server::core_state::CoreState;
 /// While a handler runs, the loop that polls it sends earlier responses, and the handler's reader and writer use the
 /// same connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
 #[derive(Clone)]
-pub(crate) struct SharedConn(Rc<SharedInner>);
+pub(super) struct SharedConn(Rc<SharedInner>);
 
 struct SharedInner {
     lent: RefCell<Lent>,
@@ -47,7 +47,7 @@ impl SharedConn {
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
     /// wait. Fails if the connection was upgraded.
     #[inline]
-    pub(crate) fn poll<T, E: From<ExchangeError>>(
+    pub(super) fn poll<T, E: From<ExchangeError>>(
         &self,
         step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
@@ -63,7 +63,7 @@ impl SharedConn {
     /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Its parts and the loop may wait with
     /// different wakers, so the step waits with the one that it is given.
     #[inline]
-    pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
+    pub(super) fn poll_shared<T, E: From<ExchangeError>>(
         &self,
         cx: &mut Context<'_>,
         step: impl FnOnce(&mut Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
@@ -90,7 +90,7 @@ impl SharedConn {
 
     /// Lends the connection to `step`, which does not wait. `None` if the connection was upgraded.
     #[inline]
-    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
         self.with_bounds(|conn, _| step(conn))
     }
 
@@ -103,7 +103,7 @@ impl SharedConn {
 
     /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
     /// streamed for days. An error is left to the next write.
-    pub(crate) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
+    pub(super) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
         let polled: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));
@@ -117,7 +117,7 @@ impl SharedConn {
 
     /// Notes that the handler waits, if polls are timed.
     #[inline]
-    pub(crate) fn note_waiting(&self) {
+    pub(super) fn note_waiting(&self) {
         if self.core().events.observes_polls() {
             self.core().waiting.set(self.with(|conn| conn.peer().id));
         }
@@ -129,29 +129,29 @@ impl SharedConn {
     }
 
     /// The function that is called when the handler of an upgraded connection waits.
-    pub(crate) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
+    pub(super) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
         &self.0.on_pause
     }
 
     /// Notes whether the response is over with its head, while its handler still writes content.
-    pub(crate) fn note_over(&self, is_over: bool) {
+    pub(super) fn note_over(&self, is_over: bool) {
         self.0.is_over.set(is_over);
     }
 
     /// Whether the response is over with its head, while its handler still writes content.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.0.is_over.get()
     }
 
     /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.
-    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
+    pub(super) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
         self.poll_peer_end(cx, incoming).map(drop)
     }
 
     /// Ready with the error of a peer that does not wait for its response any more. A peer that closes its sending half
     /// behind a whole request still waits, unless the server is set to take it for gone. Such a peer sends nothing
     /// more, so no waker is kept.
-    pub(crate) fn poll_peer_gone(
+    pub(super) fn poll_peer_gone(
         &self,
         cx: &mut Context<'_>,
         incoming: &mut Incoming,
@@ -210,24 +210,24 @@ impl SharedConn {
 
     /// The session of the connection, if that is secure and was not upgraded.
     #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
-    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
+    pub(super) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         self.open().as_ref()?.transport.tls_session()
     }
 
     /// Whether the connection was upgraded.
     #[inline]
-    pub(crate) fn is_none(&self) -> bool {
+    pub(super) fn is_none(&self) -> bool {
         self.0.lent.borrow().conn.is_none()
     }
 
     #[inline]
-    pub(crate) fn core(&self) -> &CoreState {
+    pub(super) fn core(&self) -> &CoreState {
         &self.0.core
     }
 
     /// Reads the bounds of the exchange.
     #[inline]
-    pub(crate) fn bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
+    pub(super) fn bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
         read(&self.0.lent.borrow().bounds)
     }
 

@@ -49,7 +49,7 @@ pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 type Closing = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The server's part of a connection that was upgraded: it still counts as one of its core's.
-pub(crate) struct UpgradedHandle {
+pub(super) struct UpgradedHandle {
     dropped: oneshot::Receiver<Closing>,
     /// Closes the connection, once its owner was dropped.
     closing: Option<Closing>,
@@ -57,12 +57,12 @@ pub(crate) struct UpgradedHandle {
     /// The entry by which a stop waits for the connection, unless that has kept it.
     _timer: Option<TableTimer>,
     /// The report of the connection, if one is wanted.
-    pub(crate) report: Option<Box<ConnectionReport>>,
+    pub(super) report: Option<Box<ConnectionReport>>,
 }
 
 impl UpgradedHandle {
     /// A handle, and the sender that the owner of the connection drops behind it.
-    pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
+    pub(super) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
         (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
     }
@@ -73,7 +73,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the owner of the connection was dropped, and the connection is closed.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
         }
@@ -81,7 +81,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the connection is closed, or its owner still has it.
-    pub(crate) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = self.dropped.try_recv().ok();
         }

@@ -59,13 +59,13 @@ fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
 
 /// Calls a handler that answers at once. If it panics, the error is its outcome.
 #[inline]
-pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
+pub(super) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
     catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
 }
 
 /// The time limit of a handler, and of the middleware around it.
 #[derive(Default)]
-pub(crate) struct HandlerTime {
+pub(super) struct HandlerTime {
     timer: Option<TableTimer>,
     part: HandlerPart,
 }
@@ -84,7 +84,7 @@ enum HandlerPart {
 impl HandlerTime {
     /// Notes that the handler was polled. Returns the limit if its time was over and nothing around it has ended it.
     #[inline]
-    pub(crate) fn note_polled(&mut self) -> Option<Duration> {
+    pub(super) fn note_polled(&mut self) -> Option<Duration> {
         if self.part == HandlerPart::End { self.begin_last_part() } else { None }
     }
 
@@ -99,7 +99,7 @@ impl HandlerTime {
     /// # Errors
     ///
     /// Fails if the middleware around the handler was late as well.
-    pub(crate) fn poll_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
+    pub(super) fn poll_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
         ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
@@ -114,7 +114,7 @@ impl HandlerTime {
 }
 
 /// The error of a handler that took longer than `limit`.
-pub(crate) fn time_over(limit: Duration) -> Error {
+pub(super) fn time_over(limit: Duration) -> Error {
     ExchangeError::TimedOut(Phase::Handler, limit.into()).into()
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for HandlerPanicked {
 impl StdError for HandlerPanicked {}
 
 /// Whether this error is that of a handler which took too long.
-pub(crate) fn is_time_over(error: &Error) -> bool {
+pub(super) fn is_time_over(error: &Error) -> bool {
     let cause = error.cause().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(ExchangeError::TimedOut(Phase::Handler, _)))
 }

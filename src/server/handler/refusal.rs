@@ -9,15 +9,15 @@ use crate::server::error::Error;
 /// The error that takes the place of a handler: the request was refused by its head, or its body could not be received.
 #[derive(Debug)]
 pub struct Refusal {
-    pub(crate) error: Error,
-    pub(crate) origin: RefusalOrigin,
+    pub(super) error: Error,
+    pub(super) origin: RefusalOrigin,
     /// How many middlewares are around the one that has refused the request, or around the handler.
     depth: usize,
 }
 
 /// Why a request is refused, on which its report depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefusalOrigin {
+pub(super) enum RefusalOrigin {
     /// A [`BodyPlan`] with a status alone.
     Plan,
     /// [`Context::refuse`], with an error.
@@ -27,7 +27,7 @@ pub(crate) enum RefusalOrigin {
 
 impl Refusal {
     /// A request that no handler takes.
-    pub(crate) fn unplanned(status: Status) -> Refusal {
+    pub(super) fn unplanned(status: Status) -> Refusal {
         Refusal { error: status.into(), origin: RefusalOrigin::Plan, depth: usize::MAX }
     }
 
@@ -44,14 +44,14 @@ impl Refusal {
 
     /// Notes that middleware has got the refusal from what is beneath it.
     #[cold]
-    pub(crate) fn note_passed(ctx: &mut Context, status: Status) {
+    pub(super) fn note_passed(ctx: &mut Context, status: Status) {
         let mut refusal = Refusal::take(ctx, status);
         refusal.depth = refusal.depth.saturating_add(1);
         refusal.note(ctx);
     }
 
     /// Notes the refusal, to be taken by its status.
-    pub(crate) fn note(self, ctx: &mut Context) -> Status {
+    pub(super) fn note(self, ctx: &mut Context) -> Status {
         let status = self.error.status();
         ctx.extensions.insert(self);
         status
@@ -63,7 +63,7 @@ impl Refusal {
 
     /// The refusal as what is beneath a middleware has it. Fails with the error if this middleware has refused the
     /// request itself, of which what is beneath must not see anything.
-    pub(crate) fn beneath(self) -> Result<Refusal, Error> {
+    pub(super) fn beneath(self) -> Result<Refusal, Error> {
         match self.depth.checked_sub(1) {
             Some(depth) => Ok(Refusal { depth, ..self }),
             None => Err(self.error),

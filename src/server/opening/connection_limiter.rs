@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::memory::lock;
 use crate::net::PeerAddr;
+use crate::server::counts::{CoreCounterSet, OpenGuard};
 use crate::server::error::ErrorCause;
-use crate::server::stats::{CoreStats, OpenGuard};
 use crate::wire::Limits;
 
 /// The counts that all cores share. They are written for each connection, and never for a request, so their cache lines
 /// are their own.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct ServerTotals {
+pub(super) struct ServerTotals {
     open: AtomicU64,
     accepted: AtomicU64,
     /// Connections by peer, if they have a limit.
@@ -27,24 +27,24 @@ pub(crate) struct ServerTotals {
 }
 
 /// Decides for one core which connections are let in.
-pub(crate) struct ConnectionLimiter {
+pub(super) struct ConnectionLimiter {
     totals: Arc<ServerTotals>,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
     connections_max: u64,
     per_peer_max: Option<usize>,
     /// How many rejected connections are still open, to be answered.
-    pub(crate) rejecting: Cell<usize>,
+    pub(super) rejecting: Cell<usize>,
 }
 
 impl ConnectionLimiter {
-    pub(crate) fn new(
+    pub(super) fn new(
         totals: Arc<ServerTotals>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
         limits: &Limits,
     ) -> Rc<ConnectionLimiter> {
         Rc::new(ConnectionLimiter {
             totals,
-            stats,
+            counters,
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
             rejecting: Cell::new(0),
@@ -100,7 +100,7 @@ impl ConnectionLimiter {
 }
 
 /// The right of a connection to be served, held for as long as it is open.
-pub(crate) struct ConnectionPermit {
+pub(super) struct ConnectionPermit {
     limiter: Rc<ConnectionLimiter>,
     _open: OpenGuard,
     /// The peer that the connection is counted under. Boxed, since every connection holds a permit, and few servers
@@ -110,13 +110,13 @@ pub(crate) struct ConnectionPermit {
 
 impl ConnectionPermit {
     /// Lets a connection in, or rejects it for a cause. Either way, the connection gets a number.
-    pub(crate) fn acquire(
+    pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: Option<PeerAddr>,
         open: OpenGuard,
     ) -> (Result<ConnectionPermit, (OpenGuard, ErrorCause)>, u64) {
         let id = limiter.totals.accepted.fetch_add(1, Relaxed) + 1;
-        limiter.stats.accepted.add(1);
+        limiter.counters.accepted.add(1);
         let limiter = limiter.clone();
         match limiter.acquire(peer) {
             Ok(peer) => (Ok(ConnectionPermit { limiter, _open: open, peer }), id),
@@ -132,14 +132,14 @@ impl Drop for ConnectionPermit {
 }
 
 /// The count of a peer that was known only after its connection had been let in.
-pub(crate) struct PeerPermit {
+pub(super) struct PeerPermit {
     limiter: Rc<ConnectionLimiter>,
     peer: IpAddr,
 }
 
 impl PeerPermit {
     /// Counts the peer, or refuses it. `None` if there is no limit for it.
-    pub(crate) fn acquire(
+    pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: PeerAddr,
     ) -> Result<Option<PeerPermit>, ErrorCause> {
@@ -161,9 +161,9 @@ mod tests {
     /// A server that runs for long serves many addresses, so an entry that stays would be a leak.
     #[test]
     fn a_peer_without_connections_leaves_nothing_behind() {
-        let (totals, stats) = <(Arc<ServerTotals>, Arc<CoreStats>)>::default();
+        let (totals, counters) = <(Arc<ServerTotals>, Arc<CoreCounterSet>)>::default();
         let limits = Limits { connections_per_peer_max: Some(1), ..Limits::default() };
-        let limiter = ConnectionLimiter::new(totals.clone(), stats, &limits);
+        let limiter = ConnectionLimiter::new(totals.clone(), counters, &limits);
         let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
         let permit = limiter.acquire(Some(peer)).expect("there is room");
         assert!(matches!(limiter.acquire(Some(peer)), Err(ErrorCause::ConnectionsOfPeer(1))));

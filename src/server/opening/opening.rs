@@ -13,20 +13,20 @@ use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, PeerAddr, PeerCredentials};
 
 /// A new connection, and what it does before its first request.
-pub(crate) struct Opening {
-    pub(crate) conn: Conn,
+pub(super) struct Opening {
+    pub(super) conn: Conn,
     /// Makes it secure.
-    pub(crate) acceptor: Option<TlsAcceptor>,
+    pub(super) acceptor: Option<TlsAcceptor>,
     /// Whether it may begin with a PROXY header. The peer is then counted after that, if it is counted.
-    pub(crate) has_header: bool,
-    pub(crate) limiter: Option<Rc<ConnectionLimiter>>,
+    pub(super) has_header: bool,
+    pub(super) limiter: Option<Rc<ConnectionLimiter>>,
     /// When the connection was accepted, if the time until its first poll is observed.
-    pub(crate) accepted_at: Option<Instant>,
+    pub(super) accepted_at: Option<Instant>,
 }
 
 impl Opening {
     /// Whether requests may come at once: nothing precedes them.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.acceptor.is_none() && !self.has_header && self.accepted_at.is_none()
     }
 }
@@ -35,7 +35,7 @@ impl Opening {
 ///
 /// See [`Server::on_connect`](crate::Server::on_connect).
 pub struct OpenedConnection<'c> {
-    pub(crate) conn: &'c Conn,
+    pub(super) conn: &'c Conn,
     states: Vec<Rc<dyn Any>>,
     is_refused: bool,
 }
@@ -76,7 +76,7 @@ impl OpenedConnection<'_> {
     }
 
     /// Whether the application lets the connection in, as `ask` decides. Keeps the states that it has set.
-    pub(crate) fn is_admitted(conn: &Conn, ask: impl FnOnce(&mut OpenedConnection<'_>)) -> bool {
+    pub(super) fn is_admitted(conn: &Conn, ask: impl FnOnce(&mut OpenedConnection<'_>)) -> bool {
         let mut opened = OpenedConnection { conn, states: Vec::new(), is_refused: false };
         ask(&mut opened);
         let OpenedConnection { states, is_refused, .. } = opened;
@@ -101,34 +101,34 @@ impl fmt::Debug for OpenedConnection<'_> {
 /// They are in a table beside the deadlines of the core, which has no memory until a connection has some, so that others
 /// do not pay for them.
 #[derive(Clone, Default)]
-pub(crate) struct RareConnectionState {
+pub(super) struct RareConnectionState {
     /// The PROXY header that the connection began with.
-    pub(crate) proxy_header: Option<Rc<ProxyHeader>>,
+    pub(super) proxy_header: Option<Rc<ProxyHeader>>,
     /// The count of the peer that the header named, held as long as the connection is open.
-    pub(crate) peer_permit: Option<Rc<PeerPermit>>,
+    pub(super) peer_permit: Option<Rc<PeerPermit>>,
     /// The states that the application has set, one of each type.
     states: Vec<Rc<dyn Any>>,
 }
 
 impl RareConnectionState {
     /// The state of this connection, if it has any.
-    pub(crate) fn from_conn(conn: &Conn) -> Option<Rc<RareConnectionState>> {
+    pub(super) fn from_conn(conn: &Conn) -> Option<Rc<RareConnectionState>> {
         let rare_state: Rc<dyn Any> = conn.rare_state()?;
         rare_state.downcast().ok()
     }
 
     /// The state of this type that the application has set.
-    pub(crate) fn state<T: 'static>(&self) -> Option<Rc<T>> {
+    pub(super) fn state<T: 'static>(&self) -> Option<Rc<T>> {
         self.states.iter().find_map(|state| state.clone().downcast().ok())
     }
 
     /// The PROXY header that this connection began with.
-    pub(crate) fn proxy_header(conn: &Conn) -> Option<Rc<ProxyHeader>> {
+    pub(super) fn proxy_header(conn: &Conn) -> Option<Rc<ProxyHeader>> {
         RareConnectionState::from_conn(conn)?.proxy_header.clone()
     }
 
     /// Changes the state of this connection.
-    pub(crate) fn update(conn: &Conn, change: impl FnOnce(&mut RareConnectionState)) {
+    pub(super) fn update(conn: &Conn, change: impl FnOnce(&mut RareConnectionState)) {
         let mut rare_state = RareConnectionState::from_conn(conn).as_deref().cloned().unwrap_or_default();
         change(&mut rare_state);
         conn.set_rare_state(Rc::new(rare_state));

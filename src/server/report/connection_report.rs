@@ -39,14 +39,14 @@ pub struct ConnectionReport {
     /// it never opened.
     pub age: Duration,
     /// In the unit of [`Life`](crate::net::Life).
-    pub(crate) opened_at: u64,
+    pub(super) opened_at: u64,
     rare_state: Option<Rc<RareConnectionState>>,
 }
 
 impl ConnectionReport {
     /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted.
     #[cold]
-    pub(crate) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
+    pub(super) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
         let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
         let Peer { addr: peer_addr, id: connection_id } = conn.peer();
         Some(Box::new(ConnectionReport {

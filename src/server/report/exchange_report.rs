@@ -66,7 +66,7 @@ pub struct ExchangeReport<'a> {
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
     /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
-    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::server::ServerCounts).
+    /// of a WebSocket that lives on in another task are only in [`CoreCounts`](crate::server::CoreCounts).
     pub messages_received: u64,
     /// How many messages it has sent until then.
     pub messages_sent: u64,
@@ -117,7 +117,7 @@ impl CutBy {
         }
     }
 
-    pub(crate) fn from_cause(cause: &ErrorCause) -> CutBy {
+    pub(super) fn from_cause(cause: &ErrorCause) -> CutBy {
         let exchange = match cause {
             ErrorCause::Exchange(error) => Some(error),
             ErrorCause::Handler(error) => error.downcast_cause(),
@@ -164,7 +164,7 @@ impl ExchangeReport<'_> {
 
     /// The session of the connection, if that is secure.
     #[allow(dead_code, reason = "unused without the feature `tls`")]
-    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
+    pub(super) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         match self.conn {
             Some(conn) => conn.transport.tls_session(),
             None => self.observation.upgrade.as_ref()?.tls_session.clone(),
@@ -173,7 +173,7 @@ impl ExchangeReport<'_> {
 
     /// The PROXY header that the connection began with.
     #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
-    pub(crate) fn header(&self) -> Option<Rc<ProxyHeader>> {
+    pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
         match self.conn {
             Some(conn) => RareConnectionState::proxy_header(conn),
             None => self.observation.upgrade.as_ref()?.proxy_header.clone(),
@@ -214,7 +214,7 @@ pub(crate) type ExchangeWatcher = dyn FnOnce(&ExchangeReport<'_>);
 
 /// The notes of an exchange that is to be reported. Its memory is kept for the next one.
 #[derive(Default)]
-pub(crate) struct Observation {
+pub(super) struct Observation {
     /// When the head arrived. `None` if no exchange has begun since the last report.
     arrived: Option<Instant>,
     handler_called: Option<Instant>,
@@ -227,7 +227,7 @@ pub(crate) struct Observation {
     method: Option<Method>,
     version: Version,
     target: String,
-    pub(crate) cut: Option<CutBy>,
+    pub(super) cut: Option<CutBy>,
     /// The traffic of the connection at the end of the last exchange.
     traffic_before: Traffic,
     // In a cell, since the report that watchers get borrows the observation.
@@ -237,7 +237,7 @@ pub(crate) struct Observation {
 
 /// How the head of a request has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum HeadState {
+pub(super) enum HeadState {
     /// There is a request.
     #[default]
     Accepted,
@@ -260,13 +260,13 @@ struct UpgradeInfo {
 
 /// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
 #[derive(Debug, Default)]
-pub(crate) struct SocketCounts {
-    pub(crate) received: Counter,
-    pub(crate) sent: Counter,
-    pub(crate) messages_received: Counter,
-    pub(crate) messages_sent: Counter,
+pub(super) struct SocketCounts {
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
+    pub(super) messages_received: Counter,
+    pub(super) messages_sent: Counter,
     /// 0 as long as there is none.
-    pub(crate) close_code: AtomicU16,
+    pub(super) close_code: AtomicU16,
 }
 
 impl SocketCounts {
@@ -285,7 +285,7 @@ impl Observation {
     /// Notes a request, whose head has arrived. A separate function, so that its code is not in the way of exchanges that
     /// are not reported.
     #[inline(never)]
-    pub(crate) fn begin(&mut self, now: Instant, request: &Request) {
+    pub(super) fn begin(&mut self, now: Instant, request: &Request) {
         self.arrived = Some(now);
         (self.method, self.version) = (Some(request.method()), request.version());
         self.target.push_str(request.target().as_str());
@@ -293,7 +293,7 @@ impl Observation {
 
     /// Notes a head that was refused or did not come to its end, of which `request` has as much as was read.
     #[cold]
-    pub(crate) fn begin_refused(&mut self, now: Instant, request: &Request, head: HeadState) {
+    pub(super) fn begin_refused(&mut self, now: Instant, request: &Request, head: HeadState) {
         match request.has_line() {
             true => self.begin(now, request),
             false => self.arrived = Some(now),
@@ -302,7 +302,7 @@ impl Observation {
     }
 
     /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
-    pub(crate) fn watch(
+    pub(super) fn watch(
         &mut self,
         (arrived, called): (Instant, Instant),
         request: &Request,
@@ -317,23 +317,23 @@ impl Observation {
     }
 
     #[inline]
-    pub(crate) fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.arrived.is_some()
     }
 
     #[inline]
-    pub(crate) fn note_handler(&mut self, now: Instant) {
+    pub(super) fn note_handler(&mut self, now: Instant) {
         self.handler_called = Some(now);
     }
 
     #[inline]
-    pub(crate) fn note_response(&mut self, response: &Response, content: BodyLength) {
+    pub(super) fn note_response(&mut self, response: &Response, content: BodyLength) {
         self.status = Some(response.status);
         self.is_event_stream = content == BodyLength::Unknown && is_event_stream(response);
     }
 
     /// Notes what the report tells of a connection that is about to be upgraded.
-    pub(crate) fn note_connection(&mut self, conn: &Conn) {
+    pub(super) fn note_connection(&mut self, conn: &Conn) {
         let upgrade = self.upgrade.get_or_insert_default();
         upgrade.traffic = conn.total_traffic();
         upgrade.tls_session = conn.transport.tls_session();
@@ -342,13 +342,13 @@ impl Observation {
 
     /// Notes that the exchange opens a WebSocket, and returns its counts.
     #[allow(dead_code, reason = "unused without the feature `websocket`")]
-    pub(crate) fn note_socket(&mut self) -> Arc<SocketCounts> {
+    pub(super) fn note_socket(&mut self) -> Arc<SocketCounts> {
         self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
     /// is over with its head, so that one reading of the clock does for both.
-    pub(crate) fn note_response_time(&mut self) {
+    pub(super) fn note_response_time(&mut self) {
         if self.status.is_some() && self.responded.is_none() {
             // The handler may have taken long, and the core has not read its clock since.
             self.responded = Some(Instant::now());
@@ -357,7 +357,7 @@ impl Observation {
 
     /// The report of the exchange, which has begun, and was over at `now`.
     #[inline]
-    pub(crate) fn report<'r>(
+    pub(super) fn report<'r>(
         &'r self,
         now: Instant,
         conn: Option<&'r Conn>,
@@ -406,19 +406,19 @@ impl Observation {
     }
 
     /// Adds the counts of the WebSocket that the exchange has opened to its report.
-    pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
+    pub(super) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
         if let Some(upgrade) = &self.upgrade {
             upgrade.socket.iter().for_each(|socket| socket.add_to(report));
         }
     }
 
     /// The traffic of a connection that was upgraded, until then.
-    pub(crate) fn upgraded_traffic(&self) -> Traffic {
+    pub(super) fn upgraded_traffic(&self) -> Traffic {
         self.upgrade.as_ref().map(|upgrade| upgrade.traffic).unwrap_or_default()
     }
 
     /// Calls the watchers of the exchange, which has this report.
-    pub(crate) fn call_watchers(&self, report: &ExchangeReport<'_>) {
+    pub(super) fn call_watchers(&self, report: &ExchangeReport<'_>) {
         if !self.watchers.borrow().is_empty() {
             call_watchers(self.watchers.take(), report);
         }
@@ -426,7 +426,7 @@ impl Observation {
 
     /// Forgets the exchange, whose watchers have been called, and notes the `traffic` of its connection so far.
     #[inline]
-    pub(crate) fn close(&mut self, traffic: Traffic) {
+    pub(super) fn close(&mut self, traffic: Traffic) {
         let Observation {
             arrived,
             handler_called,

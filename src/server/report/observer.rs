@@ -10,9 +10,9 @@ use super::connection_report::ConnectionReport;
 use super::exchange_report::ExchangeReport;
 use crate::net::Conn;
 use crate::runtime::Hooks;
+use crate::server::counts::{CoreCounterSet, CoreCounts};
 use crate::server::error::ErrorReport;
 use crate::server::opening::OpenedConnection;
-use crate::server::stats::{CoreStats, ServerCounts};
 
 /// Watches a server: a log, metrics, or an alarm.
 ///
@@ -86,7 +86,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// The events of one core, to which an [`Observer`] attaches functions.
 pub struct CoreEvents {
     index: usize,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
     exchange: Hooks<dyn Fn(&ExchangeReport<'_>)>,
     error: Hooks<dyn Fn(&ErrorReport<'_>)>,
     connect: Hooks<dyn Fn(&mut OpenedConnection<'_>)>,
@@ -96,10 +96,14 @@ pub struct CoreEvents {
 }
 
 impl CoreEvents {
-    pub(crate) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {
+    pub(super) fn new(
+        index: usize,
+        counters: Arc<CoreCounterSet>,
+        observers: &[Arc<dyn Observer>],
+    ) -> CoreEvents {
         let mut events = CoreEvents {
             index,
-            stats,
+            counters,
             exchange: Hooks::default(),
             error: Hooks::default(),
             connect: Hooks::default(),
@@ -152,22 +156,22 @@ impl CoreEvents {
 
     /// Returns the counters of the core, which can be read at any time and on any thread.
     pub fn counters(&self) -> CoreCounters {
-        CoreCounters(self.stats.clone())
+        CoreCounters(self.counters.clone())
     }
 
     #[inline]
-    pub(crate) fn report_exchange(&self, report: &ExchangeReport<'_>) {
+    pub(super) fn report_exchange(&self, report: &ExchangeReport<'_>) {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
 
-    pub(crate) fn report_error(&self, report: &ErrorReport<'_>) {
+    pub(super) fn report_error(&self, report: &ErrorReport<'_>) {
         self.error.call(|on_error| on_error(report));
     }
 
     /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
     /// they might let the connection in.
     #[inline]
-    pub(crate) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
+    pub(super) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
         if self.connect.is_empty() {
             return Ok(true);
         }
@@ -180,38 +184,38 @@ impl CoreEvents {
         }))
     }
 
-    pub(crate) fn report_disconnect(&self, report: &ConnectionReport) {
+    pub(super) fn report_disconnect(&self, report: &ConnectionReport) {
         self.disconnect.call(|on_disconnect| on_disconnect(report));
     }
 
-    pub(crate) fn report_accept(&self, waited: Duration) {
+    pub(super) fn report_accept(&self, waited: Duration) {
         self.accept.call(|on_accept| on_accept(waited));
     }
 
-    pub(crate) fn report_poll(&self, report: &PollReport) {
+    pub(super) fn report_poll(&self, report: &PollReport) {
         self.poll.call(|on_poll| on_poll(report));
     }
 
     #[inline]
-    pub(crate) fn observes_exchanges(&self) -> bool {
+    pub(super) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
 
-    pub(crate) fn observes_errors(&self) -> bool {
+    pub(super) fn observes_errors(&self) -> bool {
         !self.error.is_empty()
     }
 
     #[inline]
-    pub(crate) fn observes_disconnects(&self) -> bool {
+    pub(super) fn observes_disconnects(&self) -> bool {
         !self.disconnect.is_empty()
     }
 
-    pub(crate) fn observes_accepts(&self) -> bool {
+    pub(super) fn observes_accepts(&self) -> bool {
         !self.accept.is_empty()
     }
 
     #[inline]
-    pub(crate) fn observes_polls(&self) -> bool {
+    pub(super) fn observes_polls(&self) -> bool {
         !self.poll.is_empty()
     }
 }
@@ -224,11 +228,11 @@ impl fmt::Debug for CoreEvents {
 
 /// The counters of one core: see [`CoreEvents::counters`].
 #[derive(Clone)]
-pub struct CoreCounters(Arc<CoreStats>);
+pub struct CoreCounters(Arc<CoreCounterSet>);
 
 impl CoreCounters {
     /// Returns the counts at this moment. After the core has stopped, they stay as they were.
-    pub fn counts(&self) -> ServerCounts {
+    pub fn counts(&self) -> CoreCounts {
         self.0.counts()
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::net::tls;
 use crate::runtime;
+use crate::server::counts::{ERROR_KINDS, ErrorCounts};
 use crate::server::error::{ErrorCause, ErrorReport};
-use crate::server::stats::{ERROR_KINDS, ErrorCounts};
 
 /// Passes on one report a second of each kind, of those that name no request.
 ///
@@ -15,13 +15,13 @@ use crate::server::stats::{ERROR_KINDS, ErrorCounts};
 /// malformed head is one of them, since an access log has its exchange. The other reports are of requests, and most
 /// faults of these are the application's: each is passed on, for the one who asks why that request failed.
 #[derive(Default)]
-pub(crate) struct ReportLimiter {
+pub(super) struct ReportLimiter {
     kinds: [Cell<KindState>; KINDS],
 }
 
 impl ReportLimiter {
     /// Decides whether a report is passed on. If so, it notes in the report how many of its kind were not.
-    pub(crate) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
+    pub(super) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
         if report.request.is_some() {
             return true;
         }

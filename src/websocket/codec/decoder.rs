@@ -5,10 +5,10 @@ use super::input::Input;
 use crate::websocket::frame::{
     CloseReason, Error, FrameHeader, Mask, MessageKind, OpCode, ProtocolError, Side, Utf8Check,
 };
-use crate::websocket::settings::MessageBounds;
+use crate::websocket::options::MessageBounds;
 
 /// Reads frames, in whatever pieces they come.
-pub(crate) struct Decoder {
+pub(super) struct Decoder {
     side: Side,
     deflate: Option<DeflateParams>,
     bounds: MessageBounds,
@@ -55,14 +55,14 @@ enum HandedOut {
 
 /// How messages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(super) enum Reading {
     Whole,
     Parts,
 }
 
 /// The outcome of reading on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// Nothing yet: more bytes are needed.
     More,
     /// Nothing yet: much was decompressed, and there is more.
@@ -81,13 +81,13 @@ pub(crate) enum Step {
 }
 
 impl Decoder {
-    pub(crate) fn new(side: Side, bounds: MessageBounds, deflate: Option<DeflateParams>) -> Decoder {
+    pub(super) fn new(side: Side, bounds: MessageBounds, deflate: Option<DeflateParams>) -> Decoder {
         Decoder { side, deflate, bounds, frame: None, message: None, inflater: None, is_inflated: false }
     }
 
     /// The bytes of the message, or of the part, that was read last.
     #[inline]
-    pub(crate) fn content<'c>(&'c self, input: &'c Input) -> &'c [u8] {
+    pub(super) fn content<'c>(&'c self, input: &'c Input) -> &'c [u8] {
         match &self.inflater {
             Some(inflater) if self.is_inflated => inflater.out.as_slice(),
             _ => input.message(),
@@ -96,13 +96,13 @@ impl Decoder {
 
     /// Returns how many bytes were decompressed since the last call, read and written.
     #[inline]
-    pub(crate) fn take_inflated(&mut self) -> usize {
+    pub(super) fn take_inflated(&mut self) -> usize {
         self.inflater.as_mut().map_or(0, |inflater| std::mem::take(&mut inflater.done))
     }
 
     /// Has the rest of a message skipped of which a part was handed out.
     #[inline]
-    pub(crate) fn skip_rest(&mut self) {
+    pub(super) fn skip_rest(&mut self) {
         if let Some(message) = self.message.as_mut().filter(|message| message.handed_out == HandedOut::Parts)
         {
             message.handed_out = HandedOut::Enough;
@@ -110,19 +110,19 @@ impl Decoder {
     }
 
     /// Whether a message has begun that was not read to its end.
-    pub(crate) fn is_within_message(&self) -> bool {
+    pub(super) fn is_within_message(&self) -> bool {
         self.message.is_some()
     }
 
     /// Whether the rest of a message is skipped. It is read in parts.
     #[inline]
-    pub(crate) fn is_skipping(&self) -> bool {
+    pub(super) fn is_skipping(&self) -> bool {
         self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Enough)
     }
 
     /// Forgets the message or the part that was handed out. A message that was not handed out stays.
     #[inline]
-    pub(crate) fn clear_content(&mut self, input: &mut Input) {
+    pub(super) fn clear_content(&mut self, input: &mut Input) {
         if self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Nothing) {
             return;
         }
@@ -148,7 +148,7 @@ impl Decoder {
     ///
     /// Fails as soon as what is here cannot be the beginning of anything valid, or exceeds a bound.
     #[inline]
-    pub(crate) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, Error> {
+    pub(super) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, Error> {
         loop {
             if self.frame.is_some() || self.message.as_ref().is_some_and(|message| message.is_finishing) {
                 match self.read_payload(input, reading)? {
@@ -211,8 +211,8 @@ impl Decoder {
             }),
         };
         if message.is_compressed && self.inflater.is_none() {
-            let keeps_context = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
-            self.inflater = Some(Inflater::take(keeps_context));
+            let context_takeover = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
+            self.inflater = Some(Inflater::take(context_takeover));
         }
         self.is_inflated = message.is_compressed;
         let FrameHeader { is_final, mask, len, .. } = header;

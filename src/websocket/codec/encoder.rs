@@ -7,12 +7,12 @@ use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
 use crate::websocket::frame::{
     CONTROL_MAX, Error, FrameHeader, Mask, Message, MessageKind, MessagePart, OpCode, Side, Utf8Check,
 };
-use crate::websocket::settings::MessageDeflate;
+use crate::websocket::options::DeflateOptions;
 
 /// Writes frames.
-pub(crate) struct Encoder {
+pub(super) struct Encoder {
     side: Side,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     /// Present if the next message refers to the last.
     deflater: Option<Box<Deflater>>,
     /// The message that is sent in parts.
@@ -20,13 +20,13 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+    pub(super) fn new(side: Side, deflate: Option<(DeflateParams, DeflateOptions)>) -> Encoder {
         let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
         Encoder { side, deflate, deflater: None, open: None }
     }
 
     /// Whether a message may be sent, and not only the next part of one.
-    pub(crate) fn check_whole(&self) -> io::Result<()> {
+    pub(super) fn check_whole(&self) -> io::Result<()> {
         if self.open.is_some() { Err(Error::Interleaved.into()) } else { Ok(()) }
     }
 
@@ -36,7 +36,7 @@ impl Encoder {
     ///
     /// Fails between the parts of another message, and if the system provides no randomness for a mask.
     #[inline]
-    pub(crate) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.check_whole()?;
         match self.deflate_for(message.as_bytes().len()).copied() {
             Some(deflate) => self.compressed(message, deflate, out),
@@ -46,7 +46,7 @@ impl Encoder {
 
     /// Appends the head of a message to `out`, if its payload is then sent as it is. Returns false if the message has
     /// to be encoded as a whole.
-    pub(crate) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
+    pub(super) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
         self.check_whole()?;
         let len = message.as_bytes().len();
         if self.side == Side::Client || self.deflate_for(len).is_some() {
@@ -58,18 +58,18 @@ impl Encoder {
 
     /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
     #[inline]
-    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, MessageDeflate)> {
-        self.deflate.as_ref().filter(|(_, settings)| len >= settings.message_min.max(1))
+    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, DeflateOptions)> {
+        self.deflate.as_ref().filter(|(_, options)| len >= options.message_min.max(1))
     }
 
     /// Whether a message of `len` bytes is compressed.
     #[inline]
-    pub(crate) fn compresses(&self, len: usize) -> bool {
+    pub(super) fn compresses(&self, len: usize) -> bool {
         self.deflate_for(len).is_some()
     }
 
     /// The form in which a message of `len` bytes of a broadcast is written.
-    pub(crate) fn shares(&self, len: usize) -> SharedForm {
+    pub(super) fn shares(&self, len: usize) -> SharedForm {
         let Some(&deflate) = self.deflate_for(len) else { return SharedForm::Plain };
         if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
@@ -78,10 +78,10 @@ impl Encoder {
     fn compressed(
         &mut self,
         message: Message<'_>,
-        (params, settings): (DeflateParams, MessageDeflate),
+        (params, options): (DeflateParams, DeflateOptions),
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, settings.level));
+        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, options.level));
         let written = with_scratch(|scratch| {
             deflater.compress(message.as_bytes(), scratch)?;
             // Content that does not shrink is sent as it is, unless the compressor has to refer to it later.
@@ -100,7 +100,7 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails if the kind is not that of the parts before it, or if a text is not UTF-8.
-    pub(crate) fn part(&mut self, part: MessagePart<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn part(&mut self, part: MessagePart<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         let MessagePart { kind, bytes, is_last } = part;
         let (opcode, mut utf8) = match self.open {
             Some((open, utf8)) if open == kind => (OpCode::Continuation, utf8),
@@ -123,7 +123,7 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails if the payload is too long.
-    pub(crate) fn control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         debug_assert!(opcode.is_control(), "messages are no control frames");
         match payload.len() {
             0..=CONTROL_MAX => self.frame(opcode, Flags::WHOLE, payload, out),
@@ -152,19 +152,19 @@ impl Encoder {
 /// # Errors
 ///
 /// Fails if the compressor does.
-pub(crate) fn encode_alone(
+pub(super) fn encode_alone(
     message: Message<'_>,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     Encoder::new(Side::Server, deflate).message(message, out)
 }
 
 /// The form in which a message of a broadcast is written.
-pub(crate) enum SharedForm {
+pub(super) enum SharedForm {
     Plain,
     /// Compressed without reference to other messages.
-    Deflated((DeflateParams, MessageDeflate)),
+    Deflated((DeflateParams, DeflateOptions)),
     /// Not shared: compressed with reference to the messages before it.
     Own,
 }

@@ -7,7 +7,7 @@ use crate::memory::{LocalCache, Reset};
 /// Bytes that have arrived. The payloads of a fragmented message are moved together where they are, so that the message
 /// is one view.
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(super) struct Input {
     /// Initialized throughout, so that a socket can read into it.
     bytes: Vec<u8>,
     message: Range<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Input {
 
 impl Input {
     /// Creates an input that begins with `bytes`.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Input {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Input {
         if bytes.is_empty() {
             return Input::default();
         }
@@ -28,7 +28,7 @@ impl Input {
 
     /// Takes memory from the thread's cache, if this input has none.
     #[inline]
-    pub(crate) fn borrow_memory(&mut self) {
+    pub(super) fn borrow_memory(&mut self) {
         if self.bytes.is_empty() {
             let cached = CACHE.try_with(|cache| cache.take(|_| true));
             *self = cached.ok().flatten().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Input {
 
     /// Gives the memory to the thread's cache, if nothing is in it.
     #[inline]
-    pub(crate) fn return_memory(&mut self) {
+    pub(super) fn return_memory(&mut self) {
         if self.is_empty() && !self.bytes.is_empty() {
             let mut memory = std::mem::take(self);
             memory.reset();
@@ -55,7 +55,7 @@ impl Input {
 
     /// Forgets the message.
     #[inline]
-    pub(crate) fn clear_message(&mut self) {
+    pub(super) fn clear_message(&mut self) {
         self.message = self.raw.start..self.raw.start;
         if self.raw.is_empty() {
             (self.message, self.raw) = (0..0, 0..0);
@@ -64,13 +64,13 @@ impl Input {
 
     /// The bytes that were not parsed.
     #[inline]
-    pub(crate) fn raw(&mut self) -> &mut [u8] {
+    pub(super) fn raw(&mut self) -> &mut [u8] {
         &mut self.bytes[self.raw.clone()]
     }
 
     /// Whether there are bytes that were not parsed.
     #[inline]
-    pub(crate) fn has_raw(&self) -> bool {
+    pub(super) fn has_raw(&self) -> bool {
         !self.raw.is_empty()
     }
 
@@ -82,7 +82,7 @@ impl Input {
 
     /// Skips `count` bytes that were parsed.
     #[inline]
-    pub(crate) fn skip(&mut self, count: usize) {
+    pub(super) fn skip(&mut self, count: usize) {
         self.raw.start += count;
         debug_assert!(self.raw.start <= self.raw.end, "only bytes that are here can be skipped");
         if self.message.is_empty() {
@@ -104,7 +104,7 @@ impl Input {
     }
 
     /// The room for the next read: more than usually arrives at once, and more for a message of which much is here.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub(super) fn room(&mut self) -> &mut [u8] {
         let least = if self.is_full { READ_MAX } else { READ_SIZE };
         if self.bytes.len() - self.raw.end < least {
             self.make_room(least);
@@ -120,7 +120,7 @@ impl Input {
 
     /// Adds `count` bytes that were read into the room.
     #[inline]
-    pub(crate) fn filled(&mut self, count: usize) {
+    pub(super) fn filled(&mut self, count: usize) {
         self.is_full = count == self.room_len();
         self.raw.end += count;
     }

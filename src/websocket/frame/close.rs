@@ -18,7 +18,7 @@ pub struct CloseReason {
 
 impl CloseReason {
     /// Reads the payload of a close frame.
-    pub(crate) fn parse(payload: &[u8]) -> Result<CloseReason, Error> {
+    pub(super) fn parse(payload: &[u8]) -> Result<CloseReason, Error> {
         let (code, text) = match payload {
             [] => return Ok(CloseReason { code: CloseCode::NONE, text: Box::default() }),
             [_] => return Err(ProtocolError::ClosePayload.into()),
@@ -44,7 +44,7 @@ impl fmt::Display for CloseReason {
 /// # Errors
 ///
 /// Fails if the code must not be sent, or the reason exceeds 123 bytes.
-pub(crate) fn close_payload(code: CloseCode, reason: &str) -> Result<ClosePayload, Error> {
+pub(super) fn close_payload(code: CloseCode, reason: &str) -> Result<ClosePayload, Error> {
     let mut payload = ClosePayload { bytes: [0; CONTROL_MAX], len: 0 };
     if !code.may_be_sent() {
         return Err(Error::Code(code));
@@ -58,13 +58,13 @@ pub(crate) fn close_payload(code: CloseCode, reason: &str) -> Result<ClosePayloa
 }
 
 /// The payload of a close frame.
-pub(crate) struct ClosePayload {
+pub(super) struct ClosePayload {
     bytes: [u8; CONTROL_MAX],
     len: usize,
 }
 
 impl ClosePayload {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }

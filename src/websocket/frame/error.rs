@@ -36,14 +36,14 @@ pub enum Error {
     PartText,
     /// A compressed message is corrupt (RFC 7692 §7.2.2).
     Compressed,
-    /// A message has more bytes than [`Settings::message_max`](crate::websocket::Settings::message_max).
+    /// A message has more bytes than [`Options::message_max`](crate::websocket::Options::message_max).
     MessageTooLarge(usize),
-    /// A frame has more bytes than [`Settings::frame_max`](crate::websocket::Settings::frame_max).
+    /// A frame has more bytes than [`Options::frame_max`](crate::websocket::Options::frame_max).
     FrameTooLarge(usize),
-    /// A message has more frames than [`Settings::fragments_max`](crate::websocket::Settings::fragments_max).
+    /// A message has more frames than [`Options::fragments_max`](crate::websocket::Options::fragments_max).
     TooManyFragments(u32),
     /// Control frames came faster than
-    /// [`Settings::control_rate_max`](crate::websocket::Settings::control_rate_max) allows, which is this many a
+    /// [`Options::control_rate_max`](crate::websocket::Options::control_rate_max) allows, which is this many a
     /// second on average.
     TooManyControls(u32),
     /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
@@ -88,7 +88,7 @@ pub enum ProtocolError {
 
 impl Error {
     /// Returns the code of the close frame that is sent to the peer, if there is one (RFC 6455 §7.4.1).
-    pub(crate) fn close_code(&self) -> Option<CloseCode> {
+    pub(super) fn close_code(&self) -> Option<CloseCode> {
         Some(match self {
             Error::Protocol(_) => CloseCode::PROTOCOL_ERROR,
             Error::Text | Error::Compressed => CloseCode::INVALID_DATA,

@@ -11,7 +11,7 @@ pub(crate) enum Side {
 
 /// The kinds of frames (§5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpCode {
+pub(super) enum OpCode {
     Continuation = 0x0,
     Text = 0x1,
     Binary = 0x2,
@@ -33,22 +33,22 @@ impl OpCode {
         })
     }
 
-    pub(crate) fn is_control(self) -> bool {
+    pub(super) fn is_control(self) -> bool {
         self as u8 & 0x8 != 0
     }
 }
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameHeader {
-    pub(crate) opcode: OpCode,
+pub(super) struct FrameHeader {
+    pub(super) opcode: OpCode,
     /// Whether the frame is the last one of its message.
-    pub(crate) is_final: bool,
+    pub(super) is_final: bool,
     /// Whether the message that the frame begins is compressed: RSV1 (RFC 7692 §6).
-    pub(crate) is_compressed: bool,
-    pub(crate) mask: Option<Mask>,
+    pub(super) is_compressed: bool,
+    pub(super) mask: Option<Mask>,
     /// How long the payload is.
-    pub(crate) len: u64,
+    pub(super) len: u64,
 }
 
 impl FrameHeader {
@@ -61,7 +61,7 @@ impl FrameHeader {
     /// control frame is fragmented, compressed, or longer than 125 bytes; if a frame of a client is not masked, or one
     /// of a server is; and if the length is not written in the shortest way, or exceeds 63 bits.
     #[inline]
-    pub(crate) fn parse(
+    pub(super) fn parse(
         bytes: &[u8],
         side: Side,
         may_compress: bool,
@@ -106,7 +106,7 @@ impl FrameHeader {
 
     /// Appends the head to `out`.
     #[inline]
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let FrameHeader { opcode, is_final, is_compressed, mask, len } = *self;
         debug_assert!(!opcode.is_control() || is_final && len < 126, "a control frame is short and whole");
         let first = opcode as u8 | if is_final { FIN } else { 0 } | if is_compressed { RSV1 } else { 0 };
@@ -135,7 +135,7 @@ const RSV3: u8 = 0x10;
 const MASKED: u8 = 0x80;
 
 /// A control frame has no longer payload (§5.5).
-pub(crate) const CONTROL_MAX: usize = 125;
+pub(super) const CONTROL_MAX: usize = 125;
 
 /// Reads the length of `size` octets behind the second octet. It must be at least `least`, or a shorter form would do.
 /// Zeros at the front are refused once they show that.
@@ -153,10 +153,10 @@ fn long_len(bytes: &[u8], size: usize, least: u64) -> Result<Option<u64>, Protoc
 
 /// A masking key, rotated to the octet that is masked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mask([u8; 4]);
+pub(super) struct Mask([u8; 4]);
 
 impl Mask {
-    pub(crate) fn new(key: [u8; 4]) -> Mask {
+    pub(super) fn new(key: [u8; 4]) -> Mask {
         Mask(key)
     }
 
@@ -166,7 +166,7 @@ impl Mask {
 
     /// Masks `bytes`, or removes their mask, which is the same.
     #[inline]
-    pub(crate) fn apply(&mut self, bytes: &mut [u8]) {
+    pub(super) fn apply(&mut self, bytes: &mut [u8]) {
         let Mask(key) = self;
         let narrow = u32::from_ne_bytes(*key);
         let wide = u64::from(narrow) << 32 | u64::from(narrow);

@@ -95,7 +95,7 @@ pub enum MessageKind {
 impl MessageKind {
     /// The kind of the message that a frame begins; `None` if it begins none.
     #[inline]
-    pub(crate) fn from_opcode(opcode: OpCode) -> Option<MessageKind> {
+    pub(super) fn from_opcode(opcode: OpCode) -> Option<MessageKind> {
         match opcode {
             OpCode::Text => Some(MessageKind::Text),
             OpCode::Binary => Some(MessageKind::Binary),
@@ -103,7 +103,7 @@ impl MessageKind {
         }
     }
 
-    pub(crate) fn opcode(self) -> OpCode {
+    pub(super) fn opcode(self) -> OpCode {
         match self {
             MessageKind::Text => OpCode::Text,
             MessageKind::Binary => OpCode::Binary,

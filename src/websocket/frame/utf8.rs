@@ -2,7 +2,7 @@
 
 /// Checks text that arrives in pieces, which may cut a character. An octet that cannot go on is found at once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Utf8Check {
+pub(super) struct Utf8Check {
     /// The beginning of a character, and how long it is.
     partial: [u8; 4],
     len: u8,
@@ -10,11 +10,11 @@ pub(crate) struct Utf8Check {
 
 /// Text that is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotUtf8;
+pub(super) struct NotUtf8;
 
 impl Utf8Check {
     /// Checks the next piece.
-    pub(crate) fn feed(&mut self, mut piece: &[u8]) -> Result<(), NotUtf8> {
+    pub(super) fn feed(&mut self, mut piece: &[u8]) -> Result<(), NotUtf8> {
         while self.len > 0 {
             let Some((first, rest)) = piece.split_first() else { return Ok(()) };
             self.partial[usize::from(self.len)] = *first;
@@ -39,7 +39,7 @@ impl Utf8Check {
     }
 
     /// Whether the text may end here.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.len == 0
     }
 }

@@ -11,12 +11,12 @@ use super::role::private::{Sealed, SharedCell};
 use crate::server::SocketObserver;
 
 /// The connection, and the state that is read without borrowing it.
-pub(crate) struct Shared<E: Sealed> {
+pub(super) struct Shared<E: Sealed> {
     pub(super) link: E::Cell<Link<E>>,
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
-    pub(crate) is_corked: AtomicBool,
+    pub(super) is_corked: AtomicBool,
     /// Counts, at a server.
-    pub(crate) observer: Option<SocketObserver>,
+    pub(super) observer: Option<SocketObserver>,
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
@@ -26,7 +26,7 @@ pub(crate) struct Shared<E: Sealed> {
 impl<E: Sealed> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
     #[inline]
-    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
+    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
         self.link.with_mut(|link| {
             let done = step(link);
             if let Some(observer) = &self.observer {
@@ -38,11 +38,11 @@ impl<E: Sealed> Shared<E> {
 }
 
 /// One of the two halves that share a connection.
-pub(crate) struct Half<E: Sealed>(Arc<Shared<E>>);
+pub(super) struct Half<E: Sealed>(Arc<Shared<E>>);
 
 impl<E: Sealed> Half<E> {
     /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
-    pub(crate) fn pair(
+    pub(super) fn pair(
         link: Link<E>,
         observer: Option<SocketObserver>,
         close_behind: fn(Arc<Shared<E>>),
@@ -52,7 +52,7 @@ impl<E: Sealed> Half<E> {
         (Half(shared.clone()), Half(shared))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared<E>> {
+    pub(super) fn shared(&self) -> &Arc<Shared<E>> {
         &self.0
     }
 }
@@ -80,7 +80,7 @@ impl<E: Sealed> Drop for Half<E> {
 }
 
 /// Closes a WebSocket whose halves were dropped, in no more than the time for the close.
-pub(crate) async fn close_dropped<E: Sealed>(shared: Arc<Shared<E>>) {
+pub(super) async fn close_dropped<E: Sealed>(shared: Arc<Shared<E>>) {
     if poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
         poll_fn(|cx| shared.with(|link| link.poll_linger(cx))).await;
     }

@@ -13,13 +13,13 @@ use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
 use crate::websocket::codec::{Encoder, Input};
 use crate::websocket::frame::{CloseCode, Error, Message, MessagePart, OpCode, close_payload};
-use crate::websocket::settings::LinkBounds;
+use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
-pub(crate) struct Link<E: Sealed> {
+pub(super) struct Link<E: Sealed> {
     conn: Conn<E::Locality>,
-    pub(crate) bounds: LinkBounds,
-    pub(crate) encoder: Encoder,
+    pub(super) bounds: LinkBounds,
+    pub(super) encoder: Encoder,
     /// Whether a close frame was sent, behind which nothing is sent.
     is_close_sent: bool,
     is_over: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Link<E: Sealed> {
 }
 
 impl<E: Sealed> Link<E> {
-    pub(crate) fn new(
+    pub(super) fn new(
         mut conn: Conn<E::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
@@ -115,20 +115,20 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Milliseconds since some fixed moment.
-    pub(crate) fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.conn.now()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    pub(crate) fn is_close_sent(&self) -> bool {
+    pub(super) fn is_close_sent(&self) -> bool {
         self.is_close_sent
     }
 
     /// Whether the server is about to stop.
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         E::is_stopping(&self.conn)
     }
 
@@ -148,7 +148,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Sends what was held back, because the handler waits.
-    pub(crate) fn pause(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn pause(&mut self, cx: &mut Context<'_>) {
         if !self.is_handler(cx) {
             self.handler = Some(cx.waker().clone());
         }
@@ -162,7 +162,7 @@ impl<E: Sealed> Link<E> {
 
     /// Whether the handler is polled, and no other task.
     #[inline]
-    pub(crate) fn is_handler(&self, cx: &Context<'_>) -> bool {
+    pub(super) fn is_handler(&self, cx: &Context<'_>) -> bool {
         self.handler.as_ref().is_some_and(|handler| handler.will_wake(cx.waker()))
     }
 
@@ -176,7 +176,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Appends a part of a message to what waits to be written.
-    pub(crate) fn write_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
+    pub(super) fn write_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.part(part, out))?;
         self.sent += u64::from(part.is_last);
@@ -184,7 +184,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Appends a frame of a whole message, which was encoded before.
-    pub(crate) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
+    pub(super) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.encoder.check_whole()?;
         self.sent += 1;
@@ -200,7 +200,7 @@ impl<E: Sealed> Link<E> {
     /// Appends a message to what waits to be written. The payload of a long one is handed to the system without a copy,
     /// as far as that takes it at once.
     #[inline]
-    pub(crate) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
+    pub(super) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
         self.check_open()?;
         let len = message.as_bytes().len();
         if self.encoder.compresses(len) {
@@ -235,7 +235,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Appends a ping.
-    pub(crate) fn write_ping(&mut self, payload: &[u8]) -> io::Result<()> {
+    pub(super) fn write_ping(&mut self, payload: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.control(OpCode::Ping, payload, out))?;
         self.pings = self.pings.saturating_add(1);
@@ -244,7 +244,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Whether a pong may be the answer to a ping, of which there is one fewer then.
-    pub(crate) fn admit_pong(&mut self) -> bool {
+    pub(super) fn admit_pong(&mut self) -> bool {
         let left = self.pings.checked_sub(1);
         self.pings = left.unwrap_or(0);
         if let Some(at) = self.oldest_ping_at.take() {
@@ -254,16 +254,16 @@ impl<E: Sealed> Link<E> {
     }
 
     /// How long a ping has taken, up to its pong.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
+    pub(super) fn round_trip(&self) -> Option<Duration> {
         self.round_trip.map(|micros| Duration::from_micros(micros.into()))
     }
 
     /// Answers a ping. A peer that sends pings and reads nothing gets the answer to the last of them once it reads.
-    pub(crate) fn write_pong(&mut self, payload: &[u8]) -> io::Result<()> {
+    pub(super) fn write_pong(&mut self, payload: &[u8]) -> io::Result<()> {
         if self.is_close_sent {
             return Ok(());
         }
-        if self.waiting() > self.bounds.waiting_max {
+        if self.waiting() > self.bounds.buffer_max {
             self.late_pong = Some(payload.into());
             return Ok(());
         }
@@ -273,7 +273,7 @@ impl<E: Sealed> Link<E> {
 
     /// Appends a close frame, unless one was sent. [`CloseCode::NONE`] is a frame without a code, which has no room for a
     /// reason.
-    pub(crate) fn write_close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
+    pub(super) fn write_close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         if self.is_close_sent || self.is_over {
             return Ok(());
         }
@@ -294,7 +294,7 @@ impl<E: Sealed> Link<E> {
     /// Appends a close frame with code 1001 because the server stops, once the peer `is_within` no message, or has taken
     /// too long for the rest of it. Returns whether that was done.
     #[cold]
-    pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
+    pub(super) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
         if self.is_close_sent || self.is_over {
             return Ok(false);
         }
@@ -311,13 +311,13 @@ impl<E: Sealed> Link<E> {
         Ok(true)
     }
 
-    /// Sends what waits to be written, if it is more than `waiting_max` bytes.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, waiting_max: usize) -> Poll<io::Result<()>> {
+    /// Sends what waits to be written, if it is more than `buffer_max` bytes.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, buffer_max: usize) -> Poll<io::Result<()>> {
         if self.has_lost {
             return Poll::Ready(Err(self.closed()));
         }
         ready!(self.budget.poll_proceed(cx));
-        if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
+        if self.waiting() <= buffer_max && (buffer_max > 0 || self.conn.has_sent_all()) {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);
@@ -329,7 +329,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Waits until the WebSocket is closed, behind a close frame that was sent.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_over {
             return Poll::Ready(Ok(()));
         }
@@ -376,7 +376,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
-    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
         self.borrow_memory();
         let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input));
         // Answers to the bytes that are here need memory, too.
@@ -439,12 +439,12 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Takes what the server counts the connection by.
-    pub(crate) fn take_guard(&mut self) -> Option<E::Guard> {
+    pub(super) fn take_guard(&mut self) -> Option<E::Guard> {
         self.guard.take()
     }
 
     /// Sends what waits to be written, and closes the sending half.
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.with_waker(cx, |link, cx| {
             link.poll_close_expired(cx)?;
             ready!(link.poll_flush(cx))?;
@@ -455,7 +455,7 @@ impl<E: Sealed> Link<E> {
 
     /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset,
     /// which could take the close frame away before the peer has read it.
-    pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.with_waker(cx, |link, cx| {
             let mut room = [0; DISCARDED_AT_ONCE];
             loop {
@@ -471,7 +471,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Closes the connection, and wakes both halves, which then find it closed: a socket that is dropped wakes nobody.
-    pub(crate) fn close_now(&mut self) {
+    pub(super) fn close_now(&mut self) {
         self.is_over = true;
         self.has_lost |= self.waiting() > 0;
         let all = self.wakers.take().map(Waker::from);

@@ -18,7 +18,7 @@ impl Role for ServerRole {}
 
 impl Role for ClientRole {}
 
-pub(crate) mod private {
+pub(super) mod private {
     use std::cell::RefCell;
     use std::convert::Infallible;
     use std::sync::Mutex;

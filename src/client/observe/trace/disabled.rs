@@ -8,15 +8,15 @@ use crate::message::{Headers, Request, Response};
 
 /// Whether a client makes spans, which it does not.
 #[derive(Clone, Default)]
-pub(crate) struct ClientTracing {}
+pub(in crate::client) struct ClientTracing {}
 
 /// The span of an exchange.
 #[derive(Default)]
-pub(crate) struct ClientSpan {}
+pub(in crate::client) struct ClientSpan {}
 
 /// The fields that make a request part of a trace, of which there are none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct TraceFields<'a>(PhantomData<&'a ()>);
+pub(in crate::client) struct TraceFields<'a>(PhantomData<&'a ()>);
 
 impl ClientTracing {
     #[inline]

@@ -12,11 +12,11 @@ use crate::trace::{Tracing, method_name, record_error, version_number};
 
 /// Whether a client makes spans, and how.
 #[derive(Clone, Default)]
-pub(crate) struct ClientTracing(Option<Tracing>);
+pub(in crate::client) struct ClientTracing(Option<Tracing>);
 
 /// The span of an exchange, if the client makes any. A span that is dropped before its end is recorded as canceled.
 #[derive(Default)]
-pub(crate) struct ClientSpan(Option<Box<SpanState>>);
+pub(in crate::client) struct ClientSpan(Option<Box<SpanState>>);
 
 /// Boxed, since every exchange has room for this state, and few clients make spans.
 struct SpanState {
@@ -27,7 +27,7 @@ struct SpanState {
 
 /// The fields that make a request part of a trace.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct TraceFields<'a>(Option<&'a Headers>);
+pub(in crate::client) struct TraceFields<'a>(Option<&'a Headers>);
 
 impl ClientTracing {
     pub(in crate::client) fn new(tracing: &Tracing) -> ClientTracing {

@@ -10,7 +10,7 @@ use crate::server::error::ErrorCause;
 
 /// From which peers a header is read, of which there are none.
 #[derive(Clone)]
-pub(crate) struct ProxyProtocol(Infallible);
+pub(in crate::server) struct ProxyProtocol(Infallible);
 
 impl ProxyProtocol {
     pub(in crate::server) fn expects(&self, _: PeerAddr) -> bool {
@@ -28,7 +28,7 @@ impl ProxyProtocol {
 }
 
 /// A header, of which there are none.
-pub(crate) struct ProxyHeader(Infallible);
+pub(in crate::server) struct ProxyHeader(Infallible);
 
 impl ProxyHeader {
     pub(in crate::server) fn peer(&self) -> Option<PeerAddr> {

@@ -19,7 +19,7 @@ use crate::runtime;
 use crate::server::run::ServerHandle;
 
 /// The listening sockets of a server that takes them over, and passes them on.
-pub(crate) struct Handover {
+pub(in crate::server) struct Handover {
     path: PathBuf,
     start_limit: StartLimit,
     /// Ready once this server serves.
@@ -36,7 +36,7 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    pub(crate) fn new(path: PathBuf) -> Handover {
+    pub(in crate::server) fn new(path: PathBuf) -> Handover {
         let start_limit = StartLimit { predecessor: None, ready_by: runtime::now(), start_max: START_MAX };
         let (inherited, abandoned, kept, files) = Default::default();
         Handover { path, start_limit, serving: None, inherited, abandoned, control: None, kept, files }
@@ -47,7 +47,7 @@ impl Handover {
     /// # Errors
     ///
     /// Fails if the predecessor cannot be reached, or sends something else. It then goes on.
-    pub(crate) fn receive(&mut self) -> io::Result<()> {
+    pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
         // The predecessor's clock starts later, once it has accepted.
         self.start_limit.ready_by = runtime::later(runtime::now(), self.start_limit.start_max);
         let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
@@ -58,7 +58,7 @@ impl Handover {
     }
 
     /// Takes the inherited sockets of this address.
-    pub(crate) fn take(
+    pub(in crate::server) fn take(
         &mut self,
         address: &Address,
         options: &ListenOptions,
@@ -69,7 +69,7 @@ impl Handover {
     }
 
     /// Keeps a descriptor of a socket, to be passed on.
-    pub(crate) fn keep(&mut self, address: &Address, bound: &BoundSocket) -> io::Result<()> {
+    pub(in crate::server) fn keep(&mut self, address: &Address, bound: &BoundSocket) -> io::Result<()> {
         if let Some(socket) = bound.duplicate()? {
             self.kept.push((address.to_string(), socket));
             self.files.extend(bound.file_ownership());
@@ -78,7 +78,7 @@ impl Handover {
     }
 
     /// Listens at the path, unless its socket was inherited, and closes the sockets that no address has taken.
-    pub(crate) fn listen(&mut self) -> io::Result<()> {
+    pub(in crate::server) fn listen(&mut self) -> io::Result<()> {
         for (address, socket) in self.inherited.drain(..) {
             if let Address::Unix(path) = Address::from(address)
                 && let Ok(file) = SocketFile::adopt(&path)
@@ -96,12 +96,12 @@ impl Handover {
     }
 
     /// The limit of this server's start.
-    pub(crate) fn start_limit(&self) -> StartLimit {
+    pub(in crate::server) fn start_limit(&self) -> StartLimit {
         self.start_limit.clone()
     }
 
     /// The announcement of this server, to be made once it serves.
-    pub(crate) fn announcement(&mut self) -> Announcement {
+    pub(in crate::server) fn announcement(&mut self) -> Announcement {
         let (serves, serving) = oneshot::channel();
         self.serving = Some(serving);
         let (predecessor, abandoned) = (self.start_limit.predecessor.take(), mem::take(&mut self.abandoned));
@@ -109,7 +109,7 @@ impl Handover {
     }
 
     /// Waits for a successor that serves, and then stops this server.
-    pub(crate) async fn serve(mut self, running: ServerHandle, grace: Duration) -> io::Result<()> {
+    pub(in crate::server) async fn serve(mut self, running: ServerHandle, grace: Duration) -> io::Result<()> {
         let (Some(control), Some(serving)) = (self.control.take(), self.serving.take()) else {
             return Ok(());
         };
@@ -152,7 +152,7 @@ const ANNOUNCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to start whose predecessor waits for it.
 #[derive(Clone)]
-pub(crate) struct StartLimit {
+pub(in crate::server) struct StartLimit {
     predecessor: Option<Arc<Predecessor>>,
     /// When this server must be ready to listen.
     ready_by: runtime::Instant,
@@ -165,20 +165,25 @@ impl StartLimit {
     /// # Errors
     ///
     /// Fails if it took too long. The predecessor then goes on.
-    pub(crate) fn check(&self) -> io::Result<()> {
+    pub(in crate::server) fn check(&self) -> io::Result<()> {
         let StartLimit { predecessor, ready_by, start_max } = self;
-        let is_late = runtime::now() > *ready_by;
-        if predecessor.as_ref().is_some_and(|predecessor| predecessor.decide_goes_on(is_late)) {
-            let text =
-                format!("the start took longer than {} s, so the predecessor goes on", start_max.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        match predecessor {
+            Some(predecessor) if predecessor.decide_goes_on(runtime::now() > *ready_by) => {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "the start took longer than {} s, so the predecessor goes on",
+                        start_max.as_secs()
+                    ),
+                ))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Has the predecessor stop once this server serves. If it is dropped before that, the predecessor goes on.
-pub(crate) struct Announcement {
+pub(in crate::server) struct Announcement {
     predecessor: Option<Arc<Predecessor>>,
     abandoned: Vec<(SocketFile, OwnedFd)>,
     files: Vec<FileOwnership>,
@@ -187,12 +192,12 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     /// Whether this server takes the place of another.
-    pub(crate) fn has_predecessor(&self) -> bool {
+    pub(in crate::server) fn has_predecessor(&self) -> bool {
         self.predecessor.is_some()
     }
 
     /// Announces that this server serves.
-    pub(crate) fn make(self) {
+    pub(in crate::server) fn make(self) {
         let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());
         abandoned.chain(self.files).for_each(|file| file.set_owned(true));
         drop(self.abandoned);

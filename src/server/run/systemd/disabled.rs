@@ -4,30 +4,30 @@ use std::convert::Infallible;
 
 /// A service manager, of which there are none.
 #[derive(Clone)]
-pub(crate) struct Notifier(Infallible);
+pub(in crate::server) struct Notifier(Infallible);
 
 impl Notifier {
-    pub(crate) fn with_cores(self, _: usize) -> Notifier {
+    pub(in crate::server) fn with_cores(self, _: usize) -> Notifier {
         match self.0 {}
     }
 
-    pub(crate) fn replace_main_process(&self) {
+    pub(in crate::server) fn replace_main_process(&self) {
         match self.0 {}
     }
 
-    pub(crate) fn ready(&self) {
+    pub(in crate::server) fn ready(&self) {
         match self.0 {}
     }
 
-    pub(crate) fn retire(&self) {
+    pub(in crate::server) fn retire(&self) {
         match self.0 {}
     }
 
-    pub(crate) fn stopping(&self) {
+    pub(in crate::server) fn stopping(&self) {
         match self.0 {}
     }
 
-    pub(crate) async fn beat(self, _: usize) {
+    pub(in crate::server) async fn beat(self, _: usize) {
         match self.0 {}
     }
 }

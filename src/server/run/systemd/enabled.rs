@@ -12,7 +12,7 @@ use crate::runtime;
 
 /// The service manager, which learns of the state of the server.
 #[derive(Clone, Default)]
-pub(crate) struct Notifier {
+pub(in crate::server) struct Notifier {
     /// How long the manager waits for a sign of life.
     watchdog: Option<Duration>,
     /// How often each core has shown that it runs.
@@ -22,34 +22,34 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn from_env() -> Notifier {
+    pub(in crate::server) fn from_env() -> Notifier {
         Notifier { watchdog: sd_notify::watchdog_enabled(), ..Notifier::default() }
     }
 
     /// The notifier of a server with so many cores.
-    pub(crate) fn with_cores(self, count: usize) -> Notifier {
+    pub(in crate::server) fn with_cores(self, count: usize) -> Notifier {
         Notifier { beats: (0..count).map(|_| AtomicU64::new(0)).collect(), ..self }
     }
 
     /// Reports that this process takes the place of the one that the manager has started, or of its successor.
-    pub(crate) fn replace_main_process(&self) {
+    pub(in crate::server) fn replace_main_process(&self) {
         notify(NotifyState::MainPid(process::id()));
     }
 
     /// Reports that all cores listen.
-    pub(crate) fn ready(&self) {
+    pub(in crate::server) fn ready(&self) {
         self.is_main_process.store(true, Relaxed);
         notify(NotifyState::Ready);
     }
 
     /// Sends no further notification of the watchdog, since a successor does.
-    pub(crate) fn retire(&self) {
+    pub(in crate::server) fn retire(&self) {
         self.is_main_process.store(false, Relaxed);
     }
 
     /// Reports that a stop was ordered, if all cores have listened. The manager would stop the whole service for a
     /// successor that fails before that, its predecessor included.
-    pub(crate) fn stopping(&self) {
+    pub(in crate::server) fn stopping(&self) {
         if self.is_main_process.load(Relaxed) {
             notify(NotifyState::Stopping);
         }
@@ -57,7 +57,7 @@ impl Notifier {
 
     /// Shows that this core runs, for as long as it does. The first core reports to the manager, which would take a
     /// notification of a successor that starts, or of a predecessor that stops, for one of the main process.
-    pub(crate) async fn beat(self, index: usize) {
+    pub(in crate::server) async fn beat(self, index: usize) {
         let Some(limit) = self.watchdog else { return };
         let mut seen = vec![0; self.beats.len()];
         loop {
