@@ -123,15 +123,14 @@ fn service() -> Service<impl Handler> {
 
 fn serve_memory() -> Place {
     let listener = MemoryListener::new();
-    let connector = listener.connector();
-    let service = Rc::new(service());
+    let (accepting, service) = (listener.clone(), Rc::new(service()));
     spawn_local(async move {
         loop {
-            let (service, stream) = (service.clone(), listener.accept().await);
+            let (service, stream) = (service.clone(), accepting.accept().await);
             spawn_local(async move { drop(service.serve_connection(stream).await) });
         }
     });
-    Place::Memory(connector)
+    Place::Memory(listener)
 }
 
 async fn serve_tcp() -> Place {

@@ -26,7 +26,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::fs::{FileCache, Files};
+use corehttp::fs::{FileCacheLimits, Files};
 use corehttp::{Context, IntoHandler, Server};
 use criterion::{Criterion, SamplingMode};
 
@@ -44,7 +44,7 @@ fn main() {
 
     for (name, request, size) in [("whole", GET, SIZE), ("unchanged", REVALIDATE, 0)] {
         let workload = Workload { request: request.as_bytes(), cut: Cut::Never, per_connection: 1000 };
-        let cached = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cached = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         let files = Files::new(root.path()).and_then(|files| {
             let files = files.cache(cached).cache_control("*", "max-age=3600");
             files.map_err(std::io::Error::other)
@@ -61,7 +61,7 @@ fn main() {
     let content = Bytes::from(vec![b'x'; SIZE]);
     let from_memory = move |ctx: &mut Context| {
         ctx.response
-            .set_shared("text/javascript; charset=utf-8", content.clone())
+            .set_shared_bytes("text/javascript; charset=utf-8", content.clone())
             .map_err(corehttp::Error::from)
     };
     let workload = Workload { request: GET.as_bytes(), cut: Cut::Never, per_connection: 1000 };

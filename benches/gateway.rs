@@ -107,7 +107,7 @@ fn serve_corehttp(behind: SocketAddr) {
 async fn pass(host: &Host, ctx: &mut Context) -> corehttp::Result {
     let mut onward = ctx.request.forwarded_to("/")?;
     onward.headers.append("via", "1.1 front")?;
-    ctx.forward(host.open(&onward)).await
+    ctx.forward(host.open_call(&onward)).await
 }
 
 /// As its users write it: what it received is passed on, but for the fields that are meant for one connection.

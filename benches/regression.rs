@@ -52,7 +52,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use corehttp::access_log::{self, AccessLog};
-use corehttp::fs::{FileCache, Files};
+use corehttp::fs::{FileCacheLimits, Files};
 use corehttp::metrics::Metrics;
 use corehttp::middleware::wrap;
 use corehttp::server::ExchangeReport;
@@ -208,7 +208,7 @@ fn serve_file(rounds: u64) {
     picture.write_all(&[b'x'; 4096]).expect("a picture");
     // Its date is in the response, and other digits take other instructions.
     picture.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).expect("a date");
-    let cached = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+    let cached = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
     let files = Files::new(root.path()).expect("the root is there").cache(cached);
     serve(FIREFOX, Cut::Never, rounds, files.cache_control("*", "max-age=3600").expect("a good field"));
 }
@@ -292,7 +292,7 @@ fn pass(rounds: u64) {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to("/")?;
         onward.headers.append("via", "1.1 front")?;
-        ctx.forward(host.open(&onward)).await
+        ctx.forward(host.open_call(&onward)).await
     };
     serve(GET, Cut::WHOLE, rounds, wrap(BodyPlan::Stream, pass));
 }

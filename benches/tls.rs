@@ -35,7 +35,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::client::ResponseReader;
+use corehttp::client::{ClientLimits, ClientTimeouts, ResponseReader};
 use corehttp::fs::Files;
 use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{Client, Context, Handler, Request, Response, Server, block_on};
@@ -319,8 +319,8 @@ const SETTLE: Duration = Duration::from_secs(3);
 fn measure_idle(server: &Measured) {
     let client = Client::builder()
         .tls(ClientTls::new().dangerous().accept_any_certificate())
-        .connections_per_host_max(CONNECTIONS + BATCH)
-        .idle_timeout(Duration::from_secs(600))
+        .limits(ClientLimits { connections_per_host_max: CONNECTIONS + BATCH, ..ClientLimits::default() })
+        .timeouts(ClientTimeouts { idle: Duration::from_secs(600), ..ClientTimeouts::default() })
         .build();
     let measured = block_on(async {
         // Who has a response has a connection of its own, until its body is read.
@@ -365,8 +365,8 @@ fn serve_corehttp(root: &Path) {
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match ctx.request.path() {
             "/" => respond(ctx),
-            "/memory/small" => Ok(ctx.response.set_shared("text/plain", small.clone())?),
-            "/memory/large" => Ok(ctx.response.set_shared("text/plain", large.clone())?),
+            "/memory/small" => Ok(ctx.response.set_shared_bytes("text/plain", small.clone())?),
+            "/memory/large" => Ok(ctx.response.set_shared_bytes("text/plain", large.clone())?),
             _ => files.handle(ctx).await,
         }
     };

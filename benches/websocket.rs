@@ -60,7 +60,7 @@ fn serve(name: &str) {
     match name {
         COREHTTP => serve_corehttp(async |ctx: &mut Context| echo(ctx).await),
         IN_TASK => serve_corehttp(async |ctx: &mut Context| -> corehttp::Result {
-            let socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let socket = ctx.websocket(&websocket::Options::default()).await?;
             tokio::task::spawn_local(echo_all(socket));
             Ok(())
         }),
@@ -90,7 +90,7 @@ fn serve_corehttp(handler: impl AsyncFn(&mut Context) -> corehttp::Result + Send
 }
 
 async fn echo(ctx: &mut Context) -> corehttp::Result {
-    Ok(echo_all(ctx.websocket(&websocket::Settings::default()).await?).await?)
+    Ok(echo_all(ctx.websocket(&websocket::Options::default()).await?).await?)
 }
 
 async fn echo_all(mut socket: WebSocket) -> std::io::Result<()> {

@@ -28,7 +28,7 @@ fn main() -> corehttp::Result {
 
 async fn answer(ctx: &mut Context) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => ctx.response.set_shared("text/plain", "Hello, World!")?,
+        (Method::Get | Method::Head, "/") => ctx.response.set_shared_bytes("text/plain", "Hello, World!")?,
         (Method::Post | Method::Put, "/echo") => echo(ctx).await?,
         (Method::Get | Method::Head, "/headers") => headers(ctx)?,
         (Method::Get | Method::Head, path) => match path.strip_prefix("/status/") {
@@ -59,7 +59,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 
 fn headers(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
-    response.set_shared("text/plain", "")?;
+    response.set_shared_bytes("text/plain", "")?;
     for (name, value) in &request.headers {
         // A value may hold bytes that are no text.
         write!(response.body, "{}: ", name.to_ascii_lowercase())?;

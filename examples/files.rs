@@ -14,8 +14,8 @@ fn main() -> corehttp::Result {
     let directory = args.next().ok_or_else(|| std::io::Error::other("usage: files DIR [ADDR]"))?;
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let files = Files::new(directory)?
-        .listing()
-        .precompressed()
+        .listing(true)
+        .precompressed(true)
         .cache_control("/assets/*", "public, max-age=31536000, immutable")?
         .cache_control("*", "no-cache")?;
     let handler = async move |ctx: &mut Context| -> corehttp::Result {

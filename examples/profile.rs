@@ -80,7 +80,7 @@ impl Profiler {
     async fn pprof(&self, ctx: &mut Context) -> Result {
         let encode = |report: pprof::Report| Ok(report.pprof().map_err(Error::other)?.encode_to_vec());
         let profile = self.take(seconds(ctx)?, encode).await?;
-        Ok(ctx.response.set_shared("application/octet-stream", profile)?)
+        Ok(ctx.response.set_shared_bytes("application/octet-stream", profile)?)
     }
 
     /// A flame graph, which a browser shows.
@@ -91,7 +91,7 @@ impl Profiler {
             Ok(flames)
         };
         let flames = self.take(seconds(ctx)?, draw).await?;
-        Ok(ctx.response.set_shared("image/svg+xml", flames)?)
+        Ok(ctx.response.set_shared_bytes("image/svg+xml", flames)?)
     }
 
     /// Takes a profile for so long. The thread that waits and works for it is not that of a core, and it goes on if the

@@ -10,7 +10,7 @@ use std::env;
 use std::io;
 use std::time::Duration;
 
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::{BodyPlan, Client, Context, Handler, Server, TrustedProxies, shutdown_signal};
 
 struct Proxy {
@@ -28,7 +28,7 @@ impl Handler for Proxy {
         // A gateway names itself (RFC 9110 §7.6.3), and its peer.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
         ctx.set_forwarded(&mut onward);
-        ctx.forward(self.client.open(&onward)).await
+        ctx.forward(self.client.open_call(&onward)).await
     }
 }
 
@@ -37,10 +37,10 @@ fn main() -> corehttp::Result {
     let backend =
         arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR [NETWORK..]]"))?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let in_front = TrustedProxies::new(arguments)?.fields([
-        ForwardedField::XForwardedFor,
-        ForwardedField::XForwardedProto,
-        ForwardedField::XForwardedHost,
+    let in_front = TrustedProxies::new(arguments)?.headers([
+        ForwardedHeader::XForwardedFor,
+        ForwardedHeader::XForwardedProto,
+        ForwardedHeader::XForwardedHost,
     ]);
     let server =
         Server::bind(address).trusted_proxies(in_front).stop_on(shutdown_signal(), Duration::from_secs(10));

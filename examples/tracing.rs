@@ -119,7 +119,7 @@ impl HttpClient for ExportClient {
         for (name, value) in &head.headers {
             request.headers.append(name.as_str(), value.as_bytes())?;
         }
-        request.body.set_shared(body);
+        request.body.set_shared_bytes(body);
         let client = Client::builder().timeout(Duration::from_secs(10)).build();
         let response = corehttp::block_on(async {
             let mut response = corehttp::Response::new();

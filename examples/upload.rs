@@ -34,7 +34,7 @@ fn main() -> corehttp::Result {
 async fn receive(dir: &Path, ctx: &mut Context) -> corehttp::Result {
     let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
     let (mut listing, mut files, mut parts) =
-        (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
+        (String::new(), Drafts::default(), ctx.multipart_up_to(limits)?);
     while let Some(mut part) = parts.part().await? {
         let name = part.name().to_owned();
         match part.file_name().map(str::to_owned) {

@@ -10,18 +10,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::websocket::{self, Broadcast, MessageDeflate, SlowMember, WebSocket};
+use corehttp::websocket::{self, Broadcast, DeflateOptions, OnLag, WebSocket};
 use corehttp::{Context, Server, routes, shutdown_signal, with_state};
 
 struct State {
-    settings: websocket::Settings,
+    settings: websocket::Options,
     room: Broadcast,
 }
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let deflate = Some(MessageDeflate::default());
-    let settings = websocket::Settings { message_max: 64 << 10, deflate, ..websocket::Settings::default() };
+    let deflate = Some(DeflateOptions::default());
+    let settings = websocket::Options { message_max: 64 << 10, deflate, ..websocket::Options::default() };
     // All cores share the room, which keeps 64 messages for those who are behind.
     let state = Arc::new(State { settings, room: Broadcast::new(64) });
     let handler = routes! {
@@ -48,7 +48,7 @@ async fn echo(state: &State, ctx: &mut Context) -> corehttp::Result {
 async fn chat(state: &State, ctx: &mut Context) -> corehttp::Result {
     let mut socket = ctx.websocket(&state.settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
-    let mut member = state.room.join(SlowMember::Skip);
+    let mut member = state.room.join(OnLag::Skip);
     tokio::select! {
         // Messages that were sent before the peer closes are forwarded first.
         biased;

@@ -72,7 +72,7 @@ impl Request {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;
@@ -115,7 +115,7 @@ impl Response {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     ctx.response.set_json(&serde_json::json!({"text": "milk"})).unwrap();
     /// # })?;
@@ -163,7 +163,7 @@ impl RequestBuilder {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;

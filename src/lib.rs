@@ -131,7 +131,7 @@
 //! | a request in one expression | [`Client::get`], [`RequestBuilder`] |
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
 //! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
-//! | large bodies | [`Client::open_response`], [`Client::open`] |
+//! | large bodies | [`Client::open_response`], [`Client::open_call`] |
 //! | no allocation at all | [`Client::send`] |
 //!
 //! The folder `examples` has programs for most of this. `api` is a service with a database.

@@ -281,7 +281,7 @@ fn a_gateway_allocates_only_the_request_that_it_sends() {
     let host = Client::new().host(&format!("http://{}", behind.local_addr())).unwrap();
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.forwarded_to("/")?;
-        ctx.forward(host.open(&onward)).await
+        ctx.forward(host.open_call(&onward)).await
     };
     check_each(3, pass, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
 }
@@ -389,8 +389,8 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
     let log =
         corehttp::access_log::AccessLog::from_writer(std::io::sink(), corehttp::access_log::Format::Combined)
             .unwrap();
-    let settings = corehttp::metrics::Settings { times_polls: true, ..Default::default() };
-    let metrics = corehttp::metrics::Metrics::with_settings(settings);
+    let settings = corehttp::metrics::Options { times_polls: true, ..Default::default() };
+    let metrics = corehttp::metrics::Metrics::with_options(settings);
     let server = Server::bind("127.0.0.1:0").observe(log.clone()).observe(metrics.clone());
     let router = routes! { GET "/a/{name}" => hello };
     check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
@@ -650,7 +650,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
     let allocated = block_on(async {
         let (client, mut response, mut marks) = (Client::new(), Response::new(), [0; 3]);
         for _ in 0..2 {
-            let mut call = client.open(&request).await.unwrap();
+            let mut call = client.open_call(&request).await.unwrap();
             for at in 0..PIECES {
                 if at == PIECES / 2 {
                     marks[0] = allocations();
@@ -691,7 +691,7 @@ fn a_client_that_takes_interim_responses_allocates_nothing_for_each() {
     let request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     let allocated = block_on(async {
         let client = Client::new();
-        let (_, mut reader) = client.open(&request).await.unwrap().split();
+        let (_, mut reader) = client.open_call(&request).await.unwrap().split();
         let mut marks = Vec::with_capacity(16);
         while let Some((_, fields)) = reader.informational().await.unwrap() {
             assert!(fields.contains("link"));
@@ -795,7 +795,7 @@ fn messages_of_a_websocket_allocate_nothing() {
     }
 
     let echo = async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
         let mut copy = Vec::with_capacity(16 << 10);
         while let Some(message) = reader.receive().await? {

@@ -261,7 +261,7 @@ mod starting {
         let elsewhere = running.clone();
         std::thread::spawn(move || elsewhere.stop(Duration::from_secs(10)));
         running.wait()?;
-        assert_eq!(running.stats().total.open, 0);
+        assert_eq!(running.counts().total.open, 0);
         Ok(())
     }
 
@@ -618,7 +618,7 @@ mod programs {
 mod clients {
     use super::*;
 
-    use corehttp::client::{Call, ClientTimeouts, Host, Redirects, ResponseReader};
+    use corehttp::client::{Call, ClientLimits, ClientTimeouts, Host, Redirects, ResponseReader};
     use corehttp::{Client, ClientError};
 
     type TestResult = Result<(), Box<dyn StdError>>;
@@ -685,7 +685,7 @@ mod clients {
         let client = Client::builder()
             .timeout(Duration::from_secs(5))
             .timeouts(ClientTimeouts::default())
-            .connections_per_host_max(64)
+            .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
             .redirects(Redirects::Follow(10))
             .build();
         with_parrot(async |_, url| {
@@ -739,17 +739,17 @@ mod clients {
         is_send(client.get(""));
         is_send(client.send(&request, &mut response));
         is_send(client.open_response(&request, &mut response));
-        is_send(client.open(&request));
+        is_send(client.open_call(&request));
         is_send(client.upgrade(&request, &mut response));
         let host = client.host("http://a").unwrap();
         is_send(host.send(&request, &mut response));
         is_send(host.open_response(&request, &mut response));
-        is_send(host.open(&request));
+        is_send(host.open_call(&request));
         is_send(host.upgrade(&request, &mut response));
         let balancer = client.balance(["http://a"]).unwrap().build();
         is_send(balancer.send(&request, &mut response));
         is_send(balancer.open_response(&request, &mut response));
-        is_send(balancer.open(&request));
+        is_send(balancer.open_call(&request));
         is_send(balancer.upgrade(&request, &mut response));
         is_send(client.pipeline("http://a").unwrap().build().send(&request, &mut response));
         let _ = |call: Call| {
@@ -810,7 +810,8 @@ mod settings {
     #[cfg(feature = "fs")]
     #[test]
     fn a_cache_of_files_is_such_a_literal() {
-        let cache = corehttp::fs::FileCache { files_max: 1, ..corehttp::fs::FileCache::default() };
+        let cache =
+            corehttp::fs::FileCacheLimits { files_max: 1, ..corehttp::fs::FileCacheLimits::default() };
         assert_eq!(cache.files_max, 1);
     }
 

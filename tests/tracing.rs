@@ -342,14 +342,14 @@ enum By {
 /// The fields that a server behind gets when a request with `fields` comes to a traced server.
 async fn passed_on(by: By, fields: &[(&str, &str)]) -> [String; 2] {
     let (listener, tracing) = (MemoryListener::new(), Tracing::new());
-    let client = Client::builder().memory(listener.connector()).tracing(&tracing).build();
+    let client = Client::builder().connect_to(&listener).tracing(&tracing).build();
     let pipeline = client.pipeline("http://behind").unwrap().build();
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match by {
             By::Send => ctx.response = client.get("http://behind/").await?,
             By::Forward => {
                 let onward = ctx.request.forwarded_to("http://behind")?;
-                ctx.forward(client.open(&onward)).await?;
+                ctx.forward(client.open_call(&onward)).await?;
             }
             By::Pipeline => pipeline.send(&Request::get("/")?, &mut ctx.response).await?,
         }
@@ -420,7 +420,7 @@ fn a_trace_is_passed_on_as_it_is_by_a_program_that_records_nothing() {
 fn client_outcome(response: &'static str, ask: impl AsyncFn(&Client)) -> [String; 2] {
     let (spans, ..) = seen(async {
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).tracing(&Tracing::new()).build();
+        let client = Client::builder().connect_to(&listener).tracing(&Tracing::new()).build();
         let behind = async {
             let mut stream = listener.accept().await;
             stream.read_exact(&mut [0; 10]).await.unwrap();
@@ -452,13 +452,13 @@ fn a_span_of_a_client_ends_with_what_came_of_the_exchange() {
     };
     assert_eq!(client_outcome("", goes_away), ["", "canceled"]);
     let calls = async |client: &Client| {
-        let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+        let mut call = client.open_call(&Request::post("http://a/").unwrap()).await.unwrap();
         call.write_all(b"some").await.unwrap();
         drop(call.finish(&mut Response::new()).await);
     };
     assert_eq!(client_outcome("HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n", calls), ["500", "500"]);
     assert_eq!(client_outcome("", calls), ["", "timeout"]);
-    let leaves = async |client: &Client| drop(client.open(&Request::post("http://a/").unwrap()).await);
+    let leaves = async |client: &Client| drop(client.open_call(&Request::post("http://a/").unwrap()).await);
     assert_eq!(client_outcome("", leaves), ["", "canceled"]);
 }
 
@@ -495,7 +495,7 @@ fn another_propagation_takes_the_place_of_the_crate_s_own() {
     let (spans, ..) = seen(async {
         let listener = MemoryListener::new();
         let tracing = Tracing::new().propagator(baggage.clone());
-        let client = Client::builder().memory(listener.connector()).tracing(&tracing).build();
+        let client = Client::builder().connect_to(&listener).tracing(&tracing).build();
         let service = Server::new().service(wrap(tracing, |ctx: &mut Context| {
             assert!(TraceContext::current().is_none() && !ctx.request.headers.contains("traceparent"));
         }));

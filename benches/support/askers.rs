@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use corehttp::client::Pipeline;
-use corehttp::net::{MemoryConnector, MemoryStream};
+use corehttp::client::{ClientLimits, Pipeline};
+use corehttp::net::{MemoryConnector, MemoryListener, MemoryStream};
 use corehttp::{Client, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::Uri;
@@ -35,7 +35,7 @@ pub(crate) enum Asker {
 #[derive(Clone)]
 pub(crate) enum Place {
     Tcp(SocketAddr),
-    Memory(MemoryConnector),
+    Memory(MemoryListener),
 }
 
 impl Asker {
@@ -51,9 +51,11 @@ impl Asker {
             (COREHTTP, place) => {
                 let client = match place {
                     Place::Tcp(_) => Client::builder(),
-                    Place::Memory(connector) => Client::builder().memory(connector.clone()),
+                    Place::Memory(listener) => Client::builder().connect_to(listener),
                 };
-                let client = client.connections_per_host_max(2_000).build();
+                let client = client
+                    .limits(ClientLimits { connections_per_host_max: 2_000, ..ClientLimits::default() })
+                    .build();
                 Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
             }
             (STREAM, Place::Tcp(_)) => Asker::Stream(Client::new(), Request::get(&url).expect("a good URL")),
@@ -67,8 +69,8 @@ impl Asker {
                 connector.set_nodelay(true);
                 Asker::HyperTcp(hyper.build(connector), uri)
             }
-            (HYPER, Place::Memory(connector)) => {
-                Asker::HyperMemory(hyper.build(Dialer(connector.clone())), uri)
+            (HYPER, Place::Memory(listener)) => {
+                Asker::HyperMemory(hyper.build(Dialer(listener.connector())), uri)
             }
             (REQWEST, Place::Tcp(_)) => {
                 Asker::Reqwest(reqwest::Client::new(), url.parse().expect("a good URL"))

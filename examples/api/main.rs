@@ -49,7 +49,7 @@ use sqlite::Sqlite;
 
 fn main() -> corehttp::Result {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let metrics = Metrics::with_settings(metrics::Settings { times_polls: true, ..Default::default() });
+    let metrics = Metrics::with_options(metrics::Options { times_polls: true, ..Default::default() });
     let shown =
         routes! { GET "/" => metrics::Page::new(&metrics), GET "/metrics" => metrics::Text::new(&metrics) };
     Server::bind("127.0.0.1:8081").cores(1).start(shown)?;

@@ -53,7 +53,7 @@ impl Crud {
         let id = ctx.params().get_as("id")?;
         if let Some(json) = self.cache.get(id) {
             ctx.response.headers.set("x-cache", "HIT")?;
-            return Ok(ctx.response.set_shared("application/json", json)?);
+            return Ok(ctx.response.set_shared_bytes("application/json", json)?);
         }
         let rows = self.database.query(Query::ById, &[&id]).await?;
         ctx.response.set_json(&Item::from_row(rows.first().ok_or(Status::NOT_FOUND)?)?)?;

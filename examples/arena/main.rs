@@ -59,7 +59,7 @@ impl Application {
     fn load(data: &Path) -> Result<Application> {
         // The items borrow from the text, which is needed as long as the program runs.
         let items = serde_json::from_str(fs::read_to_string(data.join("dataset.json"))?.leak())?;
-        let files = Files::new(data.join("static"))?.precompressed();
+        let files = Files::new(data.join("static"))?.precompressed(true);
         Ok(Application { items: Arc::new(items), files: Arc::new(files), cache: Arc::default() })
     }
 
@@ -122,7 +122,7 @@ async fn items_by_price(database: &Database, ctx: &mut Context) -> Result {
 }
 
 async fn echo(ctx: &mut Context) -> Result {
-    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&websocket::Settings::default()).await?;
+    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&websocket::Options::default()).await?;
     while let Some(message) = reader.receive().await? {
         writer.send(message).await?;
     }

@@ -29,7 +29,7 @@ fn app() -> Result<impl Handler + Send + Sync> {
             _ => Err(Status::NOT_FOUND.into()),
         },
         any "/error" => |_: &mut Context| Err(Error::other("test")),
-        mount "/static" => Files::new(STATIC)?.listing(),
+        mount "/static" => Files::new(STATIC)?.listing(true),
         any "*" => not_found,
     };
     Ok(wrap(Compress::new(), router))

@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::balance::BalancerBuilder;
 use super::call::Call;
 use super::cookies::CookieStore;
@@ -17,12 +15,12 @@ use super::redirect::Redirects;
 use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::route::Proxies;
-use super::settings::{ClientTimeouts, Settings};
+use super::settings::{ClientLimits, ClientTimeouts, Settings};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::ClientError;
-use crate::client::observe::{ClientObserver, ClientStats};
+use crate::client::observe::{ClientCounts, ClientObserver};
 use crate::message::{FieldValue, MessageError, Method, Request, Response};
-use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
+use crate::net::{Address, Dialer, Keepalive, Resolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -46,11 +44,10 @@ use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
 /// use corehttp::{Client, Request, Response, Status};
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
-/// # let client = Client::builder().memory(connector).build();
+/// # let client = Client::builder().connect_to(listener).build();
 /// let response = client.get("http://example.com/").await?;
 /// assert_eq!(response.status, Status::OK);
 /// println!("{}", response.body.text()?);
@@ -94,7 +91,7 @@ impl Client {
     /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those
     /// of [`ClientBuilder::timeouts`].
     ///
-    /// For a single request: `client.with_timeouts(limits).open(..)`, or [`RequestBuilder::timeouts`].
+    /// For a single request: `client.with_timeouts(limits).open_call(..)`, or [`RequestBuilder::timeouts`].
     #[must_use]
     pub fn with_timeouts(&self, timeouts: ClientTimeouts) -> Client {
         Client { sender: self.sender.with_timeouts(timeouts) }
@@ -182,7 +179,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or if the body is larger than [`ClientBuilder::body_max`].
+    /// As [`Client::get`], or if the body is larger than [`ClientLimits::body_max`].
     ///
     /// # Examples
     ///
@@ -192,7 +189,7 @@ impl Client {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;
@@ -216,8 +213,8 @@ impl Client {
     /// [`ResponseReader`], as it arrives.
     ///
     /// The part of the response that arrives before the request has been sent completely is buffered, up to
-    /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
-    /// [`Client::open`] and [`Call::split`].
+    /// [`ClientLimits::body_max`]. For a server that may answer with more than that while it still reads, use
+    /// [`Client::open_call`] and [`Call::split`].
     ///
     /// # Errors
     ///
@@ -253,7 +250,7 @@ impl Client {
     ///
     /// [`CallReader::informational`]: crate::client::CallReader::informational
     /// [`ClientCause::LengthRequired`]: crate::client::ClientCause::LengthRequired
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         self.sender.open_call(None, request).await
     }
 
@@ -310,8 +307,8 @@ impl Client {
     }
 
     /// Returns the counts of this client so far: dials, failures, times and bytes, for each host and in total.
-    pub fn stats(&self) -> ClientStats {
-        self.sender.stats()
+    pub fn counts(&self) -> ClientCounts {
+        self.sender.counts()
     }
 
     /// Returns a builder for a balancer over the hosts that `urls` name.
@@ -359,11 +356,11 @@ impl fmt::Debug for Client {
 /// ```
 /// use std::time::Duration;
 /// use corehttp::Client;
-/// use corehttp::client::Redirects;
+/// use corehttp::client::{ClientLimits, Redirects};
 ///
 /// let client = Client::builder()
 ///     .timeout(Duration::from_secs(5))
-///     .connections_per_host_max(64)
+///     .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
 ///     .redirects(Redirects::Follow(3))
 ///     .build();
 /// # drop(client);
@@ -401,62 +398,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
-    /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
-    ///
-    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
-    /// Tunnels count for the host that they lead to.
-    pub fn connections_per_host_max(mut self, most: usize) -> Self {
-        self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
-        self
-    }
-
-    /// Sets how many connections may be idle in each runtime, over all hosts. Beyond that, those that have been idle for
-    /// longest are closed. Default: 1,024.
-    ///
-    /// If the process or the system has no file descriptor left for a new connection (`EMFILE`, `ENFILE`), the client
-    /// closes those of its connections that have been idle for longest, in all runtimes, and tries again.
-    #[doc(alias("MaxIdleConns", "max_idle_connections"))]
-    pub fn idle_connections_max(mut self, most: usize) -> Self {
-        self.settings.pool.idle_connections_max = most;
-        self
-    }
-
-    /// Sets how long a connection may be idle. After that it is not reused, and is closed within a second. With zero,
-    /// no connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default:
-    /// 30 s.
-    #[doc(alias = "pool_idle_timeout")]
-    pub fn idle_timeout(mut self, idle: Duration) -> Self {
-        self.settings.pool.idle = idle;
-        self
-    }
-
-    /// Sets how old a connection may be and still be used for further requests. Default: any age.
-    pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
-        self.settings.pool.age = age.into();
-        self
-    }
-
-    /// Sets how many bytes a body that is received whole may have. A body that is streamed has no limit. Default: 16
-    /// MiB.
-    pub fn body_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.body_max = most;
-        self
-    }
-
-    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
-    /// exchange may have as many together, without those that
-    /// [`CallReader::informational`](crate::client::CallReader::informational) or a gateway takes: of these, each may have as
-    /// many.
-    pub fn head_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.head_max = most;
-        self.settings.bounds.limits = self.settings.bounds.limits.capped();
-        self
-    }
-
-    /// Sets how many fields the head of a response may have. Default: 128; at most 1,024.
-    pub fn fields_max(mut self, most: usize) -> Self {
-        self.settings.bounds.limits.fields_max = most;
+    /// Sets how much servers may take: bytes of a response, and connections. Default: those of [`ClientLimits`].
+    #[doc(alias("max_idle_connections", "MaxIdleConns", "body_max", "head_max"))]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.settings.limits = limits;
         self
     }
 
@@ -464,15 +409,15 @@ impl ClientBuilder {
     /// `accept-encoding` is sent, and content stays as it was sent.
     ///
     /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
-    /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content
+    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
     /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
     /// range would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
-    pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
-        self.settings.decode_max = most.into();
+    pub fn decode_up_to(mut self, most: usize) -> Self {
+        self.settings.decode_max = Some(most);
         self
     }
 
@@ -527,22 +472,25 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
-    #[cfg(unix)]
-    pub fn unix_socket(mut self, path: impl AsRef<std::path::Path>) -> Self {
-        self.settings.dial.network = Network::Unix(path.as_ref().into());
+    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
+    /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
+    /// to an address of the host.
+    ///
+    /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
+    /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
+    /// [`net`](crate::net) has an example.
+    #[doc(alias("unix_socket", "unix", "resolve"))]
+    pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
+        self.settings.dial.address = address.into().into();
         self
     }
 
-    /// Connects to a listener in memory, whatever the host. Default: over TCP, to an address of the host.
-    pub fn memory(mut self, connector: MemoryConnector) -> Self {
-        self.settings.dial.network = Network::Memory(connector);
-        self
-    }
-
-    /// Connects with `dialer`. Default: over TCP, to an address of the host.
+    /// Opens connections to hosts with `dialer`. Default: over TCP, to an address of the host.
+    ///
+    /// With [`ClientBuilder::connect_to`] as well, in either order, the dialer gets that host and port instead of those
+    /// of the URL. A Unix socket and a listener in memory have neither, so they are reached without a dialer.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.settings.dial.network = Network::from_dialer(dialer);
+        self.settings.dial.dialer = Some(Arc::new(dialer));
         self
     }
 

@@ -11,7 +11,7 @@ use crate::message::{Headers, Method, Request, Response, Target, is_field_value}
 pub trait CookieStore: Send + Sync + 'static {
     /// Returns the value of the `cookie` field of a request for `target`, which is a URL: octets, since servers set
     /// cookies that are not UTF-8 (RFC 6265bis §5.8.3). A value that is not valid in a field is not sent.
-    fn cookie_field(&self, target: &Target) -> Option<Vec<u8>>;
+    fn cookie_header(&self, target: &Target) -> Option<Vec<u8>>;
 
     /// Stores the cookies that the response to a request for `target`, which is a URL, sets in `headers`.
     fn store(&self, target: &Target, headers: &Headers);
@@ -45,7 +45,7 @@ impl<'a> RequestCookies<'a> {
     ) -> RequestCookies<'a> {
         let has_field = has_default || request.headers.contains("cookie");
         let goes_without = has_field || request.method() == Method::Trace;
-        let cookie = if goes_without { None } else { store.cookie_field(&target) };
+        let cookie = if goes_without { None } else { store.cookie_header(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie));
         RequestCookies(Some(Box::new(CookieState { store: store.clone(), target, cookie })))

@@ -26,7 +26,7 @@ use crate::message::{MessageError, Request, Response};
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let path = ctx.request.path().to_owned();
 /// #     ctx.response.set_text(path);
@@ -84,12 +84,12 @@ impl Host {
     }
 
     /// Sends the head of `request`, whose body is then written to the returned [`Call`], as
-    /// [`Client::open`](crate::Client::open) does.
+    /// [`Client::open_call`](crate::Client::open_call) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`](crate::Client::open), or if the request is for another origin.
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    /// As [`Client::open_call`](crate::Client::open_call), or if the request is for another origin.
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let opened = self.sender.open_call(Some(self.pool(request)?), request).await;
         opened.map_err(|error| error.with_origin(&self.key))
     }

@@ -19,7 +19,7 @@
 //! | for | see |
 //! |---|---|
 //! | a request in one expression | [the builder of requests](crate::RequestBuilder) |
-//! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientTimeouts`] |
+//! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientLimits`], [`ClientTimeouts`] |
 //! | redirects | [`Redirects`] |
 //! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
 //! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
@@ -28,7 +28,7 @@
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
-//! | counts and times of each host | [`Client::stats`](crate::Client::stats) |
+//! | counts and times of each host | [`Client::counts`](crate::Client::counts) |
 //! | each dial and each exchange, for logs and alarms | [`ClientObserver`] |
 
 // Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
@@ -67,7 +67,7 @@ mod pipeline;
 pub(crate) mod error;
 mod observe;
 
-pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
+pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ClientUpgraded, ResponseReader};
 pub use cookies::CookieStore;
@@ -78,7 +78,7 @@ pub use host::Host;
 #[cfg(feature = "tracing")]
 pub(crate) use observe::{BeginSpan, RequestSpan};
 pub use observe::{
-    ClientCounters, ClientCounts, ClientExchangeReport, ClientObserver, ClientStats, DialReport, ExchangeEnd,
+    ClientCounters, ClientCounts, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostCounts,
     HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
@@ -86,6 +86,6 @@ pub use redirect::Redirects;
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
-pub use settings::ClientTimeouts;
+pub use settings::{ClientLimits, ClientTimeouts};
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

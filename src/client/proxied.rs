@@ -36,7 +36,7 @@ impl Client {
     /// async fn pass(ctx: &mut Context) -> corehttp::Result {
     ///     let client = ctx.connection_state::<Client>().expect("each connection over TCP has a client");
     ///     let onward = ctx.request.forwarded_to("http://127.0.0.1:9000")?;
-    ///     ctx.forward(client.open(&onward)).await
+    ///     ctx.forward(client.open_call(&onward)).await
     /// }
     ///
     /// fn main() -> corehttp::Result {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::request_sender::RequestSender;
 use super::settings::ClientTimeouts;
 use crate::client::error::ClientError;
+use crate::memory::Reset;
 use crate::message::{FieldValue, MessageError, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
@@ -33,15 +34,14 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// use corehttp::Client;
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
 /// #     assert_eq!(ctx.request.basic_auth().unwrap().user_id, "Ada");
 /// #     assert_eq!(ctx.request.headers.get("x-attempt"), Some("1"));
 /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
-/// # let client = Client::builder().memory(connector).build();
+/// # let client = Client::builder().connect_to(listener).build();
 /// let response = client
 ///     .post("http://example.com/notes")
 ///     .basic_auth("Ada", "secret")
@@ -62,7 +62,7 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a request is sent by `.await` or `send`"]
+#[must_use = "a request is sent by `.await`"]
 pub struct RequestBuilder {
     sender: RequestSender,
     /// The request so far, or the error of the first step that failed.
@@ -90,12 +90,12 @@ impl RequestBuilder {
     }
 
     /// Makes `bytes` the content, without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`. See
-    /// [`Request::set_shared`].
+    /// [`Request::set_shared_bytes`].
     ///
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
     pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
-        self.change(|request| request.set_shared(content_type, bytes))
+        self.change(|request| request.set_shared_bytes(content_type, bytes))
     }
 
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
@@ -134,11 +134,10 @@ impl RequestBuilder {
     /// use corehttp::client::ClientTimeouts;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("42"))?;
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("42"))?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let patient = ClientTimeouts { wait: Duration::from_secs(600), ..ClientTimeouts::default() };
     /// let answer = client.post("http://model.example/").text("6 * 7?").timeouts(patient).await?;
     /// assert_eq!(answer.text()?, "42");
@@ -150,20 +149,16 @@ impl RequestBuilder {
         RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
     }
 
-    /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.
-    /// [`Response::url`] is the URL that the response came from, redirected or not.
-    ///
-    /// `.await` does the same. Where a future is needed, as by `tokio::join!` or `tokio::spawn`, this is one.
+    /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
-    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
-    pub async fn send(self) -> Result<Response, ClientError> {
-        let ((sender, request), mut response) = (self.into_parts()?, Response::new());
-        sender.send_whole(None, &request, &mut response).await?;
+    /// As `.await`.
+    pub async fn send_into(self, response: &mut Response) -> Result<(), ClientError> {
+        let (sender, request) = self.into_parts().inspect_err(|_| response.reset())?;
+        sender.send_whole(None, &request, response).await?;
         response.url.get_or_insert_with(|| request.target().as_str().into());
-        Ok(response)
+        Ok(())
     }
 
     /// The request, unless a step has failed, and what sends it.
@@ -190,9 +185,21 @@ impl IntoFuture for RequestBuilder {
     type Output = Result<Response, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Sends the request: see [`RequestBuilder::send`].
+    /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.
+    /// [`Response::url`] is the URL that the response came from, redirected or not.
+    ///
+    /// `.await` calls it. Where a future is needed, as by `tokio::join!` or `tokio::spawn`, this is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
+    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
+        Box::pin(async move {
+            let mut response = Response::new();
+            self.send_into(&mut response).await?;
+            Ok(response)
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::Progress;
-use crate::client::observe::{ClientSpan, ClientStats, ExchangeEnd};
+use crate::client::observe::{ClientCounts, ClientSpan, ExchangeEnd};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{BodyLength, MessageError, Method, Request, Response, Status, TargetError};
@@ -68,8 +68,8 @@ impl RequestSender {
         self.pools.each(then);
     }
 
-    pub(super) fn stats(&self) -> ClientStats {
-        self.pools.stats()
+    pub(super) fn counts(&self) -> ClientCounts {
+        self.pools.counts()
     }
 
     pub(super) fn settings(&self) -> &Settings {

@@ -1,8 +1,10 @@
-//! [`Settings`]: what is set when a client is built; [`ClientTimeouts`]: the time limits of its exchanges;
-//! [`RequestLimits`]: those of one request.
+//! [`Settings`]: what is set when a client is built; [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its exchanges;
+//! [`RequestLimits`]: the time limits of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use super::cookies::CookieStore;
 use super::route::Proxies;
@@ -18,12 +20,12 @@ use crate::wire::{Limits, encode};
 /// The settings of a client.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    pub(super) limits: ClientLimits,
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
     /// The same for a body that the caller reads in chunks, however slowly it comes.
     pub(super) streamed_bounds: Bounds,
-    pub(super) pool: PoolBounds,
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
     pub(super) tls: TlsConnector,
@@ -38,21 +40,13 @@ pub(crate) struct Settings {
     pub(super) decode_max: Option<usize>,
 }
 
-/// How many connections pools may hold, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PoolBounds {
-    pub(super) connections_max: usize,
-    /// How many may be idle in all pools of a runtime together.
-    pub(super) idle_connections_max: usize,
-    pub(super) idle: Duration,
-    pub(super) age: Option<Duration>,
-}
-
 impl Settings {
     /// Completes the settings of a new client: what one of them says to another.
     pub(super) fn completed(mut self) -> Settings {
         let decodes = self.decode_max.is_some() && !self.fields.contains("accept-encoding");
         self.accept_encoding = decodes.then_some(ACCEPTED);
+        self.limits = self.limits.clamped();
+        self.bounds.limits = self.limits.exchange_limits();
         let PhaseLimits { timeouts, bounds, streamed_bounds } = PhaseLimits::new(self.timeouts, &self.bounds);
         (self.timeouts, self.bounds, self.streamed_bounds) = (timeouts, bounds, streamed_bounds);
         // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
@@ -73,17 +67,11 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
         Settings {
-            bounds: Bounds { limits, ..Bounds::default() },
+            limits: ClientLimits::default(),
+            bounds: Bounds::default(),
             streamed_bounds: Bounds::default(),
             timeouts: ClientTimeouts::default(),
-            pool: PoolBounds {
-                connections_max: 512,
-                idle_connections_max: 1024,
-                idle: Duration::from_secs(30),
-                age: None,
-            },
             dial: HostConnector::default(),
             proxies: Proxies::none(),
             tls: TlsConnector::default(),
@@ -96,8 +84,6 @@ impl Default for Settings {
         }
     }
 }
-
-const BODY_MAX: usize = 16 << 20;
 
 const PROXY_AUTHORIZATION: &str = "proxy-authorization";
 
@@ -155,7 +141,73 @@ impl RequestLimits {
     }
 }
 
-/// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
+/// Bounds on what servers may take of a client: bytes of a response, and connections. A server has
+/// [`Limits`](crate::Limits).
+///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..ClientLimits::default()`, and a pattern that ends in `..`, work with both.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Client;
+/// use corehttp::client::ClientLimits;
+///
+/// let limits = ClientLimits { body_max: 64 << 20, ..ClientLimits::default() };
+/// let client = Client::builder().limits(limits).build();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Bytes of the head of a response. Default: 64 KiB; at most 1 GiB. The interim responses of an exchange may have as
+    /// many together, without those that [`CallReader::informational`](crate::client::CallReader::informational) or a
+    /// gateway takes: of these, each may have as many.
+    pub head_max: usize,
+    /// Fields in the head of a response. Default: 128; at most 1,024.
+    pub fields_max: usize,
+    /// Bytes of a body that is received whole. A body that is streamed has no limit. Default: 16 MiB.
+    pub body_max: usize,
+    /// Connections to one host in each runtime, in use and idle together. Further requests wait in line, for at most
+    /// [`ClientTimeouts::queue`]. Default: 512; the least is 1.
+    ///
+    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
+    /// Tunnels count for the host that they lead to.
+    pub connections_per_host_max: usize,
+    /// Idle connections in each runtime, over all hosts. Beyond: those that have been idle for longest are closed.
+    /// Default: 1,024.
+    ///
+    /// If the process or the system has no file descriptor left for a new connection (`EMFILE`, `ENFILE`), the client
+    /// closes those of its connections that have been idle for longest, in all runtimes, and tries again.
+    pub idle_connections_max: usize,
+}
+
+impl ClientLimits {
+    /// These limits, with values that pools can take.
+    fn clamped(self) -> ClientLimits {
+        let connections_per_host_max = self.connections_per_host_max.clamp(1, Semaphore::MAX_PERMITS);
+        ClientLimits { connections_per_host_max, ..self }
+    }
+
+    /// The limits of an exchange, which treats a server as a peer like any other.
+    fn exchange_limits(&self) -> Limits {
+        let ClientLimits { head_max, fields_max, body_max, .. } = *self;
+        Limits { head_max, fields_max, body_max, ..Limits::default() }.capped()
+    }
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits {
+            head_max: 64 << 10,
+            fields_max: 128,
+            body_max: 16 << 20,
+            connections_per_host_max: 512,
+            idle_connections_max: 1024,
+        }
+    }
+}
+
+/// The time limits of a client: of an exchange, by phase, and of the connections that it keeps. A limit that a client can
+/// do without is an `Option`, and `None` is no limit.
 ///
 /// A phase counts the time that the resolver, the proxy or the server takes; only
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
@@ -218,8 +270,16 @@ pub struct ClientTimeouts {
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
     /// A body that is read in chunks ([`Client::open_response`](crate::Client::open_response),
-    /// [`Client::open`](crate::Client::open)) has no minimal rate, because streams of events are slow by nature.
+    /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
+    /// How long a connection may be idle. After that it is not reused, and is closed within a second. With zero, no
+    /// connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default: 30 s.
+    /// The time has no effect for a single request.
+    #[doc(alias = "pool_idle_timeout")]
+    pub idle: Duration,
+    /// How old a connection may be and still be used for further requests. Default: no limit. It has no effect for a
+    /// single request.
+    pub connection_age: Option<Duration>,
 }
 
 impl ClientTimeouts {
@@ -263,6 +323,8 @@ impl Default for ClientTimeouts {
             expect_continue: Duration::from_secs(1),
             receive: Duration::from_secs(30),
             receive_rate_min: 0,
+            idle: Duration::from_secs(30),
+            connection_age: None,
         }
     }
 }

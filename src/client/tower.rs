@@ -42,13 +42,12 @@ use crate::wire::WireError;
 /// use tower::{ServiceBuilder, ServiceExt};
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
 /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
-/// # let client = Client::builder().memory(connector).build();
+/// # let client = Client::builder().connect_to(listener).build();
 /// let service = ServiceBuilder::new().timeout(Duration::from_secs(5)).service(client);
 /// let request = http::Request::post("http://example.com/notes").body(String::from("milk"))?;
 /// let response = service.oneshot(request).await?;
@@ -85,7 +84,7 @@ use crate::wire::WireError;
 ///
 /// let app: Router = Router::new().fallback(pass).with_state(Client::new());
 /// # let behind = MemoryListener::new();
-/// # let client = Client::builder().memory(behind.connector()).build();
+/// # let client = Client::builder().connect_to(&behind).build();
 /// # let app: Router = Router::new().fallback(pass).with_state(client);
 /// # let hello = |ctx: &mut Context| ctx.response.set_text(format!("Hello, {}!", ctx.request.path()));
 /// # let server = Server::bind(behind).cores(1).start(hello)?;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Servers compress with `middleware::Compress`, and clients decode with
-//! [`ClientBuilder::decode`](crate::ClientBuilder::decode). Both need the feature `compress`.
+//! [`ClientBuilder::decode_up_to`](crate::ClientBuilder::decode_up_to). Both need the feature `compress`.
 
 // Floor 2: content codings, and which one a peer prefers (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in, bytes out.
 //

@@ -51,7 +51,7 @@ pub(super) struct LargeBody {
 impl LargeBody {
     /// Compresses the body, on any thread.
     pub(super) fn encode(mut self) -> Result<Body, CodingError> {
-        self.body.set_shared(encode_once(self.coding, self.level, self.body.bytes())?);
+        self.body.set_shared_bytes(encode_once(self.coding, self.level, self.body.bytes())?);
         Ok(self.body)
     }
 }

@@ -22,7 +22,8 @@ pub(crate) enum HalfClose {
     Gone,
 }
 
-/// The time limits of a server, for peers and handlers. `Duration::MAX` is no limit.
+/// The time limits of a server, for peers and handlers. A limit that a server can do without is an `Option`, and `None` is
+/// no limit.
 ///
 /// The cores of a server check them four times a second: a timeout is never early, and up to half a second late.
 ///

@@ -156,9 +156,9 @@ impl RequestBuilder {
     /// }
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
-    /// #     assert_eq!(ctx.request.query().raw(), "sort=name&page=2&tag=green+tea");
+    /// #     assert_eq!(ctx.request.query().as_str(), "sort=name&page=2&tag=green+tea");
     /// # })?;
     /// # corehttp::block_on(async {
     /// let request = client.get("http://example.com/notes?sort=name").query(&Page { page: 2, size: None });
@@ -170,7 +170,7 @@ impl RequestBuilder {
     pub fn query(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
         self.change(|request| {
             let added = FormBuf::from_value(value)?;
-            match (request.query().raw(), added.as_str()) {
+            match (request.query().as_str(), added.as_str()) {
                 (_, "") => Ok(()),
                 ("", added) => Ok(request.set_query(added)?),
                 (old, added) => Ok(request.set_query(format!("{old}&{added}"))?),
@@ -190,7 +190,7 @@ impl RequestBuilder {
     /// use corehttp::Client;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.form()?.get("name").as_deref(), Some("Ada"));
     /// #     Ok(())
@@ -211,7 +211,7 @@ fn read<'a, T: Deserialize<'a>>(form: Form<'a>) -> Result<T, serde_html_form::de
 }
 
 fn deserializer(form: Form<'_>) -> Deserializer<'_> {
-    Deserializer::from_bytes(form.raw().as_bytes())
+    Deserializer::from_bytes(form.as_str().as_bytes())
 }
 
 /// The name of the pair because of which `form` cannot be read as a `T`.

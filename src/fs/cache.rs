@@ -1,4 +1,4 @@
-//! [`Cache`]: recently requested files, in bounded memory; [`FileCacheStats`], its counts.
+//! [`Cache`]: recently requested files, in bounded memory; [`FileCacheCounts`], its counts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -19,16 +19,16 @@ use crate::runtime::available_cores;
 /// # Examples
 ///
 /// ```
-/// use corehttp::fs::FileCache;
+/// use corehttp::fs::FileCacheLimits;
 ///
-/// let cache = FileCache { bytes_max: 256 << 20, ..FileCache::default() };
-/// # assert_eq!(cache.file_bytes_max, FileCache::default().file_bytes_max);
+/// let cache = FileCacheLimits { bytes_max: 256 << 20, ..FileCacheLimits::default() };
+/// # assert_eq!(cache.file_bytes_max, FileCacheLimits::default().file_bytes_max);
 /// ```
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..FileCache::default()`, and a pattern that ends in `..`, work with both.
+/// `..FileCacheLimits::default()`, and a pattern that ends in `..`, work with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileCache {
+pub struct FileCacheLimits {
     /// Total bytes of content. Default: 64 MiB.
     pub bytes_max: usize,
     /// Number of files. Default: 1,024.
@@ -44,9 +44,9 @@ pub struct FileCache {
     pub fresh: Duration,
 }
 
-impl Default for FileCache {
-    fn default() -> FileCache {
-        FileCache {
+impl Default for FileCacheLimits {
+    fn default() -> FileCacheLimits {
+        FileCacheLimits {
             bytes_max: 64 << 20,
             files_max: 1024,
             file_bytes_max: SMALL,
@@ -64,21 +64,21 @@ const SMALL: usize = 64 << 10;
 #[doc(alias = "metrics")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FileCacheStats {
-    /// Look-ups that found a file which had been checked within [`FileCache::fresh`]. A file that is kept open and has
+pub struct FileCacheCounts {
+    /// Look-ups that found a file which had been checked within [`FileCacheLimits::fresh`]. A file that is kept open and has
     /// changed since is opened again, and counts as well.
     pub hits: u64,
     /// All other look-ups: for files that were not kept, were to be checked again, or do not exist.
     pub misses: u64,
     /// Files that are kept now, in memory or open.
     pub files: u64,
-    /// Bytes that count towards [`FileCache::bytes_max`] now: content in memory, and a little for each file.
+    /// Bytes that count towards [`FileCacheLimits::bytes_max`] now: content in memory, and a little for each file.
     pub bytes: u64,
 }
 
-impl AddAssign for FileCacheStats {
-    fn add_assign(&mut self, other: FileCacheStats) {
-        let FileCacheStats { hits, misses, files, bytes } = other;
+impl AddAssign for FileCacheCounts {
+    fn add_assign(&mut self, other: FileCacheCounts) {
+        let FileCacheCounts { hits, misses, files, bytes } = other;
         self.hits += hits;
         self.misses += misses;
         self.files += files;
@@ -90,7 +90,7 @@ impl AddAssign for FileCacheStats {
 /// takes no lock at all.
 #[derive(Debug)]
 pub(super) struct Cache {
-    pub(super) bounds: FileCache,
+    pub(super) bounds: FileCacheLimits,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     /// The current [`Generation`].
@@ -123,14 +123,14 @@ struct CacheEntry {
 }
 
 impl Cache {
-    pub(super) fn new(bounds: FileCache) -> Cache {
+    pub(super) fn new(bounds: FileCacheLimits) -> Cache {
         // Each shard has room for a file of the largest size in all its codings.
         let largest =
             bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + StoredCoding::ALL.len());
         let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
         // A file that is too large for the cache is not read into memory either, unless it is small.
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
-        let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
+        let bounds = FileCacheLimits { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
         let generation = AtomicU64::new(Generation::next().0);
         let recent_hits = (0..available_cores()).map(|_| CachePadded::default()).collect();
@@ -252,11 +252,11 @@ impl Cache {
     }
 
     /// The counts so far.
-    pub(super) fn stats(&self) -> FileCacheStats {
-        let mut stats = FileCacheStats::default();
-        self.shards.iter().for_each(|shard| stats += lock(shard).stats());
-        stats.hits += self.recent_hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum::<u64>();
-        stats
+    pub(super) fn counts(&self) -> FileCacheCounts {
+        let mut counts = FileCacheCounts::default();
+        self.shards.iter().for_each(|shard| counts += lock(shard).counts());
+        counts.hits += self.recent_hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum::<u64>();
+        counts
     }
 
     /// The hash of a path, and the shard that it is in.
@@ -290,8 +290,8 @@ impl Shard {
         *self = Shard { tick, misses, ..Shard::default() };
     }
 
-    fn stats(&self) -> FileCacheStats {
-        FileCacheStats {
+    fn counts(&self) -> FileCacheCounts {
+        FileCacheCounts {
             hits: self.tick - self.misses,
             misses: self.misses,
             files: self.entries.len() as u64,
@@ -396,7 +396,7 @@ mod tests {
     /// A request that found a file in the old root just before must not insert it into the cache of the new one.
     #[test]
     fn no_file_of_a_replaced_root_is_inserted() {
-        let cache = Cache::new(FileCache::default());
+        let cache = Cache::new(FileCacheLimits::default());
         let (resource, now) = (resource(FileContent::Bytes(Bytes::from_static(b"x"))), Instant::now());
         insert(&cache, "a".to_owned(), &resource, now);
         let generation = cache.generation();
@@ -406,16 +406,17 @@ mod tests {
         insert(&cache, "b".to_owned(), &resource, now);
         assert!(cache.get(b"b", now).is_some());
         let bytes = resource.cost() as u64;
-        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 1, bytes });
+        assert_eq!(cache.counts(), FileCacheCounts { hits: 1, misses: 2, files: 1, bytes });
         cache.clear();
-        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 0, bytes: 0 });
+        assert_eq!(cache.counts(), FileCacheCounts { hits: 1, misses: 2, files: 0, bytes: 0 });
     }
 
     #[test]
     fn all_shards_together_keep_no_more_than_the_bounds() {
         let small = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         for (files_max, bytes_max) in [(256, usize::MAX), (usize::MAX, 1 << 20)] {
-            let bounds = FileCache { files_max, bytes_max, file_bytes_max: 1, ..FileCache::default() };
+            let bounds =
+                FileCacheLimits { files_max, bytes_max, file_bytes_max: 1, ..FileCacheLimits::default() };
             let cache = Cache::new(bounds);
             assert!(cache.shards.len() > 1);
             // Each is kept a second time in place of the first.
@@ -443,8 +444,11 @@ mod tests {
                 cache.get(path.as_bytes(), Instant::now());
             });
         };
-        let many =
-            Cache::new(FileCache { files_max: usize::MAX, bytes_max: usize::MAX, ..FileCache::default() });
+        let many = Cache::new(FileCacheLimits {
+            files_max: usize::MAX,
+            bytes_max: usize::MAX,
+            ..FileCacheLimits::default()
+        });
         insert_all(&many, 0..1000);
         let count = |shard: &Mutex<Shard>| {
             let shard = lock(shard);
@@ -460,7 +464,7 @@ mod tests {
         // Other roots leave descriptors for two files.
         let mut others = Vec::from_iter(iter::from_fn(|| DescriptorQuota::try_acquire(1)));
         others.truncate(others.len() - 2);
-        let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
+        let one = Cache::new(FileCacheLimits { files_max: FILES_PER_SHARD, ..FileCacheLimits::default() });
         let small = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         insert(&one, "small".to_owned(), &small, Instant::now());
         insert_all(&one, 0..4);
@@ -476,7 +480,7 @@ mod tests {
         let resource = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         let kept_at = Instant::now();
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
-            let cache = Cache::new(FileCache::default());
+            let cache = Cache::new(FileCacheLimits::default());
             insert(&cache, "a".to_owned(), &resource, kept_at);
             let found = |after| cache.get(b"a", kept_at + Duration::from_millis(after)).is_some();
             assert!(found(999), "it is fresh");

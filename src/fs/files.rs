@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cache::{Cache, FileCache, FileCacheStats};
+use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{self, Sort};
 use super::path::{Links, is_valid_name, join};
 use super::path_lookup::{
@@ -28,7 +28,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// fn main() -> corehttp::Result {
 ///     let files = Files::new("public")?
-///         .precompressed()
+///         .precompressed(true)
 ///         .cache_control("/assets/*", "public, max-age=31536000, immutable")?
 ///         .cache_control("*", "no-cache")?;
 ///     Server::bind("127.0.0.1:8080").run(files)
@@ -54,7 +54,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges,
 /// one or several (§14), are honored, except several of an encoded form, which is then sent whole. A directory is
 /// answered with its index, `index.html`, if it has one. Small files that are requested often are kept in memory,
-/// within the bounds of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has
+/// within the bounds of [`FileCacheLimits`]. Large files are sent in constant memory, with sendfile(2) where the system has
 /// it. Disks are read on other threads, so that no connection waits for them.
 ///
 /// # Files that are not served
@@ -135,7 +135,7 @@ impl Files {
     }
 
     fn from_root(root: Root) -> Files {
-        let cache = Arc::new(Cache::new(FileCache::default()));
+        let cache = Arc::new(Cache::new(FileCacheLimits::default()));
         let lookup = PathLookup {
             vhosts: vec![VirtualHost { host: None, root, cache }],
             index: vec!["index.html".to_owned()],
@@ -181,27 +181,29 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.index = names.collect())
     }
 
-    /// Lists the contents of directories that have no index. Default: they are answered with 404.
-    pub fn listing(self) -> Files<N> {
-        self.with(|lookup| lookup.listing = Listing::On)
+    /// Sets whether the contents of directories are listed that have no index. Default: no, they are answered with 404.
+    pub fn listing(self, listing: bool) -> Files<N> {
+        self.with(|lookup| lookup.listing = if listing { Listing::On } else { Listing::Off })
     }
 
-    /// Follows symbolic links that lead to what is below the root, also by an absolute path. Default: links count as not
-    /// there.
-    pub fn follow_links(self) -> Files<N> {
-        self.with(|lookup| lookup.links = Links::Followed)
+    /// Sets whether symbolic links are followed that lead to what is below the root, also by an absolute path. Default:
+    /// no, links count as not there.
+    pub fn follow_links(self, follow: bool) -> Files<N> {
+        self.with(|lookup| lookup.links = if follow { Links::Followed } else { Links::Refused })
     }
 
-    /// Serves files and directories whose names begin with a dot. Default: they count as not there.
-    pub fn show_dot_files(self) -> Files<N> {
-        self.with(|lookup| lookup.dot_files = DotFiles::Shown)
+    /// Sets whether files and directories are served whose names begin with a dot. Default: no, they count as not there.
+    pub fn show_dot_files(self, show: bool) -> Files<N> {
+        self.with(|lookup| lookup.dot_files = if show { DotFiles::Shown } else { DotFiles::Hidden })
     }
 
-    /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that coding (RFC
-    /// 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: such files are not looked
-    /// for.
-    pub fn precompressed(self) -> Files<N> {
-        self.with(|lookup| lookup.precompressed = Precompressed::Served)
+    /// Sets whether a request for `a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that
+    /// coding (RFC 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: no, such files
+    /// are not looked for.
+    pub fn precompressed(self, serve: bool) -> Files<N> {
+        self.with(|lookup| {
+            lookup.precompressed = if serve { Precompressed::Served } else { Precompressed::Ignored }
+        })
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
@@ -280,8 +282,8 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.rewrite = Some(Arc::new(rewrite)))
     }
 
-    /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCache`].
-    pub fn cache(self, bounds: FileCache) -> Files<N> {
+    /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCacheLimits`].
+    pub fn cache(self, bounds: FileCacheLimits) -> Files<N> {
         self.with(|lookup| {
             lookup.vhosts.iter_mut().for_each(|vhost| vhost.cache = Arc::new(Cache::new(bounds)))
         })
@@ -341,14 +343,14 @@ impl<N> Files<N> {
     /// }
     /// # Ok::<(), corehttp::error::MessageError>(())
     /// # })??;
-    /// let stats = files.stats();
-    /// assert_eq!((stats.misses, stats.hits, stats.files), (1, 2, 1));
+    /// let counts = files.counts();
+    /// assert_eq!((counts.misses, counts.hits, counts.files), (1, 2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stats(&self) -> FileCacheStats {
-        let mut stats = FileCacheStats::default();
-        self.caches().for_each(|cache| stats += cache.stats());
-        stats
+    pub fn counts(&self) -> FileCacheCounts {
+        let mut counts = FileCacheCounts::default();
+        self.caches().for_each(|cache| counts += cache.counts());
+        counts
     }
 
     /// The cache of each root.
@@ -423,7 +425,7 @@ impl<N: Handler> Handler for Files<N> {
                 let page = Box::pin(LISTINGS.run(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
-                response.set_shared("text/html; charset=utf-8", page)?;
+                response.set_shared_bytes("text/html; charset=utf-8", page)?;
             }
             (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;
@@ -442,7 +444,7 @@ static LISTINGS: BlockingLimit = BlockingLimit::new();
 /// `//` would begin a host (§4.2).
 fn as_directory(request: &Request) -> String {
     let (path, query) = (request.path().trim_matches('/'), request.query());
-    let target = match query.raw() {
+    let target = match query.as_str() {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),
     };
@@ -486,7 +488,7 @@ mod tests {
     fn listings_wait_for_a_thread_and_files_do_not() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("a.txt"), "content").unwrap();
-        let service = Server::new().service(Files::new(root.path()).unwrap().listing());
+        let service = Server::new().service(Files::new(root.path()).unwrap().listing(true));
         let ask = |path| service.respond(Request::get(path).unwrap());
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (leave, left) = mpsc::channel::<()>();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cache::{Cache, FileCacheStats};
+use super::cache::{Cache, FileCacheCounts};
 use super::files::Files;
 use crate::metrics::{CacheCounts, CountedCache, Metrics};
 
 impl Metrics {
-    /// Shows the counts of the cache of `files` among these metrics, as [`Files::stats`] returns them:
+    /// Shows the counts of the cache of `files` among these metrics, as [`Files::counts`] returns them:
     /// `corehttp_file_cache_hits_total`, `corehttp_file_cache_misses_total`, `corehttp_file_cache_files` and
     /// `corehttp_file_cache_bytes`, with the label `cache`, which is `name`.
     ///
@@ -39,7 +39,7 @@ impl Metrics {
 
 impl CountedCache for Cache {
     fn counts(&self) -> CacheCounts {
-        let FileCacheStats { hits, misses, files, bytes } = self.stats();
+        let FileCacheCounts { hits, misses, files, bytes } = self.counts();
         [hits, misses, files, bytes]
     }
 }

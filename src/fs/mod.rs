@@ -42,6 +42,6 @@ mod listing;
 mod metrics;
 mod path_lookup;
 
-pub use cache::{FileCache, FileCacheStats};
+pub use cache::{FileCacheCounts, FileCacheLimits};
 pub use files::{Files, FilesNotFound};
 pub use snapshot::Etag;

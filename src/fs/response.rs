@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use super::cache::FileCache;
+use super::cache::FileCacheLimits;
 use super::content_type::{Charset, content_type, media_type};
 use super::path_lookup::open_error;
 use super::resource::{Description, Representation, Resource};
@@ -70,7 +70,7 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
     }
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    let in_memory_max = FileCache::default().file_bytes_max;
+    let in_memory_max = FileCacheLimits::default().file_bytes_max;
     let options = ReadOptions { in_memory_max, etag: Etag::default(), previous: None };
     let snapshot = Snapshot::read(file, metadata, options)?;
     let media_type = media_type(path.file_name().unwrap_or_default().as_encoded_bytes());
@@ -189,7 +189,7 @@ fn send(response: &mut Response, content: &FileContent, range: Range<u64>) {
     debug_assert!(range.end <= content.len(), "the range is part of the content");
     match content {
         FileContent::Bytes(bytes) => {
-            response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
+            response.body.set_shared_bytes(bytes.slice(range.start as usize..range.end as usize))
         }
         FileContent::File(file, _) => response.body.set_file(file.clone(), range),
     }

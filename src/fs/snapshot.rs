@@ -219,13 +219,13 @@ pub(super) fn truncate_to_second(time: SystemTime) -> SystemTime {
 #[non_exhaustive]
 pub enum Etag {
     /// The content of a file that is small enough to be kept in memory, see
-    /// [`FileCache::file_bytes_max`](crate::fs::FileCache::file_bytes_max). Of a larger one, its size, its time, and, if a
+    /// [`FileCacheLimits::file_bytes_max`](crate::fs::FileCacheLimits::file_bytes_max). Of a larger one, its size, its time, and, if a
     /// program has set that time, when it did so: a system notes that (as `ctime`) on Unix, and no program can set it.
     /// So the `etag` of a large file with such a time is another one on each server that the file is copied to.
     #[default]
     Auto,
     /// The content, of any size. A large file is read as a whole when it is first requested, and again after a change,
-    /// and once for each request if it is not kept in the [cache](crate::fs::FileCache). Servers of one build agree on the
+    /// and once for each request if it is not kept in the [cache](crate::fs::FileCacheLimits). Servers of one build agree on the
     /// `etag` of a file that they were given copies of, whatever its time.
     Content,
     /// Size and time alone, as with nginx, for files whose time changes whenever their content does. A time before

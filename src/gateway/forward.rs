@@ -22,9 +22,10 @@ impl Context {
     /// such as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
-    /// a [`Client`](crate::Client::open), a [`Host`](crate::client::Host::open) or a [`Balancer`](crate::client::Balancer::open). Pass
-    /// it without awaiting it, as in the example: to open a call may take as long as a response, and this method
-    /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
+    /// a [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
+    /// [`Balancer`](crate::client::Balancer::open_call). Pass it without awaiting it, as in the example: to open a call
+    /// may take as long as a response, and this method watches the peer meanwhile. To keep the body out of memory, plan
+    /// to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
     /// passes by itself: both connections are joined once the server behind has agreed. When this server stops, the peer
@@ -63,7 +64,7 @@ impl Context {
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("http://127.0.0.1:9000")?;
     ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
-    ///     ctx.forward(client.open(&onward)).await
+    ///     ctx.forward(client.open_call(&onward)).await
     /// }
     ///
     /// let client = Client::new();
@@ -96,7 +97,7 @@ impl Context {
     ///     let change = |response: &mut Response| {
     ///         response.headers.remove("x-powered-by");
     ///     };
-    ///     ctx.forward_with(api.open(&onward), change).await
+    ///     ctx.forward_with(api.open_call(&onward), change).await
     /// }
     /// ```
     pub async fn forward_with<O: IntoResult>(
@@ -224,7 +225,7 @@ async fn relay(
     let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
     // The fields that the handler had set are still there.
     remove_sent(&mut trailers, Some(&call.borrow_mut().early().headers));
-    Ok(out.finish_with(&trailers).await?)
+    Ok(out.finish_with_trailers(&trailers).await?)
 }
 
 /// Removes the trailers whose names are those of fields of the gateway: a recipient that takes trailers for fields would

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use crate::message::{Authority, FieldName, Headers, Request, Scheme};
 use crate::server::{
-    Context, FORWARDED, ForwardedField, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
+    Context, FORWARDED, ForwardedHeader, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
 };
 
 impl Context {
     /// Sets the fields of a request to forward in which the server behind finds the client, and the scheme and host that
-    /// the client has used: those that [`TrustedProxies::fields`](crate::TrustedProxies::fields) names.
+    /// the client has used: those that [`TrustedProxies::headers`](crate::TrustedProxies::headers) names.
     ///
     /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, what they have written
     /// is passed on: `forwarded` and `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and
@@ -29,15 +29,15 @@ impl Context {
     /// ```
     /// use corehttp::{Context, Server, TrustedProxies};
     /// use corehttp::client::Host;
-    /// use corehttp::server::ForwardedField;
+    /// use corehttp::server::ForwardedHeader;
     ///
     /// async fn pass(api: &Host, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("/")?;
     ///     ctx.set_forwarded(&mut onward);
-    ///     ctx.forward(api.open(&onward)).await
+    ///     ctx.forward(api.open_call(&onward)).await
     /// }
     ///
-    /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.fields([ForwardedField::Forwarded]);
+    /// let proxies = TrustedProxies::new(["10.0.0.0/8"])?.headers([ForwardedHeader::Forwarded]);
     /// let server = Server::new().trusted_proxies(proxies);
     /// # let _ = |api: Host| server.service(async move |ctx: &mut Context| pass(&api, ctx).await);
     /// # Ok::<(), corehttp::server::NetworkParseError>(())
@@ -54,10 +54,10 @@ impl Context {
         for (field, name) in FIELDS.into_iter().filter(|(field, _)| proxies.names(*field)) {
             let headers = &mut onward.headers;
             match field {
-                ForwardedField::Forwarded => self.append_hop(headers),
-                ForwardedField::XForwardedFor => self.append_peer(headers),
-                ForwardedField::XForwardedProto => set_or_remove(headers, name, seen.scheme),
-                ForwardedField::XForwardedHost => {
+                ForwardedHeader::Forwarded => self.append_hop(headers),
+                ForwardedHeader::XForwardedFor => self.append_peer(headers),
+                ForwardedHeader::XForwardedProto => set_or_remove(headers, name, seen.scheme),
+                ForwardedHeader::XForwardedHost => {
                     set_or_remove(headers, name, seen.authority.filter(|host| is_plain(host)));
                 }
             }
@@ -95,11 +95,11 @@ impl Context {
     }
 }
 
-const FIELDS: [(ForwardedField, FieldName<'static>); 4] = [
-    (ForwardedField::Forwarded, FORWARDED),
-    (ForwardedField::XForwardedFor, X_FORWARDED_FOR),
-    (ForwardedField::XForwardedProto, X_FORWARDED_PROTO),
-    (ForwardedField::XForwardedHost, X_FORWARDED_HOST),
+const FIELDS: [(ForwardedHeader, FieldName<'static>); 4] = [
+    (ForwardedHeader::Forwarded, FORWARDED),
+    (ForwardedHeader::XForwardedFor, X_FORWARDED_FOR),
+    (ForwardedHeader::XForwardedProto, X_FORWARDED_PROTO),
+    (ForwardedHeader::XForwardedHost, X_FORWARDED_HOST),
 ];
 
 /// Whether a server may take a field of this name for one in which proxies describe their client. Servers that make

@@ -48,7 +48,7 @@ impl Body {
         }
         match reader.data.take_if(|data| reader.body.is_end_stream() && len == Some(data.remaining() as u64))
         {
-            Some(mut data) => self.set_shared(data.copy_to_bytes(data.remaining())),
+            Some(mut data) => self.set_shared_bytes(data.copy_to_bytes(data.remaining())),
             None => self.set_stream(reader, len),
         }
     }

@@ -69,8 +69,8 @@ impl Jar {
 
     /// Returns the value of the `Cookie` field of a request for `target`, if there are cookies for it: longer paths
     /// first, then older ones. The value is not UTF-8 if a cookie is not (RFC 6265bis §5.8.3).
-    pub fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
-        self.lock().cookie_field(&RequestUri::new(target)?, SystemTime::now())
+    pub fn cookie_header(&self, target: &Target) -> Option<Vec<u8>> {
+        self.lock().cookie_header(&RequestUri::new(target)?, SystemTime::now())
     }
 
     /// Removes the cookies that end with a session: all that have no expiry time.
@@ -151,8 +151,8 @@ impl Default for Jar {
 }
 
 impl CookieStore for Jar {
-    fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
-        Jar::cookie_field(self, target)
+    fn cookie_header(&self, target: &Target) -> Option<Vec<u8>> {
+        Jar::cookie_header(self, target)
     }
 
     fn store(&self, target: &Target, headers: &Headers) {
@@ -243,7 +243,7 @@ impl Store {
     }
 
     /// The value of the `Cookie` field of a request for `uri`.
-    pub(super) fn cookie_field(&mut self, uri: &RequestUri<'_>, now: SystemTime) -> Option<Vec<u8>> {
+    pub(super) fn cookie_header(&mut self, uri: &RequestUri<'_>, now: SystemTime) -> Option<Vec<u8>> {
         let cookies = self.sites.get_mut(site(&uri.host))?;
         let mut sent: Vec<&mut Cookie> =
             cookies.iter_mut().filter(|cookie| cookie.is_alive(now) && cookie.matches(uri)).collect();

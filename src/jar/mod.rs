@@ -25,11 +25,11 @@
 //! jar.store(sign_in.target(), &response.headers);
 //!
 //! let mut next = Request::get("https://shop.example.com/basket")?;
-//! if let Some(cookies) = jar.cookie_field(next.target()) {
+//! if let Some(cookies) = jar.cookie_header(next.target()) {
 //!     next.headers.set("cookie", cookies)?;
 //! }
 //! assert_eq!(next.cookies().get("sid"), Some("8f14e45f"));
-//! assert_eq!(jar.cookie_field(Request::get("http://shop.example.com/")?.target()), None);
+//! assert_eq!(jar.cookie_header(Request::get("http://shop.example.com/")?.target()), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -48,7 +48,11 @@ impl Case {
     fn check(&mut self, url: &str, expected: &str) {
         let request = request(url);
         let uri = RequestUri::new(request.target()).expect("the url names a host");
-        assert_eq!(self.store.cookie_field(&uri, self.now).unwrap_or_default(), expected.as_bytes(), "{url}");
+        assert_eq!(
+            self.store.cookie_header(&uri, self.now).unwrap_or_default(),
+            expected.as_bytes(),
+            "{url}"
+        );
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -309,10 +313,13 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
         headers.append("Set-Cookie", field).expect("it is a field");
     }
     jar.store(request.target(), &headers);
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1; session=2; nameless".as_bytes()));
+    assert_eq!(
+        jar.cookie_header(request.target()).as_deref(),
+        Some("kept=1; session=2; nameless".as_bytes())
+    );
     let relative = Request::get("/").expect("it is a path");
     assert_eq!(jar.set(relative.target(), &SetCookie::new("a", "b")), Err(Error::Target));
-    assert_eq!(jar.cookie_field(relative.target()), None);
+    assert_eq!(jar.cookie_header(relative.target()), None);
     for (name, value) in [("a;b", "c"), ("a", "b; c=d"), ("a=b", "c"), (" a", "b"), ("a", "b\r\n"), ("", "")]
     {
         assert_eq!(
@@ -328,7 +335,7 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
     assert!(!jar.is_empty());
     assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
     jar.end_session();
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1".as_bytes()));
+    assert_eq!(jar.cookie_header(request.target()).as_deref(), Some("kept=1".as_bytes()));
     jar.clear();
     assert!(jar.is_empty());
 }
@@ -375,7 +382,7 @@ fn a_jar_is_free_while_a_file_is_read_or_written() {
     let mut file = Vec::new();
     jar.save(LockProbe(&jar, &mut file)).expect("there is room");
     twin.load(BufReader::new(LockProbe(&twin, &file[..]))).expect("it was saved so");
-    assert_eq!(twin.cookie_field(request.target()).as_deref(), Some("a=1; b=1".as_bytes()));
+    assert_eq!(twin.cookie_header(request.target()).as_deref(), Some("a=1; b=1".as_bytes()));
 }
 
 #[test]
@@ -411,7 +418,7 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     let file = String::from_utf8(file).expect("JSON is UTF-8");
     assert_eq!((file.lines().count(), file.contains("session")), (2, false), "{file}");
     let again = loaded(&format!("\n{file} \n")).expect("what was saved can be loaded");
-    assert_eq!(again.cookie_field(request.target()).as_deref(), Some("a=2; b=\"1, é\\\"".as_bytes()));
+    assert_eq!(again.cookie_header(request.target()).as_deref(), Some("a=2; b=\"1, é\\\"".as_bytes()));
     let mut saved = Vec::new();
     again.save(&mut saved).expect("memory can be written");
     assert_eq!(String::from_utf8_lossy(&saved), file);
@@ -443,7 +450,7 @@ fn a_cookie_that_has_expired_in_a_file_removes_none() {
     jar.save(&mut file).expect("memory can be written");
     let old = String::from_utf8_lossy(&file).replace("\"expires\":", "\"expires\":1,\"expired\":");
     jar.load(old.as_bytes()).expect("a jar has written it");
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("a=1".as_bytes()));
+    assert_eq!(jar.cookie_header(request.target()).as_deref(), Some("a=1".as_bytes()));
 }
 
 /// A cookie for a path of 64 KiB, if a jar accepted it, would make a line that cannot be loaded again.
@@ -457,7 +464,7 @@ fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
         let mut file = Vec::new();
         jar.save(&mut file).expect("memory can be written");
         let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
-        assert_eq!(again.cookie_field(request.target()).is_some(), is_accepted, "{len}");
+        assert_eq!(again.cookie_header(request.target()).is_some(), is_accepted, "{len}");
     }
     // A cookie of a host alone, with the prefix for that, and one of a host that is a public suffix.
     for (url, field) in [
@@ -470,7 +477,7 @@ fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
         let mut file = Vec::new();
         jar.save(&mut file).expect("memory can be written");
         let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
-        assert!(again.cookie_field(request.target()).is_some(), "{field}");
+        assert!(again.cookie_header(request.target()).is_some(), "{field}");
     }
 }
 
@@ -545,11 +552,11 @@ fn cookies_that_are_not_utf8_are_kept_and_given_back_rfc6265bis_5_7() {
     jar.store(request.target(), &headers);
     let lasting = b"n=caf\xe9; \xff\xfe=1; \x80; u=\xc3\xa9";
     let all = [&lasting[..], b"; s=\xe9"].concat();
-    assert_eq!(jar.cookie_field(request.target()), Some(all));
+    assert_eq!(jar.cookie_header(request.target()), Some(all));
     let (mut file, again) = (Vec::new(), Jar::new());
     jar.save(&mut file).expect("memory can be written");
     again.load(&*file).expect("a jar has written it");
-    assert_eq!(again.cookie_field(request.target()).as_deref(), Some(&lasting[..]));
+    assert_eq!(again.cookie_header(request.target()).as_deref(), Some(&lasting[..]));
     headers.set("set-cookie", b"n=; Max-Age=0").expect("the field is valid");
     again.store(request.target(), &headers);
     assert_eq!(again.len(), 3);

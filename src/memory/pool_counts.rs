@@ -8,7 +8,7 @@ use super::lock::Counter;
 
 /// The objects of one kind that a core keeps to use them again, as they were at one moment.
 ///
-/// See [`ServerCounts::pools`](crate::server::ServerCounts::pools).
+/// See [`CoreCounts::pools`](crate::server::CoreCounts::pools).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolCounts {

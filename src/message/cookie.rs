@@ -15,7 +15,7 @@ use crate::message::text::date;
 /// All that browsers send is accepted, which is more than the standard lets a server set. A value ends at the next `;`,
 /// and may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and
 /// nothing is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no
-/// server that uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
+/// server that uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::get_bytes`] and [`Cookies::iter_bytes`].
 ///
 /// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
 ///
@@ -79,7 +79,7 @@ impl<'a> Cookies<'a> {
 
     /// Returns all names and values, in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.octets()
+        self.iter_bytes()
             .filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?)))
     }
 
@@ -92,16 +92,16 @@ impl<'a> Cookies<'a> {
     ///
     /// let mut request = Request::get("/")?;
     /// request.headers.set("cookie", b"name=caf\xe9")?;
-    /// assert_eq!(request.cookies().bytes("name"), Some(&b"caf\xe9"[..]));
+    /// assert_eq!(request.cookies().get_bytes("name"), Some(&b"caf\xe9"[..]));
     /// assert_eq!(request.cookies().get("name"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn bytes(self, name: &str) -> Option<&'a [u8]> {
-        self.octets().find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| value)
+    pub fn get_bytes(self, name: &str) -> Option<&'a [u8]> {
+        self.iter_bytes().find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| value)
     }
 
     /// Returns the octets of all names and values, in order, whether they are UTF-8 or not.
-    pub fn octets(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub fn iter_bytes(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
         self.headers
             .named(FieldName::COOKIE)

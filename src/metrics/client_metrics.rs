@@ -1,4 +1,4 @@
-//! [`HostTable`]: the times of clients' exchanges with each host; [`HostCounts`], the same at one moment.
+//! [`HostTable`]: the times of clients' exchanges with each host; [`HostTimes`], the same at one moment.
 
 use std::collections::BTreeMap;
 use std::iter::zip;
@@ -12,7 +12,7 @@ use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::route_metrics::OTHER;
 use super::timeline::{SlotSeries, Timeline};
 use crate::client::{
-    ClientExchangeReport, ClientPhase, ClientStats, DialReport, ExchangeEnd, HostEvents, QueueReport,
+    ClientCounts, ClientExchangeReport, ClientPhase, DialReport, ExchangeEnd, HostEvents, QueueReport,
 };
 use crate::memory::lock;
 use crate::message::Timings;
@@ -69,7 +69,7 @@ impl HostTable {
     }
 
     /// The times of each host.
-    pub(super) fn counts(&self) -> BTreeMap<Box<str>, HostCounts> {
+    pub(super) fn counts(&self) -> BTreeMap<Box<str>, HostTimes> {
         self.hosts().into_iter().map(|(key, host)| (key, host.counts())).collect()
     }
 
@@ -93,8 +93,8 @@ impl HostMetrics {
         self.shards.iter().filter_map(OnceLock::get).map(|shard| &**shard)
     }
 
-    fn counts(&self) -> HostCounts {
-        let mut counts = HostCounts::default();
+    fn counts(&self) -> HostTimes {
+        let mut counts = HostTimes::default();
         for shard in self.shards() {
             for (sum, phase) in zip(&mut counts.phases, &shard.phases) {
                 if let Some(phase) = phase.get() {
@@ -176,7 +176,7 @@ impl HostRecorder {
 }
 
 /// The phases that take time, from the first of [`ClientPhase`] to the last, by the names of
-/// [`ClientCounts`](crate::client::ClientCounts).
+/// [`HostCounts`](crate::client::HostCounts).
 pub(super) const PHASES: [&str; 7] = ["queue", "resolve", "connect", "tls", "send", "wait", "receive"];
 
 /// The place of a phase in [`PHASES`].
@@ -191,7 +191,7 @@ const _: () = assert!(
 
 /// The times of the exchanges with one host, in nanoseconds.
 #[derive(Clone, Default)]
-pub(super) struct HostCounts {
+pub(super) struct HostTimes {
     /// In the order of [`PHASES`].
     pub(super) phases: [HistogramCounts; PHASES.len()],
     /// Whole exchanges, those that were answered.
@@ -199,10 +199,10 @@ pub(super) struct HostCounts {
 }
 
 /// Adds the counts of one client to those of others.
-pub(super) fn add_stats(sum: &mut ClientStats, stats: &ClientStats) {
-    sum.total += &stats.total;
-    sum.other += &stats.other;
-    for (host, counts) in &stats.hosts {
+pub(super) fn add_counts(sum: &mut ClientCounts, other: &ClientCounts) {
+    sum.total += &other.total;
+    sum.other += &other.other;
+    for (host, counts) in &other.hosts {
         *sum.hosts.entry(host.clone()).or_default() += counts;
     }
 }

@@ -14,7 +14,7 @@ use super::latest_errors::LatestErrors;
 use super::route_metrics::RouteTable;
 use super::timeline::slot_number;
 use crate::memory::{Counter, lock};
-use crate::server::{CoreCounters, CoreEvents, CutBy, ErrorReport, ExchangeReport, PollReport, ServerCounts};
+use crate::server::{CoreCounters, CoreCounts, CoreEvents, CutBy, ErrorReport, ExchangeReport, PollReport};
 
 /// The counts of one core. They outlive its server, and go on with the next one that has a core of this index.
 pub(super) struct CoreMetrics {
@@ -30,7 +30,7 @@ pub(super) struct CoreMetrics {
     pub(super) errors: LatestErrors,
     recording: Arc<Recording>,
     times_polls: bool,
-    stats: Mutex<StatsOfCore>,
+    counters: Mutex<CountsOfCore>,
     /// Whether a core writes.
     is_taken: AtomicBool,
 }
@@ -85,9 +85,9 @@ impl PollMetrics {
 
 /// The counts that the server makes itself.
 #[derive(Default)]
-struct StatsOfCore {
+struct CountsOfCore {
     /// The counts of servers that have ended.
-    before: ServerCounts,
+    before: CoreCounts,
     now: Option<CoreCounters>,
 }
 
@@ -108,21 +108,21 @@ impl CoreMetrics {
             errors: LatestErrors::default(),
             recording: recording.clone(),
             times_polls,
-            stats: Mutex::default(),
+            counters: Mutex::default(),
             is_taken: AtomicBool::new(false),
         }
     }
 
     /// The counts at this moment.
-    pub(super) fn counts(&self) -> CoreCounts {
+    pub(super) fn counts(&self) -> CoreTotals {
         // The exchanges that are over are counted first, since each has begun before.
         let ended = self.ended.get();
-        let stats = lock(&self.stats);
-        let mut server = stats.before.clone();
-        if let Some(now) = &stats.now {
+        let counters = lock(&self.counters);
+        let mut server = counters.before.clone();
+        if let Some(now) = &counters.now {
             server += &now.counts();
         }
-        CoreCounts {
+        CoreTotals {
             exchanges_open: server.requests.saturating_sub(ended),
             server,
             cuts: self.cuts.each_ref().map(Counter::get),
@@ -144,7 +144,7 @@ impl CoreMetrics {
         if self.is_taken.swap(true, AcqRel) {
             return None;
         }
-        lock(&self.stats).now = Some(counters);
+        lock(&self.counters).now = Some(counters);
         Some(CoreRecorder { core: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
     }
 }
@@ -222,9 +222,9 @@ impl CoreRecorder {
 
 impl Drop for CoreRecorder {
     fn drop(&mut self) {
-        let mut stats = lock(&self.core.stats);
-        if let Some(now) = stats.now.take() {
-            stats.before += &now.counts().ended();
+        let mut counters = lock(&self.core.counters);
+        if let Some(now) = counters.now.take() {
+            counters.before += &now.counts().ended();
         }
         self.core.is_taken.store(false, Release);
     }
@@ -232,9 +232,9 @@ impl Drop for CoreRecorder {
 
 /// The counts of one core, or of several with the same index, as they were at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CoreCounts {
+pub(super) struct CoreTotals {
     /// The counts that the servers have made.
-    pub(super) server: ServerCounts,
+    pub(super) server: CoreCounts,
     /// Exchanges that have begun and are not over.
     pub(super) exchanges_open: u64,
     /// In the order of [`CUTS`].
@@ -250,9 +250,9 @@ pub(super) struct CoreCounts {
     pub(super) accept_waits: HistogramCounts,
 }
 
-impl AddAssign<&CoreCounts> for CoreCounts {
-    fn add_assign(&mut self, other: &CoreCounts) {
-        let CoreCounts {
+impl AddAssign<&CoreTotals> for CoreTotals {
+    fn add_assign(&mut self, other: &CoreTotals) {
+        let CoreTotals {
             server,
             exchanges_open,
             cuts,

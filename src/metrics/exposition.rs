@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::iter::zip;
 
-use super::client_metrics::{HostCounts, PHASES};
-use super::core_metrics::{CUTS, CoreCounts};
+use super::client_metrics::{HostTimes, PHASES};
+use super::core_metrics::{CUTS, CoreTotals};
 use super::histogram::HistogramCounts;
 use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
-use crate::client::{ClientCounts, ClientStats};
-use crate::server::{POOL_METRICS, SERVER_METRICS};
+use crate::client::{ClientCounts, HostCounts};
+use crate::server::{CoreCounts, PoolCounts};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
 pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
@@ -58,9 +58,9 @@ const SIZES: [Histograms<RouteCounts>; 2] = [
     ("corehttp_exchange_sent_bytes", "Bytes sent for an exchange.", |route| &route.sent),
 ];
 
-/// Writes the counts of each core. The names of the first ones are as [`ServerStats`](crate::server::ServerStats) displays them.
-pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreCounts>) {
-    let cores: Vec<(String, &CoreCounts)> =
+/// Writes the counts of each core.
+pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotals>) {
+    let cores: Vec<(String, &CoreTotals)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
     for (name, kind, help, count) in SERVER_METRICS {
         let mut samples = writer.metric(&format!("corehttp_{name}"), kind, help);
@@ -96,7 +96,30 @@ pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreCount
     write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
 }
 
-fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreCounts)>) {
+/// The name of a metric, its type, its meaning, and its count, of a core or of a pool.
+type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
+
+const POOL_METRICS: [Metric<PoolCounts>; 4] = [
+    ("reused_total", "counter", "How often an object was used again.", |pool| pool.reused),
+    ("created_total", "counter", "How often an object was made, because none was free.", |pool| pool.created),
+    ("kept", "gauge", "Objects that are free.", |pool| pool.kept),
+    ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
+];
+
+const SERVER_METRICS: [Metric<CoreCounts>; 8] = [
+    ("connections_open", "gauge", "Connections open now.", |core| core.open),
+    ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
+    ("connections_aborted_total", "counter", "Connections aborted by a stop.", |core| core.aborted),
+    ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
+    ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
+    ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
+    ("messages_received_total", "counter", "Messages that WebSockets have received.", |core| {
+        core.messages_received
+    }),
+    ("messages_sent_total", "counter", "Messages that WebSockets have sent.", |core| core.messages_sent),
+];
+
+fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreTotals)>) {
     if cores.is_empty() {
         return;
     }
@@ -113,12 +136,12 @@ fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreCounts)>) {
 /// Writes the counts of clients for each host, and the times of the exchanges.
 pub(super) fn write_clients(
     writer: &mut Writer,
-    stats: &ClientStats,
-    times: &BTreeMap<Box<str>, HostCounts>,
+    counts: &ClientCounts,
+    times: &BTreeMap<Box<str>, HostTimes>,
 ) {
-    let others = (stats.other != ClientCounts::default()).then_some((OTHER, &stats.other));
-    let hosts: Vec<(&str, &ClientCounts)> =
-        stats.hosts.iter().map(|(host, counts)| (&**host, counts)).chain(others).collect();
+    let others = (counts.other != HostCounts::default()).then_some((OTHER, &counts.other));
+    let hosts: Vec<(&str, &HostCounts)> =
+        counts.hosts.iter().map(|(host, counts)| (&**host, counts)).chain(others).collect();
     for (name, help, count) in CLIENT_GAUGES {
         let mut gauge = writer.gauge(&format!("corehttp_client_{name}"), help);
         hosts.iter().for_each(|(host, counts)| gauge.value(&[("host", host)], count(counts) as f64));
@@ -147,7 +170,7 @@ pub(super) fn write_clients(
 }
 
 /// The name of a metric of a client, its meaning, and the count.
-type ClientMetric = (&'static str, &'static str, fn(&ClientCounts) -> u64);
+type ClientMetric = (&'static str, &'static str, fn(&HostCounts) -> u64);
 
 const CLIENT_GAUGES: [ClientMetric; 3] = [
     ("connections_busy", "Connections in use, or about to be opened.", |host| host.busy),
@@ -166,3 +189,42 @@ const CLIENT_COUNTERS: [ClientMetric; 9] = [
     ("received_bytes_total", "Bytes received.", |host| host.received),
     ("sent_bytes_total", "Bytes sent.", |host| host.sent),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Format;
+
+    #[test]
+    fn each_count_of_each_core_is_a_sample() {
+        let mut busy = CoreTotals::default();
+        let server = &mut busy.server;
+        (server.open, server.accepted, server.aborted, server.requests) = (1, 2, 3, 4);
+        (server.received, server.sent, server.messages_received, server.messages_sent) = (5, 6, 7, 9);
+        server.errors.accept = 8;
+        let mut writer = Writer::new(Format::Prometheus);
+        write_cores(&mut writer, &BTreeMap::from([(0, CoreTotals::default()), (1, busy)]));
+        let text = writer.finish();
+        for line in [
+            "# TYPE corehttp_connections_open gauge",
+            "corehttp_connections_open{core=\"0\"} 0",
+            "corehttp_connections_open{core=\"1\"} 1",
+            "# HELP corehttp_connections_accepted_total Connections accepted.",
+            "# TYPE corehttp_connections_accepted_total counter",
+            "corehttp_connections_accepted_total{core=\"1\"} 2",
+            "corehttp_connections_aborted_total{core=\"1\"} 3",
+            "corehttp_requests_total{core=\"1\"} 4",
+            "corehttp_received_bytes_total{core=\"1\"} 5",
+            "corehttp_sent_bytes_total{core=\"1\"} 6",
+            "corehttp_messages_received_total{core=\"1\"} 7",
+            "corehttp_messages_sent_total{core=\"1\"} 9",
+            "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
+            "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
+            "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
+            "# TYPE corehttp_pool_kept gauge",
+            "corehttp_pool_reused_total{core=\"0\",pool=\"decoders\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

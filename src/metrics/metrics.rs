@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::cache_metrics::{CacheCounts, CacheTable, CountedCache};
-use super::client_metrics::{HostCounts, HostTable, add_stats};
-use super::core_metrics::{CoreCounts, CoreMetrics, CoreRecorder, Recording};
+use super::client_metrics::{HostTable, HostTimes, add_counts};
+use super::core_metrics::{CoreMetrics, CoreRecorder, CoreTotals, Recording};
 use super::exposition::{write_clients, write_cores, write_routes};
 use super::latest_errors::LatestError;
 use super::metrics_writer::{Format, Writer};
@@ -17,7 +17,7 @@ use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
-use crate::client::{ClientCounters, ClientObserver, ClientStats, HostEvents};
+use crate::client::{ClientCounters, ClientCounts, ClientObserver, HostEvents};
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 
@@ -31,7 +31,7 @@ use crate::server::{CoreCounters, CoreEvents, Observer};
 ///
 /// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
 /// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
-/// as long as the core was busy at a stretch, which [`Settings::times_polls`] shows.
+/// as long as the core was busy at a stretch, which [`Options::times_polls`] shows.
 ///
 /// A client takes them as well: [`ClientBuilder::observe`](crate::ClientBuilder::observe).
 ///
@@ -56,7 +56,7 @@ pub struct Metrics {
 }
 
 struct MetricsInner {
-    settings: Settings,
+    options: Options,
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
@@ -68,11 +68,11 @@ struct MetricsInner {
 /// Writes metrics of the application.
 type Collector = Arc<dyn Fn(&mut Writer) + Send + Sync>;
 
-/// The settings of [`Metrics`].
+/// The options of [`Metrics`].
 ///
-/// More settings may come, so set those that matter and take the others from [`Settings::default`].
+/// More options may come, so set those that matter and take the others from [`Options::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct Options {
     /// How many routes each core counts apart, at least 1 and at most 10,000; a number beyond is taken as the nearest
     /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
     /// routes that they see first, so [`Metrics::routes`] may return more.
@@ -86,24 +86,24 @@ pub struct Settings {
     pub times_polls: bool,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { routes_max: 64, hosts_max: 32, times_polls: false }
+impl Default for Options {
+    fn default() -> Options {
+        Options { routes_max: 64, hosts_max: 32, times_polls: false }
     }
 }
 
 impl Metrics {
-    /// Creates metrics with the default settings.
+    /// Creates metrics with the default options.
     pub fn new() -> Metrics {
-        Metrics::with_settings(Settings::default())
+        Metrics::with_options(Options::default())
     }
 
-    /// Creates metrics with these settings.
-    pub fn with_settings(settings: Settings) -> Metrics {
+    /// Creates metrics with these options.
+    pub fn with_options(options: Options) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
-        let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
+        let hosts = Arc::new(HostTable::new(options.hosts_max, &recording));
         let inner = MetricsInner {
-            settings,
+            options,
             recording,
             cores: Mutex::default(),
             collectors: Mutex::default(),
@@ -122,20 +122,20 @@ impl Metrics {
     }
 
     /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
-    /// [`ServerCounts::pools`](crate::server::ServerCounts::pools) has them), of the hosts of clients, of caches, of the process
+    /// [`CoreCounts::pools`](crate::server::CoreCounts::pools) has them), of the hosts of clients, of caches, of the process
     /// (on Linux), and of the functions of [`Metrics::add_collector`].
     ///
     /// A route with responses of one class takes some 100 lines, most of them the buckets of five histograms; 45 such routes
     /// make 4,600 lines, and as many series in a database. A route that had no exchange takes none, nor does a class of
-    /// status. To have fewer, set [`Settings::routes_max`], or let Prometheus drop what no panel shows, for example
+    /// status. To have fewer, set [`Options::routes_max`], or let Prometheus drop what no panel shows, for example
     /// the buckets `corehttp_exchange_(until_handler_seconds|received_bytes|sent_bytes)_bucket` by
     /// `metric_relabel_configs`. Their sums and counts stay, which averages are made of.
     pub fn to_text(&self, format: Format) -> String {
         let mut writer = Writer::new(format);
         write_routes(&mut writer, &self.routes());
         write_cores(&mut writer, &self.core_counts());
-        if let Some(stats) = self.client_stats() {
-            write_clients(&mut writer, &stats, &self.host_counts());
+        if let Some(counts) = self.client_counts() {
+            write_clients(&mut writer, &counts, &self.host_counts());
         }
         self.inner.caches.write(&mut writer);
         ProcessInfo::read().write(&mut writer);
@@ -191,18 +191,18 @@ impl Metrics {
     }
 
     /// The counts of all clients together. `None` without a client.
-    pub(super) fn client_stats(&self) -> Option<ClientStats> {
+    pub(super) fn client_counts(&self) -> Option<ClientCounts> {
         let clients = lock(&self.inner.clients).clone();
-        let mut stats = clients.iter().map(ClientCounters::stats);
-        let first = stats.next()?;
-        Some(stats.fold(first, |mut sum, stats| {
-            add_stats(&mut sum, &stats);
+        let mut counts = clients.iter().map(ClientCounters::counts);
+        let first = counts.next()?;
+        Some(counts.fold(first, |mut sum, counts| {
+            add_counts(&mut sum, &counts);
             sum
         }))
     }
 
     /// The times of the exchanges of clients with each host.
-    pub(super) fn host_counts(&self) -> BTreeMap<Box<str>, HostCounts> {
+    pub(super) fn host_counts(&self) -> BTreeMap<Box<str>, HostTimes> {
         self.inner.hosts.counts()
     }
 
@@ -212,8 +212,8 @@ impl Metrics {
     }
 
     /// The counts of each core, by its index.
-    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreCounts> {
-        let mut counts = BTreeMap::<usize, CoreCounts>::new();
+    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreTotals> {
+        let mut counts = BTreeMap::<usize, CoreTotals>::new();
         self.cores().iter().for_each(|core| *counts.entry(core.index).or_default() += &core.counts());
         counts
     }
@@ -274,7 +274,7 @@ impl Metrics {
 
     /// The recorder of a core, which goes on with counts that no other core writes.
     fn recorder(&self, index: usize, counters: &CoreCounters) -> CoreRecorder {
-        let MetricsInner { settings: Settings { routes_max, times_polls, .. }, recording, .. } = &*self.inner;
+        let MetricsInner { options: Options { routes_max, times_polls, .. }, recording, .. } = &*self.inner;
         let mut cores = lock(&self.inner.cores);
         loop {
             let taken =
@@ -295,7 +295,7 @@ impl Default for Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("settings", &self.inner.settings).finish_non_exhaustive()
+        f.debug_struct("Metrics").field("options", &self.inner.options).finish_non_exhaustive()
     }
 }
 
@@ -358,9 +358,9 @@ mod tests {
 
     #[test]
     fn the_route_of_the_longest_poll_is_known() {
-        let metrics = Metrics::with_settings(Settings { times_polls: true, ..Default::default() });
+        let metrics = Metrics::with_options(Options { times_polls: true, ..Default::default() });
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).build();
+        let client = Client::builder().connect_to(&listener).build();
         let block = |millis| thread::sleep(Duration::from_millis(millis));
         let handler = routes! {
             GET "/quick" => |_: &mut Context| {},

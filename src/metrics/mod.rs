@@ -39,7 +39,7 @@ mod page;
 #[cfg(feature = "fs")]
 pub(crate) use cache_metrics::{CacheCounts, CountedCache};
 pub use histogram::{Histogram, HistogramCounts};
-pub use metrics::{Metrics, Settings};
+pub use metrics::{Metrics, Options};
 pub use metrics_text::Text;
 pub use metrics_writer::{Format, Samples, Writer};
 pub use page::Page;

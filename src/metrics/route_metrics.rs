@@ -220,7 +220,7 @@ const ROUTES_MAX: usize = 10_000;
 #[non_exhaustive]
 pub struct RouteCounts {
     /// The pattern of the route, such as `/users/{id}`; `(none)` for requests that no router has matched, and `(other)`
-    /// for those of routes beyond [`Settings::routes_max`](super::Settings::routes_max).
+    /// for those of routes beyond [`Options::routes_max`](super::Options::routes_max).
     pub pattern: String,
     /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],

@@ -133,7 +133,7 @@ impl Form {
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;
         let pieces = multipart(&boundary, self.parts);
         match joined(&pieces) {
-            Some(bytes) => request.body.set_shared(bytes),
+            Some(bytes) => request.body.set_shared_bytes(bytes),
             None => BodyChain::new(pieces).fill(&mut request.body),
         }
         Ok(())

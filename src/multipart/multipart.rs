@@ -102,7 +102,7 @@ impl Context {
     /// Fails if the body is not `multipart/form-data` (415) with a boundary (400), has a content coding (415), or
     /// announces a length beyond the limit (413).
     pub fn multipart(&mut self) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
-        self.multipart_within(MultipartLimits::default())
+        self.multipart_up_to(MultipartLimits::default())
     }
 
     /// Reads the parts of the request's body as [`Context::multipart`] does, within other limits.
@@ -110,7 +110,7 @@ impl Context {
     /// # Errors
     ///
     /// As [`Context::multipart`].
-    pub fn multipart_within(
+    pub fn multipart_up_to(
         &mut self,
         limits: MultipartLimits,
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
@@ -129,7 +129,7 @@ impl Request {
     ///
     /// As [`Context::multipart`]; also if the content is a stream, or has not been received (500).
     pub fn multipart(&self) -> Result<Multipart<&[u8]>, MultipartError> {
-        self.multipart_within(MultipartLimits::default())
+        self.multipart_up_to(MultipartLimits::default())
     }
 
     /// Reads the parts of a received body as [`Request::multipart`] does, within other limits.
@@ -137,7 +137,7 @@ impl Request {
     /// # Errors
     ///
     /// As [`Request::multipart`].
-    pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
+    pub fn multipart_up_to(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
         refuse_coded(&self.headers)?;
         let parts = Multipart::from_headers(self.body.bytes(), &self.headers, limits)?;
         if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
@@ -169,7 +169,7 @@ impl RequestBuilder {
     /// use corehttp::multipart::Form;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.multipart()?.part().await?.unwrap().name(), "title");
     /// #     Ok(())

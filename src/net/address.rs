@@ -1,5 +1,5 @@
-//! [`Address`]: where to listen; [`PeerAddr`]: where a connection comes from; [`Peer`]: that address, with the
-//! connection's number.
+//! [`Address`]: where to listen, or to connect to; [`PeerAddr`]: where a connection comes from; [`Peer`]: that address,
+//! with the connection's number.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::memory_listener::MemoryListener;
 
-/// Where to listen. Usually converted from text, which is not checked before the address is bound.
+/// Where a server listens, or a client connects to. Usually converted from text, which is not checked before it is used.
 ///
 /// # Examples
 ///
@@ -169,6 +169,12 @@ impl From<TcpListener> for Address {
 impl From<UnixListener> for Address {
     fn from(listener: UnixListener) -> Self {
         Address::UnixListener(Arc::new(listener))
+    }
+}
+
+impl From<&MemoryListener> for Address {
+    fn from(listener: &MemoryListener) -> Self {
+        Address::Memory(listener.clone())
     }
 }
 

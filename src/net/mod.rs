@@ -7,9 +7,8 @@
 //! use corehttp::{Client, Context, Server};
 //!
 //! let listener = MemoryListener::new();
-//! let connector = listener.connector();
-//! let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
-//! let client = Client::builder().memory(connector).build();
+//! let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+//! let client = Client::builder().connect_to(listener).build();
 //! let response = corehttp::block_on(client.get("http://example.com/"))??;
 //! assert_eq!(response.text()?, "Hello");
 //! # drop(server);
@@ -60,7 +59,7 @@ pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, Network, timed};
+pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(feature = "websocket")]

@@ -215,7 +215,7 @@ impl Router {
 impl Router<Vec<Box<dyn Handler>>> {
     /// Creates a router without routes, for handlers that need not be [`Send`]: those of one core, as
     /// [`Server::run_per_core`](crate::Server::run_per_core) makes them.
-    pub fn local() -> Router<Vec<Box<dyn Handler>>> {
+    pub fn new_local() -> Router<Vec<Box<dyn Handler>>> {
         Router::default()
     }
 }
@@ -551,7 +551,7 @@ fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
 
 /// Redirects a request to another path, with the same query.
 fn redirect(response: &mut Response, mut path: String, request: &Request) -> Result {
-    let query = request.query().raw();
+    let query = request.query().as_str();
     if !query.is_empty() {
         path.extend(["?", query]);
     }

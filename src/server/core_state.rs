@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::stats::CoreStats;
+use super::counts::CoreCounterSet;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
@@ -35,7 +35,7 @@ pub(crate) struct CoreState {
     started: runtime::Instant,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
-    pub(super) stats: Arc<CoreStats>,
+    pub(super) counters: Arc<CoreCounterSet>,
     /// Has the caches of the thread report to this core.
     _pool_guard: PoolGuard,
 }
@@ -45,7 +45,7 @@ impl CoreState {
         index: usize,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
     ) -> Rc<CoreState> {
         let ServerSettings {
             bounds,
@@ -57,7 +57,7 @@ impl CoreState {
             proxy_protocol,
             trusted_proxies,
         } = settings.clone();
-        let events = CoreEvents::new(index, stats.clone(), &observers);
+        let events = CoreEvents::new(index, counters.clone(), &observers);
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
             bounds,
@@ -71,8 +71,8 @@ impl CoreState {
             started: runtime::now(),
             clock,
             deadlines,
-            _pool_guard: stats.pools.attach_to_thread(),
-            stats,
+            _pool_guard: counters.pools.attach_to_thread(),
+            counters,
         })
     }
 
@@ -89,7 +89,7 @@ impl CoreState {
     /// Counts a refusal, and reports it, unless there are too many of its kind.
     #[cold]
     pub(super) fn report_error(&self, mut report: ErrorReport<'_>) {
-        self.stats.count_error(&report.cause);
+        self.counters.count_error(&report.cause);
         if self.events.observes_errors() && self.report_limiter.admit(&mut report) {
             self.events.report_error(&report);
         }
@@ -176,8 +176,8 @@ impl CoreState {
     #[inline]
     pub(super) fn count_traffic(&self, conn: &mut Conn) {
         let traffic = conn.take_traffic();
-        self.stats.received.add(traffic.received);
-        self.stats.sent.add(traffic.sent);
+        self.counters.received.add(traffic.received);
+        self.counters.sent.add(traffic.sent);
     }
 }
 

@@ -16,7 +16,7 @@
 //! | for | see |
 //! |---|---|
 //! | each exchange, each connection, each failure | [`Observer`], [`ExchangeReport`], [`ConnectionReport`], [`ErrorReport`] |
-//! | counters of each core | [`ServerHandle::stats`](crate::ServerHandle::stats), [`ServerStats`] |
+//! | counters of each core | [`ServerHandle::counts`](crate::ServerHandle::counts), [`ServerCounts`] |
 //! | the content of error responses | [`Server::error_response`](crate::Server::error_response), [`problem_details`], [`error_page`] |
 //! | bodies that middleware changes on their way out | [`Transform`] |
 //! | connections that change their protocol | [`Context::upgrade`](crate::Context::upgrade), [`Upgraded`] |
@@ -32,7 +32,7 @@ pub(crate) mod builder;
 pub(crate) mod run;
 
 mod core_state;
-mod stats;
+mod counts;
 
 mod connection;
 pub(crate) mod opening;
@@ -55,6 +55,9 @@ pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
+#[cfg(feature = "metrics")]
+pub(crate) use counts::ERROR_KINDS;
+pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
 pub(crate) use error::{Error, Result};
 pub use error::{
     ErrorCause, ErrorReport, IntoError, ProxyHeaderFault, RespondError, error_page, problem_details,
@@ -63,7 +66,7 @@ pub use exchange::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange::UpgradedGuard;
 pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub use forwarded::{Forwarded, ForwardedField, NetworkParseError};
+pub use forwarded::{Forwarded, ForwardedHeader, NetworkParseError};
 #[cfg(feature = "tracing")]
 pub(crate) use handler::is_panic;
 pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
@@ -77,9 +80,6 @@ pub use report::{
     Unopened, WebSocketReport,
 };
 pub use run::{IntoIoResult, ServerCore};
-#[cfg(feature = "metrics")]
-pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
-pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
 pub use crate::memory::PoolCounts;
 pub(crate) use crate::net::subscriber;

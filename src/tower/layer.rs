@@ -63,7 +63,7 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 /// its head or because its body cannot be buffered. If a layer wraps the body, in order to decode or to limit it, the
 /// wrapped body is received into memory before the handler is called, up to
 /// [`Limits::body_max`](crate::Limits::body_max). So a handler that streams uploads is better off with the limits and
-/// [decoders](crate::BodyReader::decoded) of this crate.
+/// [decoders](crate::BodyReader::decoded_up_to) of this crate.
 ///
 /// # Responses
 ///
@@ -298,7 +298,7 @@ fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Resu
     }
     replace_fields(&mut request.headers, &head.headers)?;
     if let Some(content) = content {
-        request.body.set_shared(content);
+        request.body.set_shared_bytes(content);
     }
     // The address of the peer is one of them.
     if head.extensions.len() > 1 {

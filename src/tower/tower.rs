@@ -242,7 +242,7 @@ fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Resul
     if length.is_some_and(|length| length != data.len() as u64) {
         return Err(ExchangeError::Length.into());
     }
-    response.body.set_shared(data);
+    response.body.set_shared_bytes(data);
     Ok(())
 }
 
@@ -268,7 +268,7 @@ where
             Err(frame) => {
                 let mut trailers = Headers::new();
                 frame.into_trailers().map_or(Ok(()), |map| append_header_map(&mut trailers, &map))?;
-                return Ok(out.finish_with(&trailers).await?);
+                return Ok(out.finish_with_trailers(&trailers).await?);
             }
         }
     }

@@ -13,7 +13,7 @@
 //!     let tracing = Tracing::new();
 //!     let client = Client::builder().tracing(&tracing).build();
 //!     let gateway = async move |ctx: &mut Context| -> corehttp::Result {
-//!         ctx.forward(client.open(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
+//!         ctx.forward(client.open_call(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
 //!     };
 //!     Server::bind("[::]:8080").run(wrap(tracing, gateway))
 //! }

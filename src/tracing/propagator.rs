@@ -55,7 +55,7 @@ use crate::message::{Headers, Method, Version};
 /// let client = Client::builder().tracing(&tracing).build();
 /// let app = async move |ctx: &mut Context| -> corehttp::Result {
 ///     tracing::info!("within the span of the exchange");
-///     ctx.forward(client.open(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
+///     ctx.forward(client.open_call(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
 /// };
 /// let server = Server::bind("127.0.0.1:8080");
 /// # let _ = || -> corehttp::Result {

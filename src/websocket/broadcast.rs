@@ -19,7 +19,7 @@ use crate::websocket::frame::{CloseCode, Error, Message};
 /// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
 /// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,
 /// and each core writes them to its own members. Only for members with
-/// [`MessageDeflate::keeps_context`](crate::websocket::MessageDeflate::keeps_context), a message is compressed anew.
+/// [`DeflateOptions::context_takeover`](crate::websocket::DeflateOptions::context_takeover), a message is compressed anew.
 ///
 /// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
 /// closed, as chosen.
@@ -31,12 +31,12 @@ use crate::websocket::frame::{CloseCode, Error, Message};
 /// ```
 /// use std::io;
 /// use corehttp::Context;
-/// use corehttp::websocket::{self, Broadcast, SlowMember, WebSocket};
+/// use corehttp::websocket::{self, Broadcast, OnLag, WebSocket};
 ///
 /// async fn chat(ctx: &mut Context, room: &Broadcast) -> corehttp::Result {
-///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+///     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
 ///     let WebSocket { reader, writer, .. } = &mut socket;
-///     let mut member = room.join(SlowMember::Skip);
+///     let mut member = room.join(OnLag::Skip);
 ///     tokio::select! {
 ///         biased; // so that messages which were sent before the peer closes are forwarded
 ///         done = member.forward(writer) => done?,
@@ -88,7 +88,7 @@ impl Broadcast {
 
     /// Adds a member, which gets the messages that are sent from now on. `slow` is what happens to it if it does not
     /// keep up.
-    pub fn join(&self, slow: SlowMember) -> BroadcastMember {
+    pub fn join(&self, slow: OnLag) -> BroadcastMember {
         BroadcastMember { receiver: self.sender.subscribe(), relays: self.relays.clone(), slow }
     }
 
@@ -107,7 +107,7 @@ impl fmt::Debug for Broadcast {
 /// The treatment of a member of a broadcast that does not keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum SlowMember {
+pub enum OnLag {
     /// The messages that it has lost are skipped, and the next ones are sent.
     Skip,
     /// It is closed with code 1013, so that it connects anew.
@@ -118,7 +118,7 @@ pub enum SlowMember {
 pub struct BroadcastMember {
     receiver: Receiver<Arc<SharedMessage>>,
     relays: Arc<Relays>,
-    slow: SlowMember,
+    slow: OnLag,
 }
 
 impl BroadcastMember {
@@ -140,7 +140,7 @@ impl BroadcastMember {
             }
             match received {
                 Ok(message) => writer.feed_shared(&message).await?,
-                Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}
+                Err(RecvError::Lagged(_)) if self.slow == OnLag::Skip => {}
                 Err(RecvError::Lagged(lost)) => {
                     writer.close(CloseCode::TRY_AGAIN_LATER, "").await?;
                     return Err(Error::Lagged(lost).into());

@@ -5,7 +5,7 @@
 //! use corehttp::{Context, Server, routes};
 //!
 //! async fn echo(ctx: &mut Context) -> corehttp::Result {
-//!     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+//!     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
 //!     let WebSocket { reader, writer, .. } = &mut socket;
 //!     while let Some(message) = reader.receive().await? {
 //!         writer.send(message).await?;
@@ -41,13 +41,13 @@ mod relay;
 mod shared_message;
 
 mod handshake;
-mod settings;
+mod options;
 
-pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
+pub use broadcast::{Broadcast, BroadcastMember, OnLag};
 pub use frame::{CloseCode, CloseReason, Error, Message, MessageKind, MessagePart, ProtocolFault};
 pub use handshake::{ClientRequest, HandshakeFault};
 pub use link::{ClientRole, Role, ServerRole};
+pub use options::{DeflateOptions, Options, Origins};
 pub use reader::Reader;
-pub use settings::{MessageDeflate, Origins, Settings};
 pub use websocket::{ClientWebSocket, WebSocket};
 pub use writer::Writer;

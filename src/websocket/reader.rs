@@ -67,7 +67,7 @@ impl<E: Role> Reader<E> {
     /// pings itself.
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
-    /// longer than [`Settings::close_timeout`](crate::websocket::Settings::close_timeout). Then all messages that wait are sent,
+    /// longer than [`Options::close_timeout`](crate::websocket::Options::close_timeout). Then all messages that wait are sent,
     /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
@@ -118,7 +118,7 @@ impl<E: Role> Reader<E> {
     /// use corehttp::websocket::{self, WebSocket};
     ///
     /// async fn measure(ctx: &mut Context) -> corehttp::Result {
-    ///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+    ///     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
     ///     let WebSocket { reader, writer, .. } = &mut socket;
     ///     let mut len = 0;
     ///     while let Some(part) = reader.receive_part().await? {

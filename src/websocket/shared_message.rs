@@ -6,7 +6,7 @@ use std::task::Context;
 
 use bytes::Bytes;
 
-use super::settings::MessageDeflate;
+use super::options::DeflateOptions;
 use crate::websocket::codec::{DeflateParams, SharedForm, WINDOW_BITS_MAX, WINDOW_BITS_MIN, encode_alone};
 use crate::websocket::frame::{Message, MessageKind};
 use crate::websocket::link::Link;
@@ -58,7 +58,7 @@ impl SharedMessage {
     }
 
     /// The frame that is compressed as `deflate` says.
-    fn deflated(&self, deflate: (DeflateParams, MessageDeflate)) -> io::Result<&[u8]> {
+    fn deflated(&self, deflate: (DeflateParams, DeflateOptions)) -> io::Result<&[u8]> {
         let deflated = &self.deflated[usize::from(deflate.0.window_bits - WINDOW_BITS_MIN)];
         if let Some(frame) = deflated.get() {
             return Ok(frame);

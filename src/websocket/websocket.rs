@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use super::options::Options;
 use super::reader::Reader;
-use super::settings::Settings;
 use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
 use crate::server::SocketObserver;
@@ -22,9 +22,9 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
-/// All bounds are in [`Settings`], with defaults. A WebSocket whose halves are dropped is closed in the
+/// All bounds are in [`Options`], with defaults. A WebSocket whose halves are dropped is closed in the
 /// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
-/// closed once the peer has closed, too, or after [`Settings::close_timeout`]. The code is then 1011 from a server, whose
+/// closed once the peer has closed, too, or after [`Options::close_timeout`]. The code is then 1011 from a server, whose
 /// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///
 /// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, which the handler may
@@ -38,7 +38,7 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// use corehttp::websocket::{self, WebSocket};
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
-///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+///     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
 ///     let WebSocket { reader, writer, .. } = &mut socket;
 ///     while let Some(message) = reader.receive().await? {
 ///         writer.send(message).await?;
@@ -56,7 +56,7 @@ pub struct WebSocket<E: Role = ServerRole> {
     pub reader: Reader<E>,
     /// Sends messages.
     pub writer: Writer<E>,
-    /// The subprotocol that was agreed on, one of [`Settings::protocols`].
+    /// The subprotocol that was agreed on, one of [`Options::protocols`].
     pub protocol: Option<Box<str>>,
 }
 
@@ -75,19 +75,19 @@ impl<E: Role> WebSocket<E> {
     pub(super) fn new(
         conn: Conn<<E as Sealed>::Locality>,
         early: &ReadBuffer,
-        settings: &Settings,
+        options: &Options,
         agreement: Agreement,
         server: Option<(SocketObserver, E::Guard)>,
         close_behind: fn(Arc<Shared<E>>),
     ) -> WebSocket<E> {
         let (observer, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
-        let encoder = Encoder::new(E::SIDE, deflate.zip(settings.deflate));
-        let decoder = Decoder::new(E::SIDE, settings.message_bounds(), deflate);
-        let link = Link::new(conn, settings.link_bounds(), encoder, guard);
+        let encoder = Encoder::new(E::SIDE, deflate.zip(options.deflate));
+        let decoder = Decoder::new(E::SIDE, options.message_bounds(), deflate);
+        let link = Link::new(conn, options.link_bounds(), encoder, guard);
         let (reading, writing) = Half::pair(link, observer, close_behind);
         WebSocket {
-            reader: Reader::new(reading, early.unread(), decoder, settings.control_rate_max),
+            reader: Reader::new(reading, early.unread(), decoder, options.control_rate_max),
             writer: Writer { shared: writing },
             protocol,
         }
@@ -112,7 +112,7 @@ impl<E: Role> WebSocket<E> {
     }
 
     /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7): sends a close frame, discards
-    /// what the peer still sends, and waits for its close frame, no longer than [`Settings::close_timeout`].
+    /// what the peer still sends, and waits for its close frame, no longer than [`Options::close_timeout`].
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<E: Role> WebSocket<E> {
     /// use corehttp::websocket::{self, CloseCode};
     ///
     /// async fn greet(ctx: &mut Context) -> corehttp::Result {
-    ///     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+    ///     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
     ///     socket.send("Hello, and good bye!").await?;
     ///     Ok(socket.close(CloseCode::NORMAL, "").await?)
     /// }

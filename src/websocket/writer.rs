@@ -21,7 +21,7 @@ impl<E: Role> Writer<E> {
     /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
     ///
     /// While other messages have arrived and were not received yet, a message of the handler waits until the handler
-    /// does, or until there are [`Settings::waiting_max`](crate::websocket::Settings::waiting_max) bytes, so that
+    /// does, or until there are [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes, so that
     /// the answers to many messages leave in one write. Messages of other tasks are sent at once: see
     /// [`Writer::feed`].
     ///
@@ -48,7 +48,7 @@ impl<E: Role> Writer<E> {
     }
 
     /// Adds a message to those that wait to be sent, without sending them, unless there are
-    /// [`Settings::waiting_max`](crate::websocket::Settings::waiting_max) bytes. They are sent by
+    /// [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes. They are sent by
     /// [`Writer::flush`], with the next [`Writer::send`], or when the reader waits.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<E: Role> Writer<E> {
     }
 
     /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A peer that is
-    /// silent gets pings by itself, see [`Settings::silence`](crate::websocket::Settings::silence).
+    /// silent gets pings by itself, see [`Options::ping_interval`](crate::websocket::Options::ping_interval).
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl<E: Role> Writer<E> {
                 if let Some(write) = write.take() {
                     write(link, cx)?;
                 }
-                link.poll_send(cx, link.bounds.waiting_max)
+                link.poll_send(cx, link.bounds.buffer_max)
             })
         })
         .await
@@ -168,8 +168,8 @@ impl<E: Role> Writer<E> {
     #[inline]
     fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_held_back = self.shared.is_corked.load(Relaxed) && link.is_handler(cx);
-        let waiting_max = if is_held_back { link.bounds.waiting_max } else { 0 };
-        link.poll_send(cx, waiting_max)
+        let buffer_max = if is_held_back { link.bounds.buffer_max } else { 0 };
+        link.poll_send(cx, buffer_max)
     }
 }
 

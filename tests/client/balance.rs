@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::client::{Balancer, BalancerBuilder, ClientCause, ClientPhase, ClientTimeouts, HostChoice};
+use corehttp::client::{
+    Balancer, BalancerBuilder, BalancerChoice, ClientCause, ClientLimits, ClientPhase, ClientTimeouts,
+};
 use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
@@ -61,9 +63,10 @@ impl Hosts {
     }
 
     fn client(&self) -> Client {
-        let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
         // One exchange for each connection, so that each sees the behavior of its time.
-        Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts).build()
+        let (wait, idle) = (Duration::from_secs(2), Duration::ZERO);
+        let timeouts = ClientTimeouts { wait, idle, ..ClientTimeouts::default() };
+        Client::builder().dialer(self.clone()).timeouts(timeouts).build()
     }
 
     /// A balancer over all of them, in the order of the alphabet.
@@ -229,7 +232,7 @@ fn healthy_if_decides_what_a_failure_is() {
 #[test]
 fn a_host_that_cannot_work_gets_few_requests() {
     for behavior in [Well(502), Well(503), Well(504), Refusing, Closing] {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             paused(async move {
                 let hosts = Hosts::new(&[("a", behavior), ("b", Slow(1)), ("c", Slow(1))]);
                 let balancer = hosts.balance().choice(choice).build();
@@ -299,7 +302,7 @@ fn a_balancer_without_hosts_is_an_error() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200))]);
         let none: [&str; 0] = [];
-        let balancer = hosts.client().balance(none).unwrap().retry_other_hosts().build();
+        let balancer = hosts.client().balance(none).unwrap().retry_other_hosts(true).build();
         for is_empty in [true, false, true] {
             match ask(&balancer).await {
                 Ok(host) => assert!(!is_empty && host == "a"),
@@ -348,7 +351,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     fn check(behaviors: &[(&str, Behavior)], expected: &str, asked: &str) {
         paused(async {
             let hosts = Hosts::new(behaviors);
-            let balancer = hosts.balance().retry_other_hosts().build();
+            let balancer = hosts.balance().retry_other_hosts(true).build();
             assert_eq!(responses(&balancer, 1).await, expected);
             assert_eq!(hosts.asked(), asked);
             let pending: usize = counts(&balancer).iter().map(|(pending, ..)| pending).sum();
@@ -371,7 +374,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     paused(async {
         let hosts = Hosts::new(&[("a", Gone), ("b", Well(200))]);
         let (balancer, mut streamed) =
-            (hosts.balance().retry_other_hosts().build(), Request::post("/").unwrap());
+            (hosts.balance().retry_other_hosts(true).build(), Request::post("/").unwrap());
         streamed.body.set_stream(&b"body"[..], Some(4));
         let error = balancer.send(&streamed, &mut Response::new()).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_))), "{error:?}");
@@ -385,7 +388,7 @@ fn the_same_host_is_not_asked_again_even_if_it_is_new() {
     paused(async {
         let hosts = Hosts::new(&[("a", Unreachable(1)), ("b", Well(200))]);
         for url in ["http://b", "http://A:80"] {
-            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts().build();
+            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts(true).build();
             let (told, ()) = tokio::join!(responses(&balancer, 1), async {
                 tokio::task::yield_now().await;
                 assert!(balancer.remove("http://a") && balancer.add(url).unwrap());
@@ -407,7 +410,7 @@ enum Way {
 async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Result<String, ClientError> {
     let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
     request.headers.set("content-length", length).unwrap();
-    let mut call = balancer.open(&request).await?;
+    let mut call = balancer.open_call(&request).await?;
     let pending = || -> usize { counts(balancer).iter().map(|(pending, ..)| pending).sum() };
     assert_eq!(pending(), 1);
     let mut output = Vec::new();
@@ -460,7 +463,7 @@ fn an_opened_request_is_counted_when_it_is_answered() {
         }
         paused(async move {
             let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
-            let balancer = hosts.balance().retry_other_hosts().build();
+            let balancer = hosts.balance().retry_other_hosts(true).build();
             assert_eq!(write(&balancer, way, 3, b"abc").await.unwrap(), "b", "{way:?}");
             assert_eq!(counts(&balancer), [(0, 0, 1, 1), (0, 1, 0, 0)], "{way:?}");
         });
@@ -478,17 +481,17 @@ fn a_call_that_the_caller_ends_counts_against_no_host() {
             }
         }
         let mut request = Request::post("/").unwrap();
-        drop(balancer.open(&request).await.unwrap());
-        drop(balancer.open(&request).await.unwrap().split());
-        let (mut writer, reader) = balancer.open(&request).await.unwrap().split();
+        drop(balancer.open_call(&request).await.unwrap());
+        drop(balancer.open_call(&request).await.unwrap().split());
+        let (mut writer, reader) = balancer.open_call(&request).await.unwrap().split();
         drop(reader);
         writer.flush().await.unwrap_err();
         assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "nobody waits for the response");
         request.set_url("http://a/").unwrap();
-        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::Origin));
+        assert!(matches!(balancer.open_call(&request).await.unwrap_err().cause(), ClientCause::Origin));
         balancer.remove("http://a");
         request.set_url("/").unwrap();
-        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::NoHost));
+        assert!(matches!(balancer.open_call(&request).await.unwrap_err().cause(), ClientCause::NoHost));
     });
 }
 
@@ -541,7 +544,8 @@ fn a_streamed_response_counts_until_it_is_read() {
         });
     }
     paused(async {
-        let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts().build();
+        let balancer =
+            Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts(true).build();
         let mut response = Response::new();
         let mut reader = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
         assert_eq!(reader.chunk().await.unwrap(), Some(&b"b"[..]));
@@ -563,7 +567,7 @@ fn a_cancelled_request_is_no_failure() {
 fn of_two_random_hosts_the_less_busy_is_asked() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200))]);
-        let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
+        let balancer = hosts.balance().choice(BalancerChoice::TwoRandom).build();
         // First, requests until one waits for the slow host.
         let (mut waiting, mut others) = (tokio::task::JoinSet::new(), Vec::new());
         while balancer.counts()[1].pending == 0 {
@@ -581,7 +585,7 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
     });
     for hosts in 1..=2 {
         paused(async {
-            let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(HostChoice::TwoRandom).build();
+            let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(BalancerChoice::TwoRandom).build();
             assert_eq!(responses(&balancer, 2).await, ["a a", "a b"][hosts - 1]);
         });
     }
@@ -661,7 +665,8 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
                     Ok(())
                 }
             });
-            let client = stage.builder().idle_timeout(Duration::ZERO).build();
+            let timeouts = ClientTimeouts { idle: Duration::ZERO, ..ClientTimeouts::default() };
+            let client = stage.builder().timeouts(timeouts).build();
             let balancer = client.balance(["http://a"]).unwrap();
             let balancer = balancer.health_check("/health", Duration::from_secs(20)).unwrap().build();
             assert_eq!(ask(&balancer).await.unwrap(), "ok");
@@ -717,7 +722,10 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
             }
             Ok(())
         });
-        let client = stage.builder().connections_per_host_max(1).build();
+        let client = stage
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let balancer = client.balance(["http://a"]).unwrap();
         let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
         let asked = tokio::spawn({

@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use corehttp::client::{ClientCause, ClientPhase};
-use corehttp::{Client, ClientError, Method, RequestBuilder, Status};
+use corehttp::{Client, ClientError, Method, RequestBuilder, Response, Status};
 
 use crate::support::{OK, Stage};
 
 const URL: &str = "http://a/b?c";
 
-/// Checks that the request arrives like this, and is sent the same by `.await` and by `send`.
+/// Checks that the request arrives like this, and is sent the same by `.await` and by `send_into`.
 async fn check(request: impl Fn(&Client) -> RequestBuilder, expected: &str) {
     let stage = Stage::always(OK);
     let client = stage.client();
     assert_eq!(request(&client).await.unwrap().bytes(), b"ok");
-    assert_eq!(request(&client).send().await.unwrap().bytes(), b"ok");
+    let mut response = Response::new();
+    request(&client).send_into(&mut response).await.unwrap();
+    assert_eq!(response.bytes(), b"ok");
     assert_eq!(stage.received(), [expected; 2]);
 }
 
@@ -223,6 +225,6 @@ async fn a_response_names_the_url_that_it_came_from() {
 #[tokio::test(start_paused = true)]
 async fn a_request_owns_what_it_needs() {
     let request = Stage::always(OK).client().get(URL);
-    let response: Result<_, ClientError> = tokio::spawn(request.send()).await.unwrap();
+    let response: Result<_, ClientError> = tokio::spawn(request.into_future()).await.unwrap();
     assert_eq!(response.unwrap().bytes(), b"ok");
 }

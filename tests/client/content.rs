@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientTimeouts};
+use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts};
 use corehttp::coding::{Coding, CodingError};
 use corehttp::net::Dialer;
 use corehttp::{Client, Request, Response};
@@ -43,7 +43,7 @@ fn encoded_response(coding: &str, content: &[u8]) -> Vec<u8> {
 /// good, and as the reason why an upgrade was refused.
 async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
     let server = Scripted::always(encoded_response(coding, content)).await;
-    let client = Client::builder().decode(1 << 20).build();
+    let client = Client::builder().decode_up_to(1 << 20).build();
     let (mut request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await.map(|()| response.body.bytes().to_vec());
     let streamed = async {
@@ -54,7 +54,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
         Ok(all)
     };
     let streamed = streamed.await;
-    let (writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (writer, mut reader) = client.open_call(&request).await.unwrap().split();
     let halved = async {
         let mut all = Vec::new();
         reader.head(&mut Response::new()).await?;
@@ -109,7 +109,10 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
 async fn decoded_content_is_no_larger_than_a_body_may_be() {
     let server = Scripted::always(encoded_response("gzip", &gzip(&[0; 1000]))).await;
     for (body_max, fits) in [(1000, true), (999, false)] {
-        let client = Client::builder().decode(1 << 20).body_max(body_max).build();
+        let client = Client::builder()
+            .decode_up_to(1 << 20)
+            .limits(ClientLimits { body_max, ..ClientLimits::default() })
+            .build();
         match client.get(&server.url).await {
             Ok(response) => assert!(fits && response.body.len() == 1000),
             Err(error) => {
@@ -137,7 +140,7 @@ async fn a_decoded_body_has_its_least_rate_too() {
         }
     });
     let timeouts = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
-    let client = stage.builder().decode(1 << 20).timeouts(timeouts).build();
+    let client = stage.builder().decode_up_to(1 << 20).timeouts(timeouts).build();
     let received = tokio::time::timeout(Duration::from_secs(60), client.get("http://a/")).await;
     let error = received.expect("it is cut off").unwrap_err();
     assert!(error.is_timeout(), "{error:#}");
@@ -153,7 +156,7 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
             peer.send(gzip(b"").repeat(1_000)).await?;
         }
     });
-    let client = stage.builder().decode(1 << 20).build();
+    let client = stage.builder().decode_up_to(1 << 20).build();
     let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await;
     let mut reply = client.open_response(&request, &mut response).await.unwrap();
@@ -167,7 +170,7 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
 #[tokio::test]
 async fn decoding_counts_as_receiving() {
     let server = Scripted::always(encoded_response("gzip", &gzip(&vec![0; 1 << 20]))).await;
-    let client = Client::builder().decode(1 << 20).build();
+    let client = Client::builder().decode_up_to(1 << 20).build();
     let response = client.get(&server.url).await.unwrap();
     assert_eq!(response.body.len(), 1 << 20);
     assert!(response.timings().receive > Duration::ZERO, "{:?}", response.timings());
@@ -183,7 +186,7 @@ async fn a_part_of_coded_content_stays_coded_rfc9110_15_3_7() {
             [&b"HTTP/1.1 206 x\r\ncontent-range: bytes 0-1/2\r\n"[..], &encoded_response("gzip", part)[17..]]
                 .concat();
         let server = Scripted::always(wire).await;
-        let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+        let (client, mut response) = (Client::builder().decode_up_to(1 << 20).build(), Response::new());
         client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
         assert_eq!((response.body.bytes(), response.headers.get("content-encoding")), (part, Some("gzip")));
     }
@@ -199,7 +202,7 @@ async fn a_decoded_response_loses_the_fields_of_its_coding() {
     ] {
         let digests = "content-digest: x\r\ncontent-md5: x\r\ndigest: x\r\nrepr-digest: x";
         let server = Scripted::always(encoded_response(&format!("{coding}\r\n{digests}"), &content)).await;
-        let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+        let (client, mut response) = (Client::builder().decode_up_to(1 << 20).build(), Response::new());
         client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
         let of_coded =
             ["content-encoding", "content-length", "content-digest", "content-md5", "digest", "repr-digest"];
@@ -219,7 +222,9 @@ async fn a_decoded_response_loses_the_digests_behind_its_content_rfc9530_4() {
     let end = b"\r\n0\r\ncontent-digest: x\r\nx-own: x\r\n\r\n";
     let server = Scripted::always([&head[..], size.as_bytes(), &coded, end].concat()).await;
     for decode_max in [Some(1 << 20), None] {
-        let (client, mut response) = (Client::builder().decode(decode_max).build(), Response::new());
+        let plain = Client::builder();
+        let builder = decode_max.map_or(plain.clone(), |most| plain.decode_up_to(most));
+        let (client, mut response) = (builder.build(), Response::new());
         let request = Request::get(&server.url).unwrap();
         client.send(&request, &mut response).await.unwrap();
         let whole = response.trailers.clone();
@@ -243,9 +248,10 @@ async fn accept_encoding_names_what_can_be_decoded() {
         Ok(())
     })
     .await;
-    let one = Client::builder().default_header("accept-encoding", "gzip").unwrap().decode(1 << 20).build();
+    let one =
+        Client::builder().default_header("accept-encoding", "gzip").unwrap().decode_up_to(1 << 20).build();
     assert_eq!(one.get(&server.url).await.unwrap().body.text(), Ok("gzip"));
-    let client = Client::builder().decode(1 << 20).build();
+    let client = Client::builder().decode_up_to(1 << 20).build();
     let response = client.get(&server.url).await.unwrap();
     let asked: Vec<_> =
         response.body.text().unwrap().split(", ").map(|name| Coding::parse(name.as_bytes())).collect();
@@ -268,7 +274,7 @@ async fn a_range_is_asked_for_without_codings_fetch_4_5() {
     };
     let codings = {
         let stage = Stage::always("HTTP/1.1 204 x\r\n\r\n");
-        stage.builder().decode(1 << 20).build().get("http://a/").await.unwrap();
+        stage.builder().decode_up_to(1 << 20).build().get("http://a/").await.unwrap();
         line(&stage.received()[0]).unwrap()
     };
     for (method, fields, expected) in [
@@ -282,20 +288,21 @@ async fn a_range_is_asked_for_without_codings_fetch_4_5() {
         let mut request = Request::new(method, "http://a/").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
         let stage = Stage::always("HTTP/1.1 204 x\r\n\r\n");
-        let client = stage.builder().decode(1 << 20).build();
+        let client = stage.builder().decode_up_to(1 << 20).build();
         let mut response = Response::new();
         client.send(&request, &mut response).await.unwrap();
         drop(client.open_response(&request, &mut response).await.unwrap());
         client.pipeline("http://a/").unwrap().build().send(&request, &mut response).await.unwrap();
         // As a gateway would.
-        drop(client.open(&request).await.unwrap().finish(&mut response).await.unwrap());
+        drop(client.open_call(&request).await.unwrap().finish(&mut response).await.unwrap());
         for received in stage.received() {
             assert_eq!(line(&received).as_deref(), expected, "{method} {fields:?}: {received}");
         }
         // A client that does not decode, or whose codings were named, asks as it was told.
         let plain = Stage::always("HTTP/1.1 204 x\r\n\r\n");
         plain.client().send(&request, &mut response).await.unwrap();
-        let named = plain.builder().default_header("accept-encoding", "gzip").unwrap().decode(99).build();
+        let named =
+            plain.builder().default_header("accept-encoding", "gzip").unwrap().decode_up_to(99).build();
         named.send(&request, &mut response).await.unwrap();
         let own = request.headers.get("accept-encoding");
         let asked = plain.received();
@@ -314,7 +321,9 @@ async fn only_a_client_that_decodes_sends_accept_encoding() {
         Ok(())
     })
     .await;
-    for (client, expected) in [(Client::new(), "false"), (Client::builder().decode(99).build(), "true ")] {
+    for (client, expected) in
+        [(Client::new(), "false"), (Client::builder().decode_up_to(99).build(), "true ")]
+    {
         assert_eq!(client.get(&server.url).await.unwrap().body.text(), Ok(expected));
         let head = client.head(&server.url).await.unwrap();
         assert_eq!(head.headers.content_length(), Some(5));
@@ -389,7 +398,7 @@ async fn content_is_decoded_wherever_packets_end() {
     let head = wire.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     for cut in head..wire.len() {
         let packets = vec![wire[..cut].to_vec(), wire[cut..].to_vec()];
-        let client = Client::builder().dialer(Drips(packets)).decode(1 << 20).build();
+        let client = Client::builder().dialer(Drips(packets)).decode_up_to(1 << 20).build();
         let (request, mut response) = (get(), Response::new());
         let mut reader = client.open_response(&request, &mut response).await.unwrap();
         let (mut all, mut some) = (Vec::new(), [0; 30]);
@@ -402,7 +411,7 @@ async fn content_is_decoded_wherever_packets_end() {
         }
         assert_eq!(all, TEXT, "cut at {cut}");
         let client =
-            Client::builder().dialer(Drips(wire.chunks(cut).map(<[u8]>::to_vec).collect())).decode(99);
+            Client::builder().dialer(Drips(wire.chunks(cut).map(<[u8]>::to_vec).collect())).decode_up_to(99);
         client.build().send(&request, &mut response).await.unwrap();
         assert_eq!(response.body.bytes(), TEXT, "cut every {cut}");
     }
@@ -434,7 +443,7 @@ async fn a_response_without_a_body_is_not_decoded_rfc9110_9_3_2() {
         let wire =
             format!("HTTP/1.1 {status} x\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n");
         let server = Scripted::always(wire).await;
-        let client = Client::builder().decode(99).build();
+        let client = Client::builder().decode_up_to(99).build();
         let (request, mut response) = (Request::new(method, &server.url).unwrap(), Response::new());
         client.send(&request, &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.body.bytes()), (status, &b""[..]), "{method}");
@@ -452,7 +461,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
     let content = vec![0; 1 << 20];
     let server = Scripted::always(encoded_response("gzip", &gzip(&content))).await;
-    let (client, mut response) = (Client::builder().decode(content.len()).build(), Response::new());
+    let (client, mut response) = (Client::builder().decode_up_to(content.len()).build(), Response::new());
     let request = Request::get(&server.url).unwrap();
     let (whole, in_whole) = pauses(client.send(&request, &mut response)).await;
     whole.unwrap();
@@ -490,7 +499,7 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
                 peer.receive_all().await
             }
         });
-        let (client, mut response) = (stage.builder().decode(2 << 20).build(), Response::new());
+        let (client, mut response) = (stage.builder().decode_up_to(2 << 20).build(), Response::new());
         let mut request = post();
         request.body.set_stream(source, None);
         let asked = async {

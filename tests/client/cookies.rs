@@ -28,14 +28,14 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
         corehttp::Result::Ok(())
     });
     let jar = Arc::new(Jar::new());
-    let client = Client::builder().memory(listener.connector()).cookie_store(jar.clone()).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(jar.clone()).build();
     let said = async |url: &str| client.get(url).await.unwrap().body.text().unwrap().to_owned();
     assert_eq!(said("http://a.example/sign-in").await, "sid=1");
     assert_eq!(said("http://a.example/").await, "sid=1");
     assert_eq!(said("http://a.example/elsewhere").await, "hidden=2; sid=1");
     assert_eq!(said("http://b.example/").await, "none");
     assert_eq!(jar.len(), 2);
-    let builder = Client::builder().memory(listener.connector()).cookie_store(jar.clone());
+    let builder = Client::builder().connect_to(&listener).cookie_store(jar.clone());
     let always = builder.default_header("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
     // The default field is dropped by a redirect to another origin, and the cookies of that origin are sent.
@@ -54,17 +54,17 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let mut sign_in = Request::post("/sign-in").unwrap();
     sign_in.headers.set("content-length", 0).unwrap();
     jar.clear();
-    host.open(&sign_in).await.unwrap().finish(&mut response).await.unwrap();
+    host.open_call(&sign_in).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(jar.len(), 2);
-    host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    host.open_call(&request).await.unwrap().finish(&mut response).await.unwrap();
     host.send(&request, &mut response).await.unwrap();
     assert_eq!(response.body.text(), Ok("sid=1"));
     jar.clear();
-    let (mut writer, mut reader) = host.open(&sign_in).await.unwrap().split();
+    let (mut writer, mut reader) = host.open_call(&sign_in).await.unwrap().split();
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
     assert_eq!(jar.len(), 2);
-    let mut received = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    let mut received = host.open_call(&request).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(received.chunk().await.unwrap(), Some(&b"sid=1"[..]));
     running.unwrap().stop(std::time::Duration::ZERO);
 }
@@ -76,12 +76,15 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3()
     let server = Server::bind(listener.clone()).cores(1);
     let running = server.start(|ctx: &mut Context| -> corehttp::Result {
         let Context { request, response, .. } = ctx;
-        response.set_shared("text/plain", request.headers.get_bytes("cookie").unwrap_or(b"none").to_vec())?;
+        response.set_shared_bytes(
+            "text/plain",
+            request.headers.get_bytes("cookie").unwrap_or(b"none").to_vec(),
+        )?;
         response.headers.append("set-cookie", b"n=caf\xe9")?;
         response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
         Ok(response.headers.append("set-cookie", "u=\u{e9}")?)
     });
-    let client = Client::builder().memory(listener.connector()).cookie_store(Arc::new(Jar::new())).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(Arc::new(Jar::new())).build();
     for expected in [&b"none"[..], b"n=caf\xe9; \xff=\xfe; u=\xc3\xa9"] {
         assert_eq!(client.get("http://a.example/").await.unwrap().body.bytes(), expected);
     }
@@ -104,5 +107,5 @@ async fn a_cookie_with_a_control_character_is_dropped_alone_rfc6265bis_5_6() {
         assert_eq!(response.body.text(), Ok("hi"));
         assert!(response.headers.all("set-cookie").eq([b"a=1", b"d=4"]));
     }
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some(&b"a=1; d=4"[..]));
+    assert_eq!(jar.cookie_header(request.target()).as_deref(), Some(&b"a=1; d=4"[..]));
 }

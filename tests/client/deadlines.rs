@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::client::{ClientTimeouts, ResponseReader};
+use corehttp::client::{ClientLimits, ClientTimeouts, ResponseReader};
 use corehttp::sse::EventReader;
 use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,13 +74,13 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
     let mut streamed =
         balancer.open_response(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
     ends_in_time("balancer", async || Ok(streamed.chunk().await.map(drop)?)).await;
-    let (_writer, mut reader) = client.open(&get()).await.unwrap().split();
+    let (_writer, mut reader) = client.open_call(&get()).await.unwrap().split();
     reader.head(&mut Response::new()).await.unwrap();
     ends_in_time("half", async || Ok(reader.chunk().await.map(drop)?)).await;
-    let (_writer, mut reader) = client.open(&get()).await.unwrap().split();
+    let (_writer, mut reader) = client.open_call(&get()).await.unwrap().split();
     reader.head(&mut Response::new()).await.unwrap();
     ends_in_time("half, AsyncRead", async || reader.read(&mut [0; 100]).await.map(drop)).await;
-    let mut finished = client.open(&post()).await.unwrap().finish(&mut Response::new()).await.unwrap();
+    let mut finished = client.open_call(&post()).await.unwrap().finish(&mut Response::new()).await.unwrap();
     ends_in_time("finished call", async || Ok(finished.chunk().await.map(drop)?)).await;
     let until_close = flood("HTTP/1.1 200 OK\r\n\r\n", vec![0; 1000]);
     let mut streamed = open_response(&until_close.builder().timeout(TOTAL).build()).await;
@@ -93,7 +93,7 @@ async fn the_total_time_ends_a_reader_of_events() {
     let events = flood("HTTP/1.1 200 OK\r\n\r\n", b"data: x\n\n".repeat(100));
     let mut reader = EventReader::new(open_response(&events.builder().timeout(TOTAL).build()).await);
     ends_in_time("events", async || reader.event().await.map(drop)).await;
-    let (_writer, reader) = events.builder().timeout(TOTAL).build().open(&get()).await.unwrap().split();
+    let (_writer, reader) = events.builder().timeout(TOTAL).build().open_call(&get()).await.unwrap().split();
     let mut reader = EventReader::new(reader);
     ends_in_time("events of a half", async || reader.event().await.map(drop)).await;
 }
@@ -119,7 +119,7 @@ async fn the_total_time_ends_decoding() {
     let mut coded = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coded.write_all(&vec![0; 1 << 20]).unwrap();
     let members = flood("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n", coded.finish().unwrap());
-    let client = members.builder().decode(usize::MAX).timeout(TOTAL).build();
+    let client = members.builder().decode_up_to(usize::MAX).timeout(TOTAL).build();
     let mut decoded = open_response(&client).await;
     ends_in_time("decoded", async || Ok(decoded.chunk().await.map(drop)?)).await;
     let mut decoded = open_response(&client).await;
@@ -135,27 +135,27 @@ fn sink() -> Stage {
 async fn the_total_time_ends_a_write_although_there_is_always_room() {
     let (client, piece) = (sink().builder().timeout(TOTAL).build(), vec![0; 20_000]);
     for size in [1, piece.len()] {
-        let mut call = client.open(&post()).await.unwrap();
+        let mut call = client.open_call(&post()).await.unwrap();
         ends_in_time("call", async || Ok(call.write_all(&piece[..size]).await?)).await;
-        let mut call = client.open(&post()).await.unwrap();
+        let mut call = client.open_call(&post()).await.unwrap();
         ends_in_time("call, flushed", async || {
             call.write_all(&piece[..size]).await?;
             Ok(call.flush().await?)
         })
         .await;
-        let mut call = client.open(&post()).await.unwrap();
+        let mut call = client.open_call(&post()).await.unwrap();
         ends_in_time("call, AsyncWrite", async || {
             AsyncWriteExt::write_all(&mut call, &piece[..size]).await?;
             AsyncWriteExt::flush(&mut call).await
         })
         .await;
-        let (mut writer, _reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, _reader) = client.open_call(&post()).await.unwrap().split();
         ends_in_time("half", async || Ok(writer.write_all(&piece[..size]).await?)).await;
         let balancer = client.balance(["http://a"]).unwrap().build();
-        let mut call = balancer.open(&Request::post("/").unwrap()).await.unwrap();
+        let mut call = balancer.open_call(&Request::post("/").unwrap()).await.unwrap();
         ends_in_time("balancer", async || Ok(call.write_all(&piece[..size]).await?)).await;
     }
-    let mut call = client.open(&post()).await.unwrap();
+    let mut call = client.open_call(&post()).await.unwrap();
     ends_in_time("nothing but flushes", async || Ok(call.flush().await?)).await;
     // A server that has refused the request takes whatever is written.
     let refuses = Stage::new(|mut peer, _| async move {
@@ -163,12 +163,13 @@ async fn the_total_time_ends_a_write_although_there_is_always_room() {
         peer.send("HTTP/1.1 413 x\r\ncontent-length: 9\r\n\r\n").await?;
         pending().await
     });
-    let mut call = refuses.builder().timeout(TOTAL).build().open(&post()).await.unwrap();
+    let mut call = refuses.builder().timeout(TOTAL).build().open_call(&post()).await.unwrap();
     settle().await;
     ends_in_time("refused", async || Ok(call.write_all(&piece).await?)).await;
     // Interim responses without end, taken one by one.
     let hints = flood("", b"HTTP/1.1 103 x\r\n\r\n".to_vec());
-    let (_writer, mut reader) = hints.builder().timeout(TOTAL).build().open(&post()).await.unwrap().split();
+    let (_writer, mut reader) =
+        hints.builder().timeout(TOTAL).build().open_call(&post()).await.unwrap().split();
     ends_in_time("interim responses", async || {
         // There may be 16 of them.
         sleep(4 * PAUSE).await;
@@ -180,7 +181,11 @@ async fn the_total_time_ends_a_write_although_there_is_always_room() {
 /// A future that is always ready to go on is stopped as well.
 #[tokio::test(start_paused = true)]
 async fn the_total_time_ends_an_exchange_that_never_waits() {
-    let client = chunks().builder().timeout(TOTAL).body_max(usize::MAX).build();
+    let client = chunks()
+        .builder()
+        .timeout(TOTAL)
+        .limits(ClientLimits { body_max: usize::MAX, ..ClientLimits::default() })
+        .build();
     let busy = async || {
         // The clock of a test stands still while there is anything to do.
         loop {
@@ -243,7 +248,7 @@ async fn the_sleep_of_the_caller_does_not_count_against_a_phase() {
     for gives_up in [false, true] {
         let (client, mut received) = (slow().client(), String::new());
         let (mut chunks, mut read) = (open_response(&client).await, open_response(&client).await);
-        let (_writer, mut half) = client.open(&get()).await.unwrap().split();
+        let (_writer, mut half) = client.open_call(&get()).await.unwrap().split();
         half.head(&mut Response::new()).await.unwrap();
         for _ in 0..3 {
             let start = Instant::now();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientPhase, Proxies, Proxy};
+use corehttp::client::{ClientLimits, ClientPhase, ClientTimeouts, Proxies, Proxy};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::DuplexStream;
@@ -101,7 +101,7 @@ async fn a_connection_that_comes_back_is_not_kept_waiting_for_a_dial() {
             (idle, 0, 2),
             "{plan:?}"
         );
-        let total = client.stats().total;
+        let total = client.counts().total;
         assert_eq!((total.dials, total.opened, total.answered), (2, idle as u64, 2), "{plan:?}");
     }
 }
@@ -158,7 +158,11 @@ async fn requests_that_dial_take_what_comes_back_in_turn() {
 async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
     let dialer = Slowly::new(&[&[(Duration::ZERO, true)][..], &[(9 * SECOND, true); 4]].concat());
     let proxies = Proxies::all(Proxy::new("p").unwrap());
-    let client = Client::builder().dialer(dialer.clone()).proxies(proxies).idle_connections_max(1).build();
+    let client = Client::builder()
+        .dialer(dialer.clone())
+        .proxies(proxies)
+        .limits(ClientLimits { idle_connections_max: 1, ..ClientLimits::default() })
+        .build();
     let mut calls = Vec::new();
     for host in 0..5 {
         calls.push(call_url(&client, &format!("http://a{host}/")));
@@ -169,7 +173,7 @@ async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
         assert_eq!((took.as_millis(), &*on), (500 * u128::from(turn), "0"));
         settle().await;
         // One is in use by the next, which dials no longer; only the dial of the second goes on.
-        let stats = client.stats();
+        let stats = client.counts();
         let hosts = stats.hosts.values().filter(|counts| counts.busy > 0).count() as u64;
         assert_eq!((stats.total.busy, hosts), (6 - turn, (6 - turn).min(4)), "{turn}");
     }
@@ -177,7 +181,7 @@ async fn hosts_that_a_proxy_forwards_to_take_each_others_connections() {
     sleep(9 * SECOND).await;
     // Of two that lead to the proxy one may be idle.
     assert_eq!((client.idle_connections(), client.busy_connections()), (1, 0));
-    let idle = Vec::from_iter(client.stats().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
+    let idle = Vec::from_iter(client.counts().hosts.into_iter().filter(|(_, counts)| counts.idle > 0));
     assert_eq!((idle.len(), &*idle[0].0), (1, "http://a1"), "{idle:?}");
 }
 
@@ -205,7 +209,7 @@ async fn a_connection_that_takes_longer_than_its_caller_serves_the_next() {
             ask(&client, &get()).await.unwrap();
         }
         assert_eq!(slowly.begun(), 1);
-        let total = client.stats().total;
+        let total = client.counts().total;
         assert_eq!((total.opened, total.reused, total.answered), (1, 2, 3));
     }
 }
@@ -227,8 +231,8 @@ async fn one_dial_at_a_time_goes_on_without_its_request() {
     sleep(5 * SECOND).await;
     assert_eq!((client.busy_connections(), client.idle_connections()), (0, 1));
     // A connection that is opened for nobody is not opened at all if none may be idle.
-    let client =
-        Client::builder().dialer(Slowly::new(&[(SECOND, true)])).idle_timeout(Duration::ZERO).build();
+    let timeouts = ClientTimeouts { idle: Duration::ZERO, ..ClientTimeouts::default() };
+    let client = Client::builder().dialer(Slowly::new(&[(SECOND, true)])).timeouts(timeouts).build();
     assert!(timeout(SECOND / 2, ask(&client, &get())).await.is_err());
     sleep(SECOND).await;
     assert_eq!((client.busy_connections(), client.idle_connections()), (0, 0));
@@ -279,7 +283,8 @@ async fn a_dial_that_panics_does_not_go_on() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_of_all_hosts_have_one_bound() {
     let stage = Stage::always(OK);
-    let client = stage.builder().idle_connections_max(3).build();
+    let client =
+        stage.builder().limits(ClientLimits { idle_connections_max: 3, ..ClientLimits::default() }).build();
     let visit = async |host: usize| {
         ask(&client, &Request::get(&format!("http://h{host}/")).unwrap()).await.unwrap();
         sleep(Duration::from_millis(1)).await;
@@ -296,7 +301,8 @@ async fn idle_connections_of_all_hosts_have_one_bound() {
     assert_eq!(client.idle_connections(), 0);
     visit(1).await;
     assert_eq!(client.idle_connections(), 1);
-    let none = stage.builder().idle_connections_max(0).build();
+    let none =
+        stage.builder().limits(ClientLimits { idle_connections_max: 0, ..ClientLimits::default() }).build();
     ask(&none, &get()).await.unwrap();
     assert_eq!(none.idle_connections(), 0);
 }
@@ -337,7 +343,7 @@ async fn an_idle_connection_makes_room_when_there_is_no_descriptor() {
         let mut held = Vec::new();
         for host in 0..30 {
             let request = Request::get(&format!("http://held{host}/")).unwrap();
-            held.push(client.open(&request).await.unwrap());
+            held.push(client.open_call(&request).await.unwrap());
         }
         assert_eq!(client.idle_connections(), 0);
         let error = ask(&client, &get()).await.unwrap_err();

@@ -7,7 +7,7 @@ use std::task::{self, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::client::{CallReader, CallWriter, ClientCause, ClientPhase, ClientTimeouts};
+use corehttp::client::{CallReader, CallWriter, ClientCause, ClientLimits, ClientPhase, ClientTimeouts};
 use corehttp::error::ExchangeError;
 use corehttp::middleware::wrap;
 use corehttp::net::Dialer;
@@ -38,7 +38,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
             if let Some(length) = length {
                 request.headers.set("content-length", length).unwrap();
             }
-            let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+            let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
             let write = async {
                 let piece = [b'x'; 48 << 10];
                 let mut left = SIZE;
@@ -95,7 +95,8 @@ async fn a_response_is_read_while_its_request_is_sent() {
     }
     assert_eq!((size, client.idle_connections(), client.busy_connections()), (1 << 20, 1, 0));
 
-    let little = stage.builder().body_max(256 << 10).build();
+    let little =
+        stage.builder().limits(ClientLimits { body_max: 256 << 10, ..ClientLimits::default() }).build();
     request.body.set_bytes(vec![b'x'; 1 << 20]);
     let error = little.send(&request, &mut response).await.unwrap_err();
     assert!(error.is_timeout(), "no more is kept than a body may have: {error:#}");
@@ -110,20 +111,20 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     request.headers.set("content-length", 3).unwrap();
     let mut response = Response::new();
 
-    let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
     writer.write_all(b"ab").await.unwrap();
     drop(writer);
     drop(reader);
     assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
 
-    (writer, reader) = client.open(&request).await.unwrap().split();
+    (writer, reader) = client.open_call(&request).await.unwrap().split();
     writer.write_all(b"abc").await.unwrap();
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
     drop((writer, reader));
     assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0), "its body was not read");
 
-    (writer, reader) = client.open(&request).await.unwrap().split();
+    (writer, reader) = client.open_call(&request).await.unwrap().split();
     writer.write_all(b"abc").await.unwrap();
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
@@ -149,7 +150,7 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
             }
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
         let head = timeout(Duration::from_secs(1), reader.head(&mut response)).await;
         assert_eq!(head.is_ok(), said.contains("200"), "{said:?}");
         if head.is_ok() {
@@ -218,7 +219,7 @@ async fn a_body_that_fails_ends_the_writing_too() {
         });
         let second = Duration::from_secs(1);
         let timeouts = ClientTimeouts { send: 60 * second, receive: 2 * second, ..ClientTimeouts::default() };
-        let call = stage.builder().timeouts(timeouts).build().open(&post()).await.unwrap();
+        let call = stage.builder().timeouts(timeouts).build().open_call(&post()).await.unwrap();
         let ((mut writer, mut reader), mut response) = (call.split(), Response::new());
         let began = Instant::now();
         let write = async {
@@ -248,7 +249,7 @@ async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
     });
     let second = Duration::from_secs(1);
     let timeouts = ClientTimeouts { send: 2 * second, receive: 5 * second, ..ClientTimeouts::default() };
-    let call = stage.builder().timeouts(timeouts).build().open(&post()).await.unwrap();
+    let call = stage.builder().timeouts(timeouts).build().open_call(&post()).await.unwrap();
     let ((mut writer, mut reader), mut response) = (call.split(), Response::new());
     let read = async {
         reader.head(&mut response).await.unwrap();
@@ -309,7 +310,7 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
                 Ok(())
             });
             let (client, mut response) = (stage.client(), Response::new());
-            let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+            let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
             writer.finish().await.unwrap();
             let head = timeout(Duration::from_millis(1), reader.head(&mut response)).await;
             assert!(head.is_err(), "it comes later");
@@ -327,7 +328,7 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     let mut request = post();
     request.headers.set("content-length", 3).unwrap();
     for body in ["ab", "abcd"] {
-        let (mut writer, _reader) = stage.client().open(&request).await.unwrap().split();
+        let (mut writer, _reader) = stage.client().open_call(&request).await.unwrap().split();
         let written = async {
             writer.write_all(body.as_bytes()).await?;
             writer.finish().await
@@ -347,7 +348,7 @@ async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
         peer.receive_all().await
     });
     let (client, mut response) = (stage.client(), Response::new());
-    let (writer, mut reader) = client.open(&post()).await.unwrap().split();
+    let (writer, mut reader) = client.open_call(&post()).await.unwrap().split();
     drop(writer);
     let error = reader.head(&mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
@@ -367,7 +368,7 @@ async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     );
     let (client, mut response) = (stage.client(), Response::new());
     for is_read in [false, true] {
-        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
         writer.finish().await.unwrap();
         reader.head(&mut response).await.unwrap();
         let mut body = Vec::new();
@@ -397,7 +398,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
             peer.send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell").await
         });
         let (client, mut response, mut body) = (stage.client(), Response::new(), Vec::new());
-        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
         writer.finish().await.unwrap();
         reader.head(&mut response).await.unwrap();
         for _ in 0..2 {
@@ -424,7 +425,7 @@ async fn a_response_that_came_before_the_split_is_not_lost() {
                 false => std::future::pending().await,
             }
         });
-        let mut call = stage.client().open(&post()).await.unwrap();
+        let mut call = stage.client().open_call(&post()).await.unwrap();
         for piece in vec![0; 1 << 20].chunks(1 << 17) {
             call.write_all(piece).await.unwrap();
             settle().await;
@@ -443,7 +444,7 @@ async fn a_response_that_came_before_the_split_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     let stage = Stage::new(|mut peer, _| async move { peer.receive_all().await });
-    let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
+    let (mut writer, mut reader) = stage.client().open_call(&post()).await.unwrap().split();
     let write = async {
         for _ in 0..10 {
             writer.write_all(b"piece").await.unwrap();
@@ -517,7 +518,7 @@ async fn a_response_is_read_though_the_server_has_stopped_reading() {
 
 /// The halves of a call to a server that neither reads nor answers.
 async fn silence(client: ClientBuilder) -> (CallWriter, CallReader) {
-    client.build().open(&post()).await.unwrap().split()
+    client.build().open_call(&post()).await.unwrap().split()
 }
 
 fn silent() -> Stage {
@@ -611,7 +612,7 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
             });
             let mut request = post();
             announced.iter().for_each(|length| request.headers.set("content-length", *length).unwrap());
-            let (mut writer, mut reader) = stage.client().open(&request).await.unwrap().split();
+            let (mut writer, mut reader) = stage.client().open_call(&request).await.unwrap().split();
             let (start, body) = (Instant::now(), vec![0; size]);
             let write = async {
                 writer.write_all(&body).await?;
@@ -697,7 +698,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
             }
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
         settle().await;
         let write = async {
             for _ in 0..100 {
@@ -734,7 +735,7 @@ async fn a_failed_write_waits_for_a_response_that_is_on_its_way() {
             assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
             stream.write_all(b"HTTP/1.1 413 x\r\ncontent-length: 2\r\n\r\nno").unwrap();
         });
-        let call = Client::new().open(&Request::post(&url).unwrap()).await.unwrap();
+        let call = Client::new().open_call(&Request::post(&url).unwrap()).await.unwrap();
         server.join().unwrap();
         let (mut response, mut body) = (Response::new(), String::new());
         match is_split {
@@ -765,7 +766,7 @@ async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_without_a_response_fails_both_halves() {
     let stage = Stage::new(|mut peer, _| async move { peer.head().await.map(drop) });
-    let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
+    let (mut writer, mut reader) = stage.client().open_call(&post()).await.unwrap().split();
     settle().await;
     let failed = loop {
         if let Err(error) = writer.write_all(&[0; 8192]).await {
@@ -813,7 +814,7 @@ async fn hello_before_the_end(
             Ok(body)
         }
         Way::Split => {
-            let (mut writer, mut reader) = client.open(&request).await?.split();
+            let (mut writer, mut reader) = client.open_call(&request).await?.split();
             flood(async |data| writer.write_all(data).await).await;
             reader.head(&mut response).await?;
             let mut body = String::new();

@@ -68,14 +68,14 @@ async fn end_call(
     call.write_all(body).await?;
     let mut reader = match end {
         End::Finish => call.finish(response).await?,
-        End::With(sum) => call.finish_with(&trailers(sum), response).await?,
+        End::With(sum) => call.finish_with_trailers(&trailers(sum), response).await?,
         End::Shutdown => {
             call.shutdown().await.map_err(client_error)?;
             call.finish(response).await?
         }
         End::ShutdownThenWith(sum) => {
             call.shutdown().await.map_err(client_error)?;
-            call.finish_with(&trailers(sum), response).await?
+            call.finish_with_trailers(&trailers(sum), response).await?
         }
     };
     Ok(text(reader.chunk().await?))
@@ -89,11 +89,11 @@ async fn end_halves(
     writer.write_all(b"hello").await?;
     match end {
         End::Finish => writer.finish().await?,
-        End::With(sum) => writer.finish_with(&trailers(sum)).await?,
+        End::With(sum) => writer.finish_with_trailers(&trailers(sum)).await?,
         End::Shutdown => writer.shutdown().await.map_err(client_error)?,
         End::ShutdownThenWith(sum) => {
             writer.shutdown().await.map_err(client_error)?;
-            writer.finish_with(&trailers(sum)).await?;
+            writer.finish_with_trailers(&trailers(sum)).await?;
         }
     }
     reader.head(response).await?;
@@ -112,7 +112,7 @@ fn client_error(error: std::io::Error) -> ClientError {
 async fn check(request: &Request, end: End, expected: &str) {
     let (client, mut response) = (client(), Response::new());
     for is_split in [false, true] {
-        let call = client.open(request).await.unwrap();
+        let call = client.open_call(request).await.unwrap();
         let received = match is_split {
             false => end_call(call, b"hello", end, &mut response).await,
             true => end_halves(call.split(), end, &mut response).await,
@@ -149,9 +149,10 @@ async fn a_body_that_is_too_short_is_an_error_however_it_ends() {
     for end in ENDS {
         for length in [6, 1 << 20] {
             let short = request(&server.url, Some(length), "");
-            let one =
-                end_call(client.open(&short).await.unwrap(), b"hello", end, &mut response).await.unwrap_err();
-            let halves = client.open(&short).await.unwrap().split();
+            let one = end_call(client.open_call(&short).await.unwrap(), b"hello", end, &mut response)
+                .await
+                .unwrap_err();
+            let halves = client.open_call(&short).await.unwrap().split();
             let other = end_halves(halves, end, &mut response).await.unwrap_err();
             for error in [one, other] {
                 assert!(
@@ -172,7 +173,7 @@ async fn writes_behind_the_end_are_errors() {
     let server = mirror().await;
     let (client, mut response) = (client(), Response::new());
     for length in [None, Some(5)] {
-        let mut call = client.open(&request(&server.url, length, "")).await.unwrap();
+        let mut call = client.open_call(&request(&server.url, length, "")).await.unwrap();
         call.write_all(b"hello").await.unwrap();
         call.shutdown().await.unwrap();
         call.shutdown().await.unwrap();
@@ -181,7 +182,7 @@ async fn writes_behind_the_end_are_errors() {
         let received = call.finish(&mut response).await.unwrap();
         assert_eq!(response.status.as_u16(), 200, "{received:?}");
 
-        let mut call = client.open(&request(&server.url, length, "")).await.unwrap();
+        let mut call = client.open_call(&request(&server.url, length, "")).await.unwrap();
         call.write_all(b"hello").await.unwrap();
         call.shutdown().await.unwrap();
         let (mut writer, mut reader) = call.split();
@@ -198,7 +199,7 @@ async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     let server = mirror().await;
     let (client, mut response) = (client(), Response::new());
     let body = "x".repeat(100_000);
-    let mut call = client.open(&request(&server.url, Some(100_000), "")).await.unwrap();
+    let mut call = client.open_call(&request(&server.url, Some(100_000), "")).await.unwrap();
     tokio::io::copy(&mut body.as_bytes(), &mut call).await.unwrap();
     call.shutdown().await.unwrap();
     let mut reader = call.finish(&mut response).await.unwrap();
@@ -219,7 +220,7 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     // More than fits the way there, and less than was announced.
     let (request, body) = (request("http://a/", Some(1 << 21), ""), vec![b'x'; 1 << 20]);
     for end in ENDS {
-        let call = client.open(&request).await.unwrap();
+        let call = client.open_call(&request).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
         assert_eq!(
             (response.status.as_u16(), client.idle_connections(), client.busy_connections()),
@@ -254,7 +255,7 @@ async fn a_refusal_is_heard_though_the_connection_is_reset_rfc9112_9_6() {
     }
     for end in ENDS {
         let (client, mut response) = (Client::new(), Response::new());
-        let call = client.open(&request(&server.url, None, "")).await.unwrap();
+        let call = client.open_call(&request(&server.url, None, "")).await.unwrap();
         assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
         assert_eq!(
             (response.status.as_u16(), client.idle_connections(), client.busy_connections()),
@@ -271,7 +272,7 @@ async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
     let mut expecting = request("http://a/", None, "");
     expecting.headers.set("expect", "100-continue").unwrap();
     for (end, sum) in ENDS.into_iter().zip(["", "x-sum: 5\r\n", "", ""]) {
-        let call = client.open(&expecting).await.unwrap();
+        let call = client.open_call(&expecting).await.unwrap();
         assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
         let received = stage.received().concat();
         assert!(received.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {received}");
@@ -305,7 +306,7 @@ async fn a_body_may_end_wherever_a_write_was_given_up() {
     {
         for piece in [1000, 16 << 10, (16 << 10) + 1, 64 << 10, 256 << 10] {
             let (client, mut response, piece) = (stage.client(), Response::new(), vec![b'~'; piece]);
-            let call = client.open(&request("http://a/", length, sum)).await.unwrap();
+            let call = client.open_call(&request("http://a/", length, sum)).await.unwrap();
             let (mut writer, mut reader) = call.split();
             let mut written = 0;
             while let Ok(count) = timeout(second / 2, writer.write(&piece)).await {
@@ -342,7 +343,7 @@ async fn a_body_is_never_whole_once_a_write_has_failed() {
         });
         let (client, mut response) = (stage.builder().timeout(limit).build(), Response::new());
         let (request, piece) = (request("http://a/", length, ""), [b'~'; 20_000]);
-        let mut call = client.open(&request).await.unwrap();
+        let mut call = client.open_call(&request).await.unwrap();
         while call.write_all(&piece).await.is_ok() {}
         sleep(2 * minute).await;
         for _ in 0..4 {
@@ -353,7 +354,7 @@ async fn a_body_is_never_whole_once_a_write_has_failed() {
         call.shutdown().await.unwrap_err();
         call.finish(&mut response).await.unwrap_err();
 
-        let (mut writer, reader) = client.open(&request).await.unwrap().split();
+        let (mut writer, reader) = client.open_call(&request).await.unwrap().split();
         let error = loop {
             if let Err(error) = writer.write_all(&piece).await {
                 break error;

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use corehttp::client::{Proxies, Proxy, Redirects};
+use corehttp::client::{ClientLimits, Proxies, Proxy, Redirects};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::DuplexStream;
@@ -151,8 +151,11 @@ async fn of_the_way_to_a_host() {
     let expected = "http://a/b: connecting to a:80: the whole exchange took longer than 300 ms";
     check(ask(&within, URL).await, expected);
     let stage = silent();
-    let client = stage.builder().connections_per_host_max(1).build();
-    let _busy = client.open(&request(Method::Post, URL)).await.unwrap();
+    let client = stage
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+        .build();
+    let _busy = client.open_call(&request(Method::Post, URL)).await.unwrap();
     check(
         ask(&client, URL).await,
         "http://a/b: waiting for one of the 1 connections to a:80 took longer than 30 s",
@@ -165,7 +168,7 @@ async fn of_a_host_that_cannot_be_reached() {
     let asked = ask(&Client::new(), "http://127.0.0.1:1/b?secret").await;
     if cfg!(target_os = "linux") {
         check(asked, &format!("http://127.0.0.1:1/b: connecting to 127.0.0.1:1 failed: {refused}"));
-        let client = Client::builder().unix_socket("/nowhere/socket").build();
+        let client = Client::builder().connect_to("unix:/nowhere/socket").build();
         let absent = "unix:/nowhere/socket cannot be reached: No such file or directory (os error 2)";
         check(ask(&client, URL).await, &format!("http://a/b: connecting to a:80 failed: {absent}"));
     }
@@ -400,13 +403,16 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
         };
         check(end, &format!("{RECEIVING}{why}"));
     }
-    let small = beginning(SIZED, true).builder().body_max(10).build();
+    let small = beginning(SIZED, true)
+        .builder()
+        .limits(ClientLimits { body_max: 10, ..ClientLimits::default() })
+        .build();
     let why = "the body is too large: 100 bytes, and at most 10 are allowed (`body_max`)";
     check(ask(&small, URL).await, &format!("{RECEIVING} failed: {why}"));
     let within = beginning(SIZED, true).client().with_timeout(Duration::from_secs(2));
     check(ask(&within, URL).await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
     let host = within.host("http://a").unwrap();
-    let mut call = host.open(&request(Method::Post, "/b?secret")).await.unwrap();
+    let mut call = host.open_call(&request(Method::Post, "/b?secret")).await.unwrap();
     call.write_all(b"secret").await.unwrap();
     let mut response = call.finish(&mut Response::new()).await.unwrap();
     while let Ok(Some(_)) = response.chunk().await {}
@@ -419,7 +425,7 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
 /// Each write after one that took too long fails like it, and names the same limit.
 #[tokio::test(start_paused = true)]
 async fn of_writes_after_one_that_took_too_long() {
-    let mut call = silent().client().open(&request(Method::Post, URL)).await.unwrap();
+    let mut call = silent().client().open_call(&request(Method::Post, URL)).await.unwrap();
     let mut failed = Ok(());
     while failed.is_ok() {
         failed = call.write_all(&[b'x'; 64 << 10]).await;
@@ -454,7 +460,7 @@ async fn of_coded_bodies() {
             }
         });
         let most = if why.ends_with("99 bytes") { 99 } else { 100 };
-        let client = stage.builder().decode(most).build();
+        let client = stage.builder().decode_up_to(most).build();
         check(ask(&client, URL).await, &format!("http://a/b: receiving the body from a:80 failed: {why}"));
     }
 }
@@ -474,7 +480,7 @@ async fn of_requests_that_depend_on_others() {
         client.send(&endless, &mut Response::new()).await,
         "http://a/b: preparing the request: the server speaks HTTP/1.0, and the length of the body is unknown",
     );
-    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
     let post = |path| request(Method::Post, path);
     let (first, second, third) = (post("/1?secret"), post("/2?secret"), post("/3?secret"));
     let mut responses = [Response::new(), Response::new(), Response::new()];

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::{ForwardedField, RespondError};
+use corehttp::server::{ForwardedHeader, RespondError};
 use corehttp::{
     BodyPlan, Client, Context, Handler, Method, PeerAddr, Request, Response, Server, Service, Status,
     TrustedProxies,
@@ -39,7 +39,7 @@ async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
         true => Err(Status::FORBIDDEN.into()),
         false => Ok(()),
     };
-    ctx.forward_with(client.open(&onward), change).await
+    ctx.forward_with(client.open_call(&onward), change).await
 }
 
 /// Serves one connection in front of `stage`, while `peer` has the other end.
@@ -381,7 +381,7 @@ async fn without_a_connection_a_request_is_forwarded_alike() {
 async fn a_call_that_is_open_already_is_forwarded_alike() {
     let client = Stage::always(OK).client();
     let gateway = async move |ctx: &mut Context| {
-        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
+        let call = client.open_call(&ctx.request.forwarded_to("http://b")?).await?;
         ctx.forward(call).await
     };
     let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;
@@ -396,7 +396,7 @@ async fn a_call_that_is_forwarded_too_late_leaves_no_field_of_its_response() {
     let client = Stage::always(response).builder().timeout(Duration::from_secs(1)).build();
     let gateway = async move |ctx: &mut Context| {
         ctx.response.headers.set("x-front", 1)?;
-        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
+        let call = client.open_call(&ctx.request.forwarded_to("http://b")?).await?;
         sleep(Duration::from_secs(2)).await;
         ctx.forward(call).await
     };
@@ -944,7 +944,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     let running = Server::bind("127.0.0.1:0").cores(1).start(gateway).unwrap();
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();
-    let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+    let (client, mut response) = (Client::builder().decode_up_to(1 << 20).build(), Response::new());
     let mut response = client.open_response(&request, &mut response).await.unwrap();
     for number in 0..3 {
         let event = response.chunk().await.unwrap().map(<[u8]>::to_vec);
@@ -983,8 +983,8 @@ async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
 
 /// Checks which lines about its client a gateway forwards, of a request with `lines` that `peer` has sent.
 #[track_caller]
-fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expected: &str) {
-    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(fields.iter().copied());
+fn check_forwarded(peer: PeerAddr, fields: &[ForwardedHeader], lines: &str, expected: &str) {
+    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().headers(fields.iter().copied());
     let request = format!("GET / HTTP/1.1\r\nhost: a:8080\r\n{lines}connection: close\r\n\r\n");
     paused(async {
         let stage = Stage::always(OK);
@@ -993,7 +993,7 @@ fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expec
         let service = server.service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut onward = ctx.request.forwarded_to("http://b")?;
             ctx.set_forwarded(&mut onward);
-            ctx.forward(client.open(&onward)).await
+            ctx.forward(client.open_call(&onward)).await
         });
         let (mut near, far) = duplex(64 << 10);
         let talk = async {
@@ -1006,9 +1006,9 @@ fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expec
     });
 }
 
-const LISTS: [ForwardedField; 3] =
-    [ForwardedField::XForwardedFor, ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
-const HOPS: [ForwardedField; 1] = [ForwardedField::Forwarded];
+const LISTS: [ForwardedHeader; 3] =
+    [ForwardedHeader::XForwardedFor, ForwardedHeader::XForwardedProto, ForwardedHeader::XForwardedHost];
+const HOPS: [ForwardedHeader; 1] = [ForwardedHeader::Forwarded];
 
 #[test]
 fn a_gateway_believes_only_its_proxies() {
@@ -1129,7 +1129,7 @@ fn the_head_of_a_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
                 if ctx.request.headers.contains("x-get") {
                     onward.set_method(Method::Get);
                 }
-                ctx.forward(client.open(&onward)).await
+                ctx.forward(client.open_call(&onward)).await
             };
             let service = Server::new().service(gateway);
             let (mut near, far) = duplex(64 << 10);

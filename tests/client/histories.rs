@@ -10,7 +10,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientCounts, ClientPhase, Redirects};
+use corehttp::client::{ClientCause, ClientPhase, HostCounts, Redirects};
 use corehttp::error::ExchangeError;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::DuplexStream;
@@ -218,8 +218,8 @@ async fn play(steps: &[Step]) {
 }
 
 /// Checks that the call was counted as what it was.
-fn check_counts(before: &ClientCounts, after: &ClientCounts, end: Option<&End>) {
-    let grown = |count: fn(&ClientCounts) -> u64| count(after) - count(before);
+fn check_counts(before: &HostCounts, after: &HostCounts, end: Option<&End>) {
+    let grown = |count: fn(&HostCounts) -> u64| count(after) - count(before);
     let ended = [grown(|it| it.answered), grown(|it| it.failed), grown(|it| it.canceled)];
     let in_phase = match end {
         Some(End::Fails(ClientPhase::Wait, _)) => grown(|it| it.wait.failed),

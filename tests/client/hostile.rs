@@ -42,7 +42,7 @@ async fn through_gateway(stage: &Stage) -> String {
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {
         let onward = ctx.request.forwarded_to("http://b")?;
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     let service = Server::new().service(gateway);
     let (mut near, far) = duplex(64 << 10);
@@ -275,7 +275,7 @@ fn responses_without_a_body_rfc9112_6_3() {
             let stage = server_with(format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n").as_bytes(), false);
             let client = stage.client();
             let gateway = async move |ctx: &mut Context| {
-                ctx.forward(client.open(&ctx.request.forwarded_to("http://b")?)).await
+                ctx.forward(client.open_call(&ctx.request.forwarded_to("http://b")?)).await
             };
             let received = paused(async {
                 let service = Server::new().service(gateway);
@@ -310,7 +310,7 @@ fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
             let stage = Stage::always("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok");
             let client = stage.client();
             let gateway = async move |ctx: &mut Context| {
-                ctx.forward(client.open(&ctx.request.forwarded_to("http://b")?)).await
+                ctx.forward(client.open_call(&ctx.request.forwarded_to("http://b")?)).await
             };
             let service = Server::new().service(gateway);
             let (mut near, far) = duplex(64 << 10);

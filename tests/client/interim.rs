@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::client::{Call, CallReader, ClientCause, ClientPhase};
+use corehttp::client::{Call, CallReader, ClientCause, ClientLimits, ClientPhase};
 use corehttp::{ClientError, Response};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
@@ -47,7 +47,7 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
                 }
             });
             let client = stage.client();
-            let received = async { received(client.open(&request).await?).await }.await;
+            let received = async { received(client.open_call(&request).await?).await }.await;
             match (&received, expected) {
                 (Ok((all, status, body)), Ok(expected)) => {
                     assert_eq!((&**all, *status, &**body), expected, "{wire:?} cut at {cut}");
@@ -99,8 +99,9 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
     for request in [get(), post()] {
         for count in [17, at_most, at_most + 1, 5000] {
             let stage = Stage::always(format!("{}{OK}", early(count)));
-            let client = stage.builder().head_max(1000).build();
-            let taken = received(client.open(&request).await.unwrap()).await.unwrap();
+            let client =
+                stage.builder().limits(ClientLimits { head_max: 1000, ..ClientLimits::default() }).build();
+            let taken = received(client.open_call(&request).await.unwrap()).await.unwrap();
             assert_eq!(taken, ("104 ; ".repeat(count), 200, "ok".to_owned()));
             assert_eq!(
                 (client.idle_connections(), client.busy_connections()),
@@ -124,8 +125,11 @@ async fn interim_responses_are_bounded_unless_they_are_taken_rfc9110_15_2() {
     }
     // Each of those that are taken is bounded as a head is.
     let large = format!("HTTP/1.1 104 x\r\nlink: {}\r\n\r\n", "a".repeat(1000));
-    let client = Stage::always(format!("{}{large}{OK}", early(3))).builder().head_max(1000).build();
-    let error = received(client.open(&get()).await.unwrap()).await.unwrap_err();
+    let client = Stage::always(format!("{}{large}{OK}", early(3)))
+        .builder()
+        .limits(ClientLimits { head_max: 1000, ..ClientLimits::default() })
+        .build();
+    let error = received(client.open_call(&get()).await.unwrap()).await.unwrap_err();
     assert!(
         format!("{error:#}").ends_with("the head is too large: more than 1000 bytes (`head_max`)"),
         "{error:#}"
@@ -155,7 +159,7 @@ async fn each_interim_response_is_taken_as_it_comes() {
     for request in [get(), post()] {
         let more = Arc::new(Semaphore::new(1));
         let client = in_steps(&SAID, &more).client();
-        let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
         for link in ["a", "b"] {
             let (status, fields) = reader.informational().await.unwrap().unwrap();
             assert_eq!((status.as_u16(), fields.get("link")), (103, Some(link)));
@@ -179,7 +183,7 @@ async fn interim_responses_that_nobody_takes_are_dropped() {
     for request in [get(), post()] {
         let (client, mut response) = (Stage::always(&said).client(), Response::new());
         for takes in 0..3 {
-            let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+            let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
             writer.finish().await.unwrap();
             for _ in 0..takes {
                 assert!(reader.informational().await.unwrap().is_some());
@@ -189,7 +193,7 @@ async fn interim_responses_that_nobody_takes_are_dropped() {
             assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
             assert_eq!(reader.chunk().await.unwrap(), None);
         }
-        let mut received = client.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+        let mut received = client.open_call(&request).await.unwrap().finish(&mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.headers.len()), (200, 1));
         assert_eq!(received.chunk().await.unwrap(), Some(&b"ok"[..]));
         assert_eq!(received.chunk().await.unwrap(), None);
@@ -207,7 +211,7 @@ async fn a_dropped_wait_for_an_interim_response_loses_none() {
     for polls in 1..8 {
         let more = Arc::new(Semaphore::new(0));
         let client = in_steps(&SAID, &more).client();
-        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
         let mut all = Vec::new();
         while all.len() < 2 {
             match cancelled_after(polls, reader.informational()).await {
@@ -225,9 +229,9 @@ async fn a_dropped_wait_for_an_interim_response_loses_none() {
 async fn a_call_dropped_beside_an_interim_response_frees_its_place() {
     let more = Arc::new(Semaphore::new(9));
     let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
-    drop(client.open(&get()).await.unwrap());
+    drop(client.open_call(&get()).await.unwrap());
     assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
-    let (writer, mut reader) = client.open(&get()).await.unwrap().split();
+    let (writer, mut reader) = client.open_call(&get()).await.unwrap().split();
     assert!(reader.informational().await.unwrap().is_some());
     assert!(timeout(Duration::from_secs(1), reader.informational()).await.is_err(), "no other comes");
     drop((writer, reader));
@@ -239,7 +243,7 @@ async fn the_wait_for_the_response_is_not_prolonged_by_interim_ones() {
     for request in [get(), post()] {
         let more = Arc::new(Semaphore::new(1));
         let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
-        let error = received(client.open(&request).await.unwrap()).await.unwrap_err();
+        let error = received(client.open_call(&request).await.unwrap()).await.unwrap_err();
         assert!(error.is_timeout() && error.phase() == ClientPhase::Wait, "{error:?}");
     }
 }
@@ -251,7 +255,7 @@ async fn a_body_waits_for_the_100_that_is_taken_rfc9110_10_1_1() {
     let mut request = post();
     request.headers.set("expect", "100-continue").unwrap();
     request.headers.set("content-length", 4).unwrap();
-    let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
     let write = async {
         writer.write_all(b"body").await?;
         writer.finish().await
@@ -284,7 +288,7 @@ async fn a_writer_that_meets_an_interim_response_leaves_it_to_the_reader() {
     let mut request = post();
     request.headers.set("content-length", SIZE).unwrap();
     for is_first in [true, false] {
-        let (mut writer, mut reader) = stage.client().open(&request).await.unwrap().split();
+        let (mut writer, mut reader) = stage.client().open_call(&request).await.unwrap().split();
         assert!(timeout(Duration::ZERO, reader.informational()).await.is_err(), "from now on they are taken");
         let write = async {
             writer.write_all(&vec![b'x'; SIZE]).await?;
@@ -319,7 +323,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_response() {
                 std::future::pending().await
             }
         });
-        let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
+        let (mut writer, mut reader) = stage.client().open_call(&post()).await.unwrap().split();
         assert!(timeout(Duration::ZERO, reader.informational()).await.is_err());
         let writing = tokio::spawn(async move {
             writer.write_all(&vec![b'x'; SIZE]).await?;
@@ -348,7 +352,7 @@ async fn a_writer_that_has_failed_beside_an_interim_response_does_not_wait_for_e
         peer.send("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n").await
     });
     let client = stage.client();
-    let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
     assert!(reader.informational().await.unwrap().is_some());
     let (start, body) = (Instant::now(), vec![b'x'; SIZE]);
     let written = timeout(Duration::from_secs(60), writer.write_all(&body)).await.expect("it waits in vain");
@@ -363,7 +367,7 @@ async fn a_writer_that_has_failed_beside_an_interim_response_does_not_wait_for_e
 async fn a_reader_dropped_beside_an_interim_response_ends_the_writing_too() {
     let more = Arc::new(Semaphore::new(1));
     let client = in_steps(&["HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n"], &more).client();
-    let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&post()).await.unwrap().split();
     assert!(reader.informational().await.unwrap().is_some());
     writer.write_all(b"piece").await.unwrap();
     drop(reader);
@@ -388,7 +392,7 @@ async fn a_request_that_is_sent_again_has_interim_responses_too() {
     });
     let client = stage.client();
     for expected in ["", "103 a; "] {
-        let (_, mut reader) = client.open(&get()).await.unwrap().split();
+        let (_, mut reader) = client.open_call(&get()).await.unwrap().split();
         assert_eq!(taken(&mut reader).await.unwrap(), expected);
         reader.head(&mut Response::new()).await.unwrap();
         while reader.chunk().await.unwrap().is_some() {}
@@ -407,10 +411,10 @@ async fn a_stale_connection_is_noticed_before_interim_responses_are_taken() {
     });
     let client = stage.client();
     for dialed in [1, 2] {
-        received(client.open(&get()).await.unwrap()).await.unwrap();
+        received(client.open_call(&get()).await.unwrap()).await.unwrap();
         assert_eq!(stage.dialed().len(), dialed);
     }
-    let (_, mut reader) = client.open(&get()).await.unwrap().split();
+    let (_, mut reader) = client.open_call(&get()).await.unwrap().split();
     assert_eq!(reader.informational().await.unwrap().unwrap().1.get("link"), Some("a"));
     let error = reader.informational().await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Closed) && stage.dialed().len() == 2, "{error:?}");

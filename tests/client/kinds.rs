@@ -44,7 +44,7 @@ async fn server_with(response: &[u8], end: End) -> Scripted {
 fn client() -> Client {
     let soon = Duration::from_millis(100);
     let timeouts = ClientTimeouts { wait: soon, receive: soon, send: soon, ..ClientTimeouts::default() };
-    Client::builder().timeouts(timeouts).decode(1 << 20).build()
+    Client::builder().timeouts(timeouts).decode_up_to(1 << 20).build()
 }
 
 /// The error of a response that ends like that, through each way to read it.
@@ -66,7 +66,7 @@ async fn check(reply: &[u8], end: End, expected: ErrorKind) {
         }
     };
     assert_eq!(io::Error::from(failed).kind(), expected, "chunk: {row:?}");
-    let (_writer, mut half) = client.open(&request).await.unwrap().split();
+    let (_writer, mut half) = client.open_call(&request).await.unwrap().split();
     half.head(&mut response).await.unwrap();
     let failed = half.read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(failed.kind(), expected, "half: {row:?}");
@@ -143,7 +143,7 @@ async fn the_kind_of_an_error_is_kept_before_a_body() {
 #[tokio::test]
 async fn the_kind_of_an_error_is_kept_while_a_body_is_written() {
     let server = server_with(b"", End::Reset).await;
-    let mut call = client().open(&Request::post(&server.url).unwrap()).await.unwrap();
+    let mut call = client().open_call(&Request::post(&server.url).unwrap()).await.unwrap();
     for _ in 0..2 {
         let failed = loop {
             if let Err(error) = AsyncWriteExt::write_all(&mut call, &[0; 10_000]).await {
@@ -153,7 +153,7 @@ async fn the_kind_of_an_error_is_kept_while_a_body_is_written() {
         assert!(matches!(failed.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{failed:?}");
     }
     let silent = server_with(b"", End::Silent).await;
-    let mut call = client().open(&Request::post(&silent.url).unwrap()).await.unwrap();
+    let mut call = client().open_call(&Request::post(&silent.url).unwrap()).await.unwrap();
     let failed = AsyncWriteExt::write_all(&mut call, &vec![0; 64 << 20]).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::TimedOut);
 }

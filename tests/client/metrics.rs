@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corehttp::Client;
-use corehttp::client::ClientTimeouts;
+use corehttp::client::{ClientLimits, ClientTimeouts};
 use corehttp::metrics::{self, Metrics};
 use tokio::time::sleep;
 
@@ -35,7 +35,10 @@ fn a_host_has_a_histogram_of_each_phase() {
         let timeouts = ClientTimeouts { queue: 3 * SECOND, ..ClientTimeouts::default() };
         let (metrics, also) = (Metrics::new(), Metrics::new());
         let builder = slow().builder().observe(metrics.clone()).observe(also.clone());
-        let client = builder.connections_per_host_max(1).timeouts(timeouts).build();
+        let client = builder
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts)
+            .build();
         let ask = || async { ask(&client, &get()).await.is_ok() };
         let answered = tokio::join!(ask(), ask(), ask());
         assert_eq!(answered, (true, true, false), "the third waits for too long");
@@ -73,10 +76,10 @@ fn a_host_has_a_histogram_of_each_phase() {
 #[test]
 fn hosts_beyond_the_bound_are_one() {
     paused(async {
-        let metrics = Metrics::with_settings(metrics::Settings { hosts_max: 3, ..Default::default() });
+        let metrics = Metrics::with_options(metrics::Options { hosts_max: 3, ..Default::default() });
         let client = Client::builder()
             .timeout(SECOND)
-            .memory(corehttp::net::MemoryListener::new().connector())
+            .connect_to(corehttp::net::MemoryListener::new())
             .observe(metrics.clone())
             .build();
         let answered = slow().builder().observe(metrics.clone()).build();
@@ -103,7 +106,9 @@ fn hosts_beyond_the_bound_are_one() {
 async fn histograms_add_up_to_the_counters_after_a_storm() {
     let server = Scripted::new(storm::spoil).await;
     let metrics = Metrics::new();
-    let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
+    let builder = Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 8, ..ClientLimits::default() })
+        .timeout(20 * SECOND);
     let client = builder.observe(metrics.clone()).build();
     storm::ask_impatiently(&client, &server.url).await;
     let total = stats::check_counts(&client);

@@ -1,4 +1,4 @@
-//! Observers of a client: any number of them sees each event, in their order, and the sum of all is `Client::stats`.
+//! Observers of a client: any number of them sees each event, in their order, and the sum of all is `Client::counts`.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::client::{
-    ClientCounters, ClientExchangeReport, ClientObserver, ClientTimeouts, DialReport, ExchangeEnd,
-    HostEvents, QueueReport,
+    ClientCounters, ClientExchangeReport, ClientLimits, ClientObserver, ClientTimeouts, DialReport,
+    ExchangeEnd, HostEvents, QueueReport,
 };
 use corehttp::net::MemoryListener;
 use corehttp::{Client, ClientBuilder, Response};
@@ -63,7 +63,7 @@ impl Events {
     /// The events add up to the counts of the client.
     #[track_caller]
     fn check(&self, client: &Client) {
-        let total = client.stats().total;
+        let total = client.counts().total;
         let ended = |end| self.count(|event| matches!(event, Event::Exchange(report) if report.end == end));
         let failed = self.count(
             |event| matches!(event, Event::Exchange(report) if matches!(report.end, ExchangeEnd::Failed(_))),
@@ -139,7 +139,7 @@ fn ends_are_told_apart() {
     paused(async {
         let cut = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
         let brief = ClientTimeouts { receive: SECOND, wait: SECOND, ..ClientTimeouts::default() };
-        let unheard = MemoryListener::new().connector();
+        let unheard = MemoryListener::new();
         let rows: [(ClientBuilder, &[&str]); 8] = [
             (Stage::always(OK).builder(), &["dial None", "Answered 200", "Answered 200 again"]),
             (
@@ -162,7 +162,7 @@ fn ends_are_told_apart() {
                 stale().builder(),
                 &["dial None", "Answered 200", "dial None", "Retried 0 again", "Answered 200"],
             ),
-            (Client::builder().memory(unheard), &["dial Some(Connect)", "dial Some(Connect)"]),
+            (Client::builder().connect_to(unheard), &["dial Some(Connect)", "dial Some(Connect)"]),
             (
                 Stage::answering(|request| match request.starts_with("GET / ") {
                     true => "HTTP/1.1 302 x\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n".into(),
@@ -200,7 +200,10 @@ fn waits_bring_their_time_whether_they_are_in_vain_or_not() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 3 * SECOND, ..ClientTimeouts::default() };
         let events = Events::default();
-        let builder = slow().builder().connections_per_host_max(1).timeouts(timeouts);
+        let builder = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts);
         let client = builder.observe(events.clone()).build();
         let ask = || async { ask(&client, &get()).await.is_ok() };
         assert_eq!(tokio::join!(ask(), ask(), ask()), (true, true, false));
@@ -241,7 +244,7 @@ fn a_panic_ends_neither_the_exchange_nor_the_other_observers() {
         let [one, other] = [Events::default(), Events::default()];
         let client = slow()
             .builder()
-            .connections_per_host_max(1)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
             .observe(one.clone())
             .observe(|_: &mut HostEvents| panic())
             .observe(|host: &mut HostEvents| {
@@ -271,7 +274,7 @@ fn functions_read_the_counters_of_their_client() {
             *keeps.lock().unwrap() = Some(counters.clone());
             let origin = host.origin().to_owned();
             host.on_exchange(move |_| {
-                let stats = counters.stats();
+                let stats = counters.counts();
                 let host = &stats.hosts[&*origin];
                 noted.lock().unwrap().push((origin.clone(), host.answered, stats.total.answered));
             });
@@ -283,10 +286,10 @@ fn functions_read_the_counters_of_their_client() {
         let expected = [("http://a", 1, 1), ("http://b", 1, 2), ("http://a", 2, 3)];
         assert_eq!(*seen.lock().unwrap(), expected.map(|(origin, own, all)| (origin.to_owned(), own, all)));
         let counters = kept.lock().unwrap().take().unwrap();
-        assert_eq!(counters.stats(), client.stats());
-        assert_eq!(counters.stats().total.idle, 2);
+        assert_eq!(counters.counts(), client.counts());
+        assert_eq!(counters.counts().total.idle, 2);
         drop(client);
-        assert_eq!((counters.stats().total.idle, counters.stats().total.answered), (0, 3));
+        assert_eq!((counters.counts().total.idle, counters.counts().total.answered), (0, 3));
     });
 }
 
@@ -329,7 +332,9 @@ fn exchanges_of_a_pipeline_add_up_to_the_counts() {
 async fn events_add_up_to_the_counts_after_a_storm() {
     let server = Scripted::new(storm::spoil).await;
     let events = Events::default();
-    let builder = Client::builder().connections_per_host_max(8).timeout(20 * SECOND);
+    let builder = Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 8, ..ClientLimits::default() })
+        .timeout(20 * SECOND);
     let client = builder.observe(events.clone()).build();
     storm::ask_impatiently(&client, &server.url).await;
     let total = stats::check_counts(&client);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Pipeline, PipelineBuilder};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, ClientTimeouts, Pipeline, PipelineBuilder};
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -175,7 +175,7 @@ fn told(result: Result<(), ClientError>, response: &Response) -> String {
 /// connections.
 #[track_caller]
 fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], received: &[&str]) {
-    check_with(|builder| builder.allow_unsafe_methods(), scripts, lines, expected, received);
+    check_with(|builder| builder.allow_unsafe_methods(true), scripts, lines, expected, received);
 }
 
 #[track_caller]
@@ -208,7 +208,10 @@ fn a_connection_that_must_not_get_old_is_asked_once() {
         let scripts: &[Script] =
             &[&[Read(1), Write(A), Hang], &[Read(1), Write(B), Hang], &[Read(1), Write(C), Hang]];
         let server = Server::new(scripts);
-        let client = Client::builder().dialer(server.clone()).age_max(Duration::ZERO).build();
+        let client = Client::builder()
+            .dialer(server.clone())
+            .timeouts(ClientTimeouts { connection_age: Some(Duration::ZERO), ..ClientTimeouts::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let lines = ["GET /1", "GET /2", "GET /3"];
         assert_eq!(ask(&pipeline, &lines).await, ["200 a", "201 b", "202 c"]);
@@ -224,7 +227,13 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
             &[Read(1), Write(A), Read(1), Wait(6), Write(B), Read(1), Wait(6), Write(C), Hang],
             &[Read(1), Write(A), Hang],
         ]);
-        let client = server.builder().age_max(Duration::from_secs(10)).build();
+        let client = server
+            .builder()
+            .timeouts(ClientTimeouts {
+                connection_age: Some(Duration::from_secs(10)),
+                ..ClientTimeouts::default()
+            })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (first, second) = (ask_at(0, "GET /1"), ask_at(1, "GET /2"));
@@ -326,7 +335,7 @@ fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6(
         paused(async {
             let first: Script = [&[Read(1), Write(A), Read(1)], last].concat().leak();
             let server = Server::new(Vec::from([first, &[Read(1), Write(C)]]).leak());
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
             let late = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 ask(&pipeline, &["POST /3"]).await
@@ -483,7 +492,7 @@ fn an_unwritten_request_was_not_processed() {
         paused(async {
             let mut server = Server::new(scripts);
             server.room = room;
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
             let lines = ["GET /1", "GET /2", "BET /3", "BET /4", "BET /5"];
             assert_eq!(ask(&pipeline, &lines).await, expected, "{room}");
             assert_eq!(server.received()[1], again, "{room}");
@@ -663,7 +672,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     ];
     paused(async {
         let server = Server::new(&[]);
-        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
+        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods(true).build();
         for set in set {
             let mut request = Request::get("/").unwrap();
             set(&mut request);
@@ -865,8 +874,13 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
             Write(B),
             Hang,
         ]]);
-        let (client, start) =
-            (server.builder().connections_per_host_max(1).build(), tokio::time::Instant::now());
+        let (client, start) = (
+            server
+                .builder()
+                .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+                .build(),
+            tokio::time::Instant::now(),
+        );
         let pipelines = [(); 2].map(|()| client.pipeline("http://a").unwrap().build());
         assert_eq!(client.get("http://a/1").await.unwrap().body.bytes(), b"a");
         assert_eq!(ask(&pipelines[0], &["GET /2"]).await, ["201 b"]);
@@ -895,11 +909,15 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
             Hang,
         ]]);
         let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
-        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let client = server
+            .builder()
+            .timeouts(timeouts)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (slow, first, second) =
-            tokio::join!(client.get("http://a/0").send(), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
+            tokio::join!(client.get("http://a/0").into_future(), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
         assert_eq!(slow.unwrap().body.bytes(), b"xy");
         assert_eq!([&*first, &*second], ["Queue TimedOut, not sent", "201 b"]);
     });
@@ -907,7 +925,11 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
     paused(async {
         let server = Server::new(&[&[Read(1), Hang]]);
         let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
-        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let client = server
+            .builder()
+            .timeouts(timeouts)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let start = tokio::time::Instant::now();
         let told = async {
@@ -915,7 +937,7 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
             assert_eq!([told.0, told.1], ["Queue TimedOut, not sent"; 2]);
             start.elapsed().as_secs()
         };
-        assert_eq!(tokio::join!(client.get("http://a/0").send(), told).1, 2 + 3);
+        assert_eq!(tokio::join!(client.get("http://a/0").into_future(), told).1, 2 + 3);
     });
 }
 
@@ -1032,7 +1054,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 #[test]
 fn each_coded_response_is_decoded_by_itself() {
     let listener = corehttp::net::MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
+    let client = Client::builder().connect_to(&listener).decode_up_to(1 << 20).build();
     let handler =
         corehttp::middleware::wrap(corehttp::middleware::Compress::new(), |ctx: &mut corehttp::Context| {
             let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
@@ -1053,7 +1075,7 @@ fn each_coded_response_is_decoded_by_itself() {
 struct Cookies(Mutex<Vec<(String, String)>>);
 
 impl corehttp::client::CookieStore for Cookies {
-    fn cookie_field(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
+    fn cookie_header(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
         let cookies = self.0.lock().unwrap();
         cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone().into_bytes())
     }
@@ -1067,8 +1089,7 @@ impl corehttp::client::CookieStore for Cookies {
 #[test]
 fn cookies_are_kept_and_given_back() {
     let listener = corehttp::net::MemoryListener::new();
-    let client =
-        Client::builder().memory(listener.connector()).cookie_store(Arc::new(Cookies::default())).build();
+    let client = Client::builder().connect_to(&listener).cookie_store(Arc::new(Cookies::default())).build();
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
         let cookie = ctx.request.headers.get("cookie").unwrap_or("none").to_owned();
         ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, ResponseReader};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, ClientTimeouts, ResponseReader};
 use corehttp::error::ExchangeError;
 use corehttp::net::{Dialer, MemoryListener, Resolver};
 use corehttp::{Client, ClientBuilder, ClientError, Method, Request, Response};
@@ -99,7 +99,13 @@ async fn the_connection_that_was_used_last_is_used_first() {
 #[tokio::test(start_paused = true)]
 async fn callers_that_find_no_place_wait_in_turn() {
     let stage = numbered();
-    let (client, mut response) = (stage.builder().connections_per_host_max(2).build(), Response::new());
+    let (client, mut response) = (
+        stage
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 2, ..ClientLimits::default() })
+            .build(),
+        Response::new(),
+    );
     let first = client.open_response(&get(), &mut response).await.unwrap();
     let mut second = client.open_response(&get(), &mut response).await.unwrap();
     let (mut tasks, (order, mut served)) = (JoinSet::new(), tokio::sync::mpsc::unbounded_channel());
@@ -133,7 +139,13 @@ async fn a_caller_waits_for_a_place_only_so_long() {
         |it: ClientBuilder, _: ClientTimeouts| it.timeout(Duration::from_millis(100)),
         |it: ClientBuilder, queue: ClientTimeouts| it.timeouts(queue),
     ] {
-        let client = set(numbered().builder().connections_per_host_max(1), queue).build();
+        let client = set(
+            numbered()
+                .builder()
+                .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() }),
+            queue,
+        )
+        .build();
         let mut response = Response::new();
         let held = client.open_response(&get(), &mut response).await.unwrap();
         let start = tokio::time::Instant::now();
@@ -153,7 +165,11 @@ async fn a_place_is_of_no_use_to_a_caller_whose_time_is_up() {
         peer.request().await?;
         pending().await
     });
-    let client = stage.builder().connections_per_host_max(2).timeout(Duration::from_secs(1)).build();
+    let client = stage
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 2, ..ClientLimits::default() })
+        .timeout(Duration::from_secs(1))
+        .build();
     let mut callers = JoinSet::new();
     for _ in 0..20 {
         let client = client.clone();
@@ -189,7 +205,13 @@ async fn one_task_watches_all_connections_that_rest() {
 #[tokio::test(start_paused = true)]
 async fn each_origin_has_connections_and_places_of_its_own_rfc9110_4_3_1() {
     let stage = numbered();
-    let (client, mut held) = (stage.builder().connections_per_host_max(1).build(), Vec::new());
+    let (client, mut held) = (
+        stage
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build(),
+        Vec::new(),
+    );
     for url in ["http://a/", "http://a:81/", "http://b/", "http://b.a/", "http://127.0.0.1/", "http://[::1]/"]
     {
         let mut response = Response::new();
@@ -211,8 +233,13 @@ async fn each_origin_has_connections_and_places_of_its_own_rfc9110_4_3_1() {
 #[tokio::test(start_paused = true)]
 async fn busy_connections_are_counted_whatever_the_bound() {
     for most in [0, 1, usize::MAX] {
-        let (client, mut response) =
-            (numbered().builder().connections_per_host_max(most).build(), Response::new());
+        let (client, mut response) = (
+            numbered()
+                .builder()
+                .limits(ClientLimits { connections_per_host_max: most, ..ClientLimits::default() })
+                .build(),
+            Response::new(),
+        );
         assert_eq!(
             (number(&client).await, client.busy_connections(), client.idle_connections()),
             ("0".into(), 0, 1),
@@ -240,11 +267,20 @@ async fn check_rest(
     assert_eq!(number(&client).await, expected, "after {rest} seconds");
 }
 
+/// Lets connections become so old.
+fn aged(age: Duration) -> impl Fn(ClientBuilder) -> ClientBuilder {
+    let timeouts = ClientTimeouts { connection_age: Some(age), ..ClientTimeouts::default() };
+    move |it| it.timeouts(timeouts)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_rests_as_long_as_both_sides_let_it() {
     let same = |it| it;
-    let idle = |seconds| move |it: ClientBuilder| it.idle_timeout(Duration::from_secs(seconds));
-    let age = |seconds| move |it: ClientBuilder| it.age_max(Duration::from_secs(seconds));
+    let idle = |seconds| {
+        let idle = Duration::from_secs(seconds);
+        move |it: ClientBuilder| it.timeouts(ClientTimeouts { idle, ..ClientTimeouts::default() })
+    };
+    let age = |seconds| aged(Duration::from_secs(seconds));
     check_rest(same, "", 29.9, "0").await;
     check_rest(same, "", 30.1, "1").await;
     check_rest(idle(100), "", 99.0, "0").await;
@@ -257,7 +293,7 @@ async fn a_connection_rests_as_long_as_both_sides_let_it() {
     check_rest(same, "keep-alive: timeout=0\r\n", 0.0, "1").await;
     check_rest(age(10), "", 9.0, "0").await;
     check_rest(age(10), "", 11.0, "1").await;
-    let client = numbered().builder().age_max(Duration::from_secs(10)).build();
+    let client = aged(Duration::from_secs(10))(numbered().builder()).build();
     for expected in ["0", "0", "0", "1", "1", "1", "2"] {
         assert_eq!(number(&client).await, expected);
         sleep(Duration::from_secs(4)).await;
@@ -271,7 +307,10 @@ async fn useless_connections_close_though_nothing_is_asked() {
     sleep(Duration::from_secs(32)).await;
     assert_eq!(client.idle_connections(), 0, "it has rested too long");
     // Who comes before it is closed does not get it any more.
-    let client = numbered().builder().idle_timeout(Duration::from_millis(1500)).build();
+    let client = numbered()
+        .builder()
+        .timeouts(ClientTimeouts { idle: Duration::from_millis(1500), ..ClientTimeouts::default() })
+        .build();
     assert_eq!(number(&client).await, "0");
     sleep(Duration::from_millis(1750)).await;
     assert_eq!((client.idle_connections(), number(&client).await), (1, "1".into()));
@@ -376,7 +415,7 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110
         }
         field.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
         let mut response = Response::new();
-        let answered = match client.open(&request).await {
+        let answered = match client.open_call(&request).await {
             Ok(call) => call.finish(&mut response).await.map(drop),
             Err(error) => Err(error),
         };
@@ -398,7 +437,7 @@ async fn an_opened_request_leaves_its_body_alone() {
     let mut request = Request::put("http://a/").unwrap();
     request.headers.set("content-length", 0).unwrap();
     request.body.set_stream(tokio::io::empty(), Some(0));
-    client.open(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
+    client.open_call(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
     ask(&client, &request).await.expect("the stream is still there to be sent");
 }
 
@@ -779,7 +818,7 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     }));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
     assert_eq!((server.connections(), client.busy_connections()), (2, 0));
-    let nowhere = pin!(client.get(&server.url).send()).poll(&mut Context::from_waker(Waker::noop()));
+    let nowhere = pin!(client.get(&server.url).into_future()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
@@ -791,7 +830,9 @@ fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
     let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for (rests, connections) in [(false, 3), (true, 2)] {
         let (server, first, second) = (serves.block_on(Scripted::always(OK)), here(), here());
-        let client = Client::builder().connections_per_host_max(1).build();
+        let client = Client::builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
         let mut held = first.block_on(client.open_response(&request, &mut response)).unwrap();
         let mut moves = pin!(ask(&client, &request));
@@ -818,7 +859,7 @@ fn a_response_can_be_read_after_its_runtime_has_ended() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
     let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     serves.spawn(async move {
         let mut peer = Peer::new(listener.accept().await, Received::default());
         peer.request().await?;
@@ -894,7 +935,10 @@ async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
     for is_closed in [true, false] {
         let (stage, on_read) = (numbered(), OnRead::default());
         let dialer = Interrupting(stage.clone(), on_read.clone());
-        let client = Client::builder().dialer(dialer).connections_per_host_max(1).build();
+        let client = Client::builder()
+            .dialer(dialer)
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .build();
         assert_eq!((number(&client).await, client.idle_connections()), ("0".into(), 1));
         let asks = client.clone();
         let mut asking = Box::pin(async move { number(&asks).await });
@@ -1043,7 +1087,11 @@ async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
             let (stage, mut response) = (dripping(), Response::new());
             // The server sends no 100, and no time passes here.
             let timeouts = ClientTimeouts { expect_continue: Duration::ZERO, ..ClientTimeouts::default() };
-            let client = stage.builder().timeouts(timeouts).connections_per_host_max(1).build();
+            let client = stage
+                .builder()
+                .timeouts(timeouts)
+                .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+                .build();
             let mut request = request.clone();
             if request.body.is_stream() {
                 request.body.set_stream(&[b'x'; 1000][..], None);
@@ -1081,14 +1129,14 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
             while received.chunk().await?.is_some() {}
         }
         Way::Open => {
-            let mut call = client.open(&Request::post("http://a/way")?).await?;
+            let mut call = client.open_call(&Request::post("http://a/way")?).await?;
             call.write_all(b"hello").await?;
             call.flush().await?;
             let mut received = call.finish(&mut response).await?;
             while received.chunk().await?.is_some() {}
         }
         Way::Split => {
-            let (mut writer, mut reader) = client.open(&Request::post("http://a/way")?).await?.split();
+            let (mut writer, mut reader) = client.open_call(&Request::post("http://a/way")?).await?.split();
             let write = async {
                 writer.write_all(b"hello").await?;
                 writer.finish().await
@@ -1114,7 +1162,10 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
 async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
     for way in [Way::Stream, Way::Open, Way::Split, Way::Upgrade, Way::Pipeline] {
         for polls in 0.. {
-            let client = dripping().builder().connections_per_host_max(1).build();
+            let client = dripping()
+                .builder()
+                .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+                .build();
             if polls % 2 == 0 {
                 ask(&client, &Request::get("http://a/warm").unwrap()).await.unwrap();
             }
@@ -1136,7 +1187,10 @@ async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_dropped_in_the_queue_is_skipped() {
     let (stage, mut response) = (numbered(), Response::new());
-    let client = stage.builder().connections_per_host_max(1).build();
+    let client = stage
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+        .build();
     let held = client.open_response(&get(), &mut response).await.unwrap();
     let waits = || {
         let client = client.clone();
@@ -1232,7 +1286,7 @@ async fn a_resolver_that_panics_costs_those_who_wait_alone() {
         Client::builder()
             .resolver(resolver)
             .dns_ttl(Duration::from_secs(60))
-            .connections_per_host_max(8)
+            .limits(ClientLimits { connections_per_host_max: 8, ..ClientLimits::default() })
             .build()
     };
     let two = client(2);

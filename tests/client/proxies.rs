@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, Proxies, Proxy};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, Proxies, Proxy};
 use corehttp::{Client, Method, Request, Response};
 use tokio::io::AsyncReadExt;
 
@@ -155,7 +155,7 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
         drop(balancer.upgrade(&path, &mut response).await.unwrap());
         check("balancer");
         // As a gateway passes a WebSocket on.
-        drop(client.open(&whole).await.unwrap().finish(&mut response).await.unwrap());
+        drop(client.open_call(&whole).await.unwrap().finish(&mut response).await.unwrap());
         check("call");
         client.send(&whole, &mut response).await.unwrap();
         check("send");
@@ -191,7 +191,7 @@ async fn a_tunnel_is_kept_apart_from_requests_that_the_proxy_reads() {
     let read = "GET http://a/ HTTP/1.1";
     assert_eq!(lines, ["CONNECT a:80 HTTP/1.1", "GET / HTTP/1.1", read, "GET / HTTP/1.1", read]);
     assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (2, 2, 0));
-    let counts = &client.stats().hosts["http://a"];
+    let counts = &client.counts().hosts["http://a"];
     assert_eq!((counts.dials, counts.answered, counts.idle), (2, 4, 2));
     client.close_idle();
     assert_eq!(client.idle_connections(), 0);
@@ -220,7 +220,7 @@ async fn requests_that_a_proxy_reads_share_its_connections() {
         );
         assert_eq!(*head, expected);
     }
-    let stats = client.stats();
+    let stats = client.counts();
     assert_eq!((stats.hosts.len(), stats.total.dials, stats.total.idle), (51, 1, 1));
     for (key, counts) in &stats.hosts {
         let is_first = &**key == "http://a0";
@@ -259,14 +259,17 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
         queue: std::time::Duration::from_millis(3500),
         ..corehttp::client::ClientTimeouts::default()
     };
-    let client = builder.connections_per_host_max(2).timeouts(timeouts).build();
+    let client = builder
+        .limits(ClientLimits { connections_per_host_max: 2, ..ClientLimits::default() })
+        .timeouts(timeouts)
+        .build();
     let mut asking = tokio::task::JoinSet::new();
     for host in 0..10 {
         let client = client.clone();
         asking.spawn(async move { client.get(&format!("http://a{host}/")).await.map(drop) });
     }
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    let stats = client.stats();
+    let stats = client.counts();
     assert_eq!((stats.total.busy, stats.total.waiting, stats.total.idle), (2, 8, 0));
     assert!(stats.hosts.values().all(|counts| counts.busy + counts.waiting == 1), "{stats:?}");
     assert_eq!(client.busy_connections(), 2);
@@ -483,7 +486,8 @@ async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
             "HTTP/1.1 {status} x\r\nproxy-authenticate: Basic\r\nset-cookie: a=secret\r\n{framed}"
         ));
         let proxied = stage.builder().proxies(Proxies::all(Proxy::new("http://joe:secret@proxy").unwrap()));
-        let client = proxied.connections_per_host_max(1).build();
+        let client =
+            proxied.limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() }).build();
         let start = tokio::time::Instant::now();
         let (one, two) = tokio::join!(client.get("https://a.example/"), client.get("https://a.example/"));
         assert!(
@@ -646,7 +650,7 @@ mod over_tls {
             assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Certificate(_))), "{error:?}");
             assert!(!error.is_sent());
         }
-        assert_eq!(proxy.stats().total.requests, 0);
+        assert_eq!(proxy.counts().total.requests, 0);
         let error = asking(&ours, "https://a..b").build().get("http://a.example").await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{error:?}");
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Redirects};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase, ClientTimeouts, Redirects};
 use corehttp::error::TargetError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Method, Request, Response};
@@ -512,11 +512,12 @@ async fn after_a_redirect_an_error_says_that_the_request_was_sent() {
         (303, "/again", ClientPhase::Redirect),
         (303, "http://full/", ClientPhase::Queue),
     ] {
-        let client =
-            Client::builder().dialer(Partly(redirecting(status, location))).connections_per_host_max(1);
+        let client = Client::builder()
+            .dialer(Partly(redirecting(status, location)))
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() });
         let timeouts = ClientTimeouts { tls: Duration::from_secs(1), ..ClientTimeouts::default() };
         let (client, mut response) = (client.timeouts(timeouts).build(), Response::new());
-        let held = client.open(&Request::post("http://full/").unwrap()).await.unwrap();
+        let held = client.open_call(&Request::post("http://full/").unwrap()).await.unwrap();
         for ask in [described(Method::Post), get("http://a/")] {
             let error = client.send(&ask, &mut response).await.unwrap_err();
             assert_eq!(

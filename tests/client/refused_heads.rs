@@ -50,7 +50,7 @@ async fn send(client: &Client, response: &mut Response) -> Result<(), ClientErro
 
 /// The same, head by head and piece by piece.
 async fn receive(client: &Client, response: &mut Response) -> Result<(), ClientError> {
-    let (mut writer, mut reader) = client.open(&get()).await?.split();
+    let (mut writer, mut reader) = client.open_call(&get()).await?.split();
     writer.finish().await?;
     while let Some((_, fields)) = reader.informational().await? {
         everything::of_headers(fields);

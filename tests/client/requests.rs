@@ -170,7 +170,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
 async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let sets: [fn(&mut Request); 5] = [
         |request| request.body.set_bytes("hello"),
-        |request| request.body.set_shared("hello"),
+        |request| request.body.set_shared_bytes("hello"),
         |request| request.body.set_stream(&b"hello"[..], Some(5)),
         |request| request.body.set_stream(&b"hello"[..], None),
         |request| {
@@ -212,7 +212,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     for (name, value) in [("content-length", "5"), ("transfer-encoding", "chunked")] {
         let mut request = Request::new(Method::Trace, "http://a/").unwrap();
         request.headers.set(name, value).unwrap();
-        refuse(client.open(&request).await.map(drop), name);
+        refuse(client.open_call(&request).await.map(drop), name);
     }
     assert_eq!((stage.dialed().len(), client.busy_connections()), (0, 0));
 
@@ -220,7 +220,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let mut request = Request::new(Method::Trace, "http://a/b").unwrap();
     client.send(&request, &mut response).await.unwrap();
     pipeline.send(&request, &mut response).await.unwrap();
-    drop(client.open(&request).await.unwrap());
+    drop(client.open_call(&request).await.unwrap());
     assert_eq!(stage.received(), [asked; 3]);
     // The fields of the request stay, and so does content of no length.
     request.headers.set("authorization", "its own").unwrap();
@@ -297,7 +297,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     let (pipeline, host) = (client.pipeline("http://a").unwrap().build(), client.host("http://a").unwrap());
     pipeline.send(&Request::get(url).unwrap(), &mut response).await.unwrap();
     host.send(&Request::get(url).unwrap(), &mut response).await.unwrap();
-    let call = client.open(&Request::get(url).unwrap()).await.unwrap();
+    let call = client.open_call(&Request::get(url).unwrap()).await.unwrap();
     drop(call);
     assert_eq!(stage.received(), vec![head("GET /b", basic); 4]);
     let proxied = stage.builder().proxies(Proxies::all(Proxy::new("proxy").unwrap())).build();
@@ -344,7 +344,7 @@ async fn a_request_that_is_refused_leaves_no_response_behind() {
 struct Careless(&'static str);
 
 impl CookieStore for Careless {
-    fn cookie_field(&self, _: &Target) -> Option<Vec<u8>> {
+    fn cookie_header(&self, _: &Target) -> Option<Vec<u8>> {
         Some(self.0.into())
     }
 
@@ -474,14 +474,14 @@ async fn a_written_body_leaves_when_100_comes_rfc9110_10_1_1() {
             peer.send(if body == *b"5\r\nhello\r\n0\r\n\r\n" { OK } else { "" }).await
         });
         let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
-        let mut call = client.open(&expecting()).await.unwrap();
+        let mut call = client.open_call(&expecting()).await.unwrap();
         call.write_all(b"hello").await.unwrap();
         drop(call.finish(&mut response).await.unwrap());
-        let (mut writer, mut reader) = client.open(&expecting()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open_call(&expecting()).await.unwrap().split();
         writer.write_all(b"hello").await.unwrap();
         writer.finish().await.unwrap();
         reader.head(&mut response).await.unwrap();
-        let call = client.open(&expecting()).await.unwrap();
+        let call = client.open_call(&expecting()).await.unwrap();
         let (mut writer, mut reader) = call.split();
         let writes = tokio::spawn(async move {
             writer.write_all(b"hello").await?;
@@ -507,7 +507,7 @@ async fn without_100_the_body_is_sent_after_a_while_rfc9110_10_1_1() {
     empty.body.clear();
     assert_eq!(ask(&client, &empty).await.unwrap(), (200, "ok".into()));
     assert!(start.elapsed() < Duration::from_millis(310), "no body, no wait");
-    let mut call = client.open(&expecting()).await.unwrap();
+    let mut call = client.open_call(&expecting()).await.unwrap();
     call.write_all(b"hello").await.unwrap();
     let mut response = Response::new();
     call.finish(&mut response).await.unwrap();
@@ -569,7 +569,7 @@ fn unexpecting() -> Stage {
 /// The refusal says nothing about the request but that nobody on the way knows what it expects.
 #[tokio::test(start_paused = true)]
 async fn a_refused_expectation_is_dropped_and_the_request_sent_again_rfc9110_10_1_1() {
-    let shared = |request: &mut Request| request.body.set_shared("hello");
+    let shared = |request: &mut Request| request.body.set_shared_bytes("hello");
     let streamed = |request: &mut Request| request.body.set_stream(&b"hello"[..], Some(5));
     let plain: fn(&mut Request) = |_| {};
     for set in [plain, shared, streamed] {
@@ -621,7 +621,7 @@ async fn a_417_is_the_response_if_the_request_cannot_be_sent_again_rfc9110_10_1_
     request.body.set_stream(&b"hello"[..], None);
     assert_eq!(ask(&stage.client(), &request).await.unwrap(), (417, "no".into()));
     // A body that is written has no copy.
-    let mut call = unexpecting().client().open(&expecting()).await.unwrap();
+    let mut call = unexpecting().client().open_call(&expecting()).await.unwrap();
     call.write_all(b"hello").await.unwrap();
     let mut response = Response::new();
     call.finish(&mut response).await.unwrap();
@@ -664,7 +664,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
     assert!(stage.received().concat().ends_with("\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
     stream(&mut chunked);
     let mut written = post();
-    let refused = [client.send(&chunked, &mut response).await, client.open(&written).await.map(drop)];
+    let refused = [client.send(&chunked, &mut response).await, client.open_call(&written).await.map(drop)];
     for error in refused.map(Result::unwrap_err) {
         assert!(matches!(error.cause(), ClientCause::LengthRequired), "{error:#}");
         assert_eq!(
@@ -680,7 +680,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
     client.send(&sized, &mut response).await.unwrap();
     assert!(stage.received().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
     written.headers.set("content-length", 5).unwrap();
-    let mut call = client.open(&written).await.unwrap();
+    let mut call = client.open_call(&written).await.unwrap();
     call.write_all(b"hello").await.unwrap();
     call.finish(&mut response).await.unwrap();
     assert!(stage.received().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
@@ -717,7 +717,7 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
         assert_eq!(ask(&client, &request).await.unwrap(), (413, "no".into()));
         assert_eq!((client.idle_connections(), client.busy_connections()), (0, 0));
     }
-    let mut call = client.open(&post()).await.unwrap();
+    let mut call = client.open_call(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     let mut response = Response::new();
     let mut reader = call.finish(&mut response).await.unwrap();
@@ -758,7 +758,7 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     request.body.set_stream(repeat(0).take(LARGE as u64), Some(LARGE as u64));
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
     request.headers.set("content-length", LARGE).unwrap();
-    let mut call = client.open(&request).await.unwrap();
+    let mut call = client.open_call(&request).await.unwrap();
     for piece in vec![0; LARGE].chunks(100_000) {
         call.write_all(piece).await.unwrap();
     }
@@ -778,12 +778,12 @@ async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     let received = |chunk: Option<&[u8]>| String::from_utf8(chunk.unwrap().into()).unwrap();
     match way {
         "written" => {
-            let mut call = client.open(&request).await?;
+            let mut call = client.open_call(&request).await?;
             call.write_all(&content).await?;
             Ok(received(call.finish(&mut response).await?.chunk().await?))
         }
         "split" => {
-            let (mut writer, mut reader) = client.open(&request).await?.split();
+            let (mut writer, mut reader) = client.open_call(&request).await?.split();
             writer.write_all(&content).await?;
             writer.finish().await?;
             reader.head(&mut response).await?;

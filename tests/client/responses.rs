@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::client::ClientCause;
+use corehttp::client::{ClientCause, ClientLimits};
 use corehttp::error::ExchangeError;
 use corehttp::{ClientError, Method, Request, Response, Status};
 use tokio::time::{Instant, timeout};
@@ -396,7 +396,10 @@ async fn a_chunk_beyond_the_limit_is_an_error_when_it_is_announced() {
                 pending().await
             }
         });
-        let (client, start) = (stage.builder().body_max(100).build(), Instant::now());
+        let (client, start) = (
+            stage.builder().limits(ClientLimits { body_max: 100, ..ClientLimits::default() }).build(),
+            Instant::now(),
+        );
         let error = ask(&client, &get()).await.unwrap_err();
         let is_at_once = start.elapsed() == Duration::ZERO;
         match chunks.contains("64") || chunks.contains("60") {
@@ -622,7 +625,10 @@ async fn row_86_a_response_beyond_a_limit_is_an_error() {
         ),
         (trailers(16 << 10), Err("TrailersTooLarge")),
     ] {
-        let client = closing(&wire).builder().body_max(100).head_max(1000).fields_max(8).build();
+        let client = closing(&wire)
+            .builder()
+            .limits(ClientLimits { body_max: 100, head_max: 1000, fields_max: 8, ..ClientLimits::default() })
+            .build();
         let response = ask(&client, &get()).await;
         let limits = Limits { body_max: 100, head_max: 1000, fields_max: 8 };
         check_read(get_closed(&wire, limits), (&response, Then::Closes));

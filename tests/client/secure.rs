@@ -49,7 +49,7 @@ impl Secured {
     }
 
     async fn ask(&self, tls: ClientTls, url: &str) -> Result<String, ClientError> {
-        let client = Client::builder().memory(self.listener.connector()).tls(tls).build();
+        let client = Client::builder().connect_to(&self.listener).tls(tls).build();
         let request = Request::get(url).unwrap();
         let first = ask(&client, &request).await?;
         assert_eq!(ask(&client, &request).await?, first);
@@ -282,7 +282,7 @@ async fn an_alert_is_the_cause_though_a_write_has_failed_rfc8446_4_4_2() {
         let mut post = Request::post(url).unwrap();
         post.body.set_bytes(vec![b'x'; 1 << 20]);
         let called = async {
-            let mut call = client.open(&post).await?;
+            let mut call = client.open_call(&post).await?;
             call.write_all(&vec![b'x'; 1 << 20]).await?;
             call.finish(&mut Response::new()).await.map(drop)
         };
@@ -600,7 +600,7 @@ async fn row_81_a_redirect_from_https_to_http_is_refused() {
         }
     });
     let tls = ClientTls::new().roots(tls::Roots::from_pem(ours.pem()).unwrap());
-    let client = Client::builder().memory(listener.connector()).tls(tls).build();
+    let client = Client::builder().connect_to(&listener).tls(tls).build();
     assert_eq!(client.get("https://a.example/up").await.unwrap().body.text(), Ok("here"));
     let error = client.get("https://a.example/down").await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Downgrade), "{error:#}");

@@ -48,7 +48,7 @@ async fn check(client: &Client, base: &str) {
             assert!(received == body);
         }
         let mut response = Response::new();
-        let mut call = client.open(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
+        let mut call = client.open_call(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
         call.write_all(b"hello, ").await.unwrap();
         call.flush().await.unwrap();
         call.write_all(b"world").await.unwrap();
@@ -134,7 +134,7 @@ async fn keepalive_probes_are_sent_by_the_side_that_was_told_to_rfc9293_3_8_4() 
 #[tokio::test]
 async fn the_client_talks_to_this_crates_server_in_memory() {
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     let _server = Stopped(Server::bind(listener).cores(1).start(echo).unwrap());
     check(&client, "http://example.com").await;
 }
@@ -145,7 +145,7 @@ async fn the_client_talks_to_this_crates_server_over_a_unix_socket() {
     let path = std::env::temp_dir().join(format!("corehttp-client-{}", std::process::id()));
     let address = format!("unix:{}", path.display());
     let _server = Stopped(Server::bind(address.as_str()).cores(1).start(echo).unwrap());
-    check(&Client::builder().unix_socket(&path).build(), "http://example.com").await;
+    check(&Client::builder().connect_to(path.as_path()).build(), "http://example.com").await;
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut call = client.open(&ctx.request.forwarded_to(&base)?).await?;
+        let mut call = client.open_call(&ctx.request.forwarded_to(&base)?).await?;
         let mut body = ctx.body_reader();
         while let Some(chunk) = body.chunk().await? {
             call.write_all(chunk).await?;

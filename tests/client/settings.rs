@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corehttp::client::{ClientTimeouts, HostChoice};
+use corehttp::client::{BalancerChoice, ClientLimits, ClientTimeouts};
 use corehttp::{Client, ClientBuilder, Request, Response};
 use tokio::time::Instant;
 
@@ -35,12 +35,32 @@ fn check(what: &str, set: impl Fn(ClientBuilder) -> ClientBuilder, expected: Res
 fn a_client_takes_sizes_of_any_value() {
     for size in SIZES {
         let fits = |least: usize, error: &'static str| if size < least { Err(error) } else { Ok(()) };
-        check("connections", |it| it.connections_per_host_max(size), Ok(()));
-        check("idle connections", |it| it.idle_connections_max(size), Ok(()));
-        check("decode", |it| it.decode(size), Ok(()));
-        check("body", |it| it.body_max(size), fits(2, "too large"));
-        check("head", |it| it.head_max(size), fits(2, "too large"));
-        check("fields", |it| it.fields_max(size), fits(1, "too many fields"));
+        check(
+            "connections",
+            |it| it.limits(ClientLimits { connections_per_host_max: size, ..ClientLimits::default() }),
+            Ok(()),
+        );
+        check(
+            "idle connections",
+            |it| it.limits(ClientLimits { idle_connections_max: size, ..ClientLimits::default() }),
+            Ok(()),
+        );
+        check("decode", |it| it.decode_up_to(size), Ok(()));
+        check(
+            "body",
+            |it| it.limits(ClientLimits { body_max: size, ..ClientLimits::default() }),
+            fits(2, "too large"),
+        );
+        check(
+            "head",
+            |it| it.limits(ClientLimits { head_max: size, ..ClientLimits::default() }),
+            fits(2, "too large"),
+        );
+        check(
+            "fields",
+            |it| it.limits(ClientLimits { fields_max: size, ..ClientLimits::default() }),
+            fits(1, "too many fields"),
+        );
     }
 }
 
@@ -48,8 +68,6 @@ fn a_client_takes_sizes_of_any_value() {
 fn a_client_takes_times_of_any_value() {
     for time in TIMES {
         let is_some = |phase: &'static str| if time < SECOND { Err(phase) } else { Ok(()) };
-        check("idle", |it| it.idle_timeout(time), Ok(()));
-        check("age", |it| it.age_max(time), Ok(()));
         check("names", |it| it.dns_ttl(time), Ok(()));
         check("all", |it| it.timeout(time), is_some("longer than"));
         let timeouts = |set: fn(&mut ClientTimeouts, Duration)| {
@@ -68,6 +86,8 @@ fn a_client_takes_times_of_any_value() {
         check("go ahead", timeouts(|it, time| it.expect_continue = time), Ok(()));
         check("wait", timeouts(|it, time| it.wait = time), is_some("longer than"));
         check("receive", timeouts(|it, time| it.receive = time), Ok(()));
+        check("idle", timeouts(|it, time| it.idle = time), Ok(()));
+        check("age", timeouts(|it, time| it.connection_age = Some(time)), Ok(()));
     }
     for receive_rate_min in [0, 1, u64::MAX] {
         let timeouts = ClientTimeouts { receive_rate_min, ..ClientTimeouts::default() };
@@ -105,7 +125,8 @@ async fn a_balancer_takes_sizes_and_times_of_any_value() {
     for size in SIZES {
         for time in TIMES {
             let client = Stage::always(OK).client();
-            let balancer = client.balance(["http://a", "http://b"]).unwrap().choice(HostChoice::LeastPending);
+            let balancer =
+                client.balance(["http://a", "http://b"]).unwrap().choice(BalancerChoice::LeastPending);
             let balancer = balancer.penalty(time).penalty_max(size).healthy_if(|_| false);
             let balancer = balancer.health_check("/health", time).unwrap().build();
             for _ in 0..8 {

@@ -27,7 +27,7 @@ const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 fn fronts(stage: &Stage) -> [Service<impl Handler + use<>>; 3] {
     let front = |plan, client: Option<Client>| {
         let handler = async move |ctx: &mut Context| match &client {
-            Some(client) => ctx.forward(client.open(&ctx.request.forwarded_to("http://b")?)).await,
+            Some(client) => ctx.forward(client.open_call(&ctx.request.forwarded_to("http://b")?)).await,
             None => {
                 ctx.response.set_text("ok");
                 Ok(())

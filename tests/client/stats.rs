@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem};
 
-use corehttp::client::{ClientCounts, ClientPhase, ClientTimeouts, PhaseCounts};
+use corehttp::client::{ClientLimits, ClientPhase, ClientTimeouts, HostCounts, PhaseCounts};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientBuilder, Request, Response, Version, block_on};
 use tokio::time::{sleep, timeout};
@@ -29,13 +29,13 @@ fn slow() -> Stage {
 }
 
 /// How exchanges ended: answered, failed, canceled, retried.
-fn ends(counts: &ClientCounts) -> [u64; 4] {
+fn ends(counts: &HostCounts) -> [u64; 4] {
     [counts.answered, counts.failed, counts.canceled, counts.retries]
 }
 
 /// Each exchange was begun on a new connection or on one that was used before, and has ended once.
 #[track_caller]
-pub fn check_ends(client: &Client) -> ClientCounts {
+pub fn check_ends(client: &Client) -> HostCounts {
     let total = check_counts(client);
     assert_eq!(total.opened + total.reused, ends(&total).iter().sum::<u64>(), "{total:?}");
     total
@@ -43,8 +43,8 @@ pub fn check_ends(client: &Client) -> ClientCounts {
 
 /// The same for a client whose callers may have left while it dialed: a connection may have carried nothing.
 #[track_caller]
-pub fn check_counts(client: &Client) -> ClientCounts {
-    let total = client.stats().total;
+pub fn check_counts(client: &Client) -> HostCounts {
+    let total = client.counts().total;
     assert!(total.opened + total.reused >= ends(&total).iter().sum::<u64>(), "{total:?}");
     let failed = [total.send, total.wait, total.receive].map(|phase| phase.failed).iter().sum::<u64>();
     assert_eq!(total.failed, failed, "{total:?}");
@@ -78,7 +78,11 @@ fn phases_are_counted_with_their_times() {
 fn a_wait_for_a_connection_is_counted_whether_it_is_in_vain_or_not() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 4 * SECOND, ..ClientTimeouts::default() };
-        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
+        let client = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts)
+            .build();
         let ask = || async { ask(&client, &get()).await.map(drop).map_err(|error| error.phase()) };
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         assert_eq!([one, two, three], [Ok(()), Ok(()), Err(ClientPhase::Queue)]);
@@ -92,13 +96,17 @@ fn a_wait_for_a_connection_is_counted_whether_it_is_in_vain_or_not() {
 fn requests_show_while_they_wait_for_a_connection() {
     paused(async {
         let timeouts = ClientTimeouts { queue: 4 * SECOND, ..ClientTimeouts::default() };
-        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
+        let client = slow()
+            .builder()
+            .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+            .timeouts(timeouts)
+            .build();
         let ask = || async { ask(&client, &get()).await.map(drop) };
         let watch = async {
             let mut waiting = Vec::new();
             for pause in [250, 750, 2500, 1000] {
                 sleep(Duration::from_millis(pause)).await;
-                waiting.push(client.stats().total.waiting);
+                waiting.push(client.counts().total.waiting);
             }
             waiting
         };
@@ -172,7 +180,7 @@ fn callers_that_go_away_are_counted_once() {
                 let _ = cancelled_after(polls, client.send(&request, &mut response)).await;
                 let _ = cancelled_after(polls, client.open_response(&request, &mut response)).await;
                 let _ = cancelled_after(polls, async {
-                    let mut call = client.open(&request).await.unwrap();
+                    let mut call = client.open_call(&request).await.unwrap();
                     call.write_all(b"some").await.unwrap();
                     let mut reader = call.finish(&mut response).await.unwrap();
                     while reader.chunk().await.unwrap().is_some() {}
@@ -217,15 +225,15 @@ fn hosts_are_counted_apart_up_to_a_bound() {
         for host in 0..300 {
             client.get(&format!("http://Host-{host}/")).await.unwrap();
         }
-        let stats = client.stats();
+        let stats = client.counts();
         assert_eq!((stats.hosts.len(), stats.other.answered, stats.total.answered), (256, 44, 300));
         assert_eq!((stats.hosts["http://host-0"].answered, stats.hosts["http://host-0"].idle), (1, 1));
         // The pools of hosts without connections go, and their counts stay.
         sleep(100 * SECOND).await;
-        let later = client.stats();
+        let later = client.counts();
         assert_eq!((later.total.answered, later.total.idle, later.hosts.len()), (300, 0, 256));
         client.get("http://host-0/").await.unwrap();
-        assert_eq!(client.stats().hosts["http://host-0"].answered, 2);
+        assert_eq!(client.counts().hosts["http://host-0"].answered, 2);
     });
 }
 
@@ -234,7 +242,7 @@ fn runtimes_that_have_ended_are_counted() {
     let client = Stage::always(OK).client();
     for runtime in 1..=3 {
         block_on(ask(&client, &get())).unwrap().unwrap();
-        assert_eq!(client.stats().total.answered, runtime);
+        assert_eq!(client.counts().total.answered, runtime);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use corehttp::client::ClientPhase;
+use corehttp::client::{ClientLimits, ClientPhase};
 use corehttp::net::Resolver;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::AsyncWriteExt;
@@ -136,7 +136,10 @@ pub async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::
 #[tokio::test]
 async fn a_server_that_fails_in_every_way_causes_no_wrong_response() {
     let server = Scripted::new(spoil).await;
-    let client = Client::builder().connections_per_host_max(16).timeout(20 * SECOND).build();
+    let client = Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 16, ..ClientLimits::default() })
+        .timeout(20 * SECOND)
+        .build();
     let mut callers = JoinSet::new();
     for caller in 0..32 {
         let (client, url) = (client.clone(), server.url.clone());
@@ -179,7 +182,11 @@ impl Resolver for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_hangs_times_out_for_every_caller() {
-    let client = Client::builder().resolver(Silent).dns_ttl(SECOND).connections_per_host_max(8).build();
+    let client = Client::builder()
+        .resolver(Silent)
+        .dns_ttl(SECOND)
+        .limits(ClientLimits { connections_per_host_max: 8, ..ClientLimits::default() })
+        .build();
     let start = Instant::now();
     let mut callers = JoinSet::new();
     for number in 0..24 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase};
+use corehttp::client::{ClientCause, ClientLimits, ClientPhase};
 use corehttp::error::{ExchangeError, WireError};
 use corehttp::{Method, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
@@ -165,7 +165,7 @@ async fn a_body_is_written_as_it_comes() {
         (post(), "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n"),
         (trailed, "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\nx-sum: 1\r\n\r\n"),
     ] {
-        let mut call = client.open(&request).await.unwrap();
+        let mut call = client.open_call(&request).await.unwrap();
         call.write_all(b"hello ").await.unwrap();
         call.write_all(b"").await.unwrap();
         call.flush().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_body_is_written_as_it_comes() {
         assert_eq!(reader.chunk().await.unwrap(), None);
         assert_eq!(stage.received(), [format!("{head}{expected}")]);
     }
-    let call = client.open(&get()).await.unwrap();
+    let call = client.open_call(&get()).await.unwrap();
     call.finish(&mut response).await.unwrap();
     assert_eq!(stage.received(), ["GET / HTTP/1.1\r\nhost: a\r\n\r\n"]);
     assert_eq!(stage.dialed().len(), 1);
@@ -193,7 +193,7 @@ async fn flushed_content_arrives_before_the_end() {
         peer.receive_all().await
     });
     let (client, mut response) = (stage.client(), Response::new());
-    let mut call = client.open(&post()).await.unwrap();
+    let mut call = client.open_call(&post()).await.unwrap();
     call.write_all(b"hello").await.unwrap();
     call.flush().await.unwrap();
     settle().await;
@@ -211,7 +211,7 @@ async fn a_written_body_of_another_length_than_announced_is_an_error() {
         request.headers.set("content-length", length).unwrap();
         // With trailers it goes in chunks, which do not tell the length.
         (0..trailers).for_each(|_| request.trailers.set("x-sum", 1).unwrap());
-        let mut call = client.open(&request).await.unwrap();
+        let mut call = client.open_call(&request).await.unwrap();
         let error = match call.write_all(written.as_bytes()).await {
             Ok(()) => call.finish(&mut response).await.unwrap_err(),
             Err(error) => {
@@ -236,7 +236,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
             peer.receive_all().await
         });
         let client = stage.client();
-        let mut call = client.open(&post()).await.unwrap();
+        let mut call = client.open_call(&post()).await.unwrap();
         call.write_all(written.as_bytes()).await.unwrap();
         assert_eq!(client.busy_connections(), 1);
         drop(call);
@@ -300,7 +300,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
     let client = switches.client();
     let error = client.open_response(&get(), &mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
-    let error = client.open(&post()).await.unwrap().finish(&mut response).await.unwrap_err();
+    let error = client.open_call(&post()).await.unwrap().finish(&mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
     let error = client.upgrade(&get(), &mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
@@ -313,7 +313,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
         "a connection that speaks something else is not kept"
     );
     drop(client.open_response(&upgrade(), &mut response).await.unwrap());
-    let call = client.open(&upgrade()).await.unwrap();
+    let call = client.open_call(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
     assert_eq!((client.idle_connections(), client.busy_connections(), exact.dialed().len()), (0, 0, 3));
 }
@@ -361,7 +361,8 @@ async fn check_switch(fields: &str, is_granted: bool) {
         (101, 0, 0),
         "{fields:?}"
     );
-    let called = async { client.open(&request).await?.finish(&mut Response::new()).await.map(drop) }.await;
+    let called =
+        async { client.open_call(&request).await?.finish(&mut Response::new()).await.map(drop) }.await;
     let whole = client.send(&request, &mut response).await;
     for switched in [upgraded, called, whole] {
         match switched {
@@ -384,7 +385,10 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
             // Who may be asked again waits, and all others close.
             if idle > 0 { peer.receive_all().await } else { Ok(()) }
         });
-        let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
+        let (client, mut response) = (
+            stage.builder().limits(ClientLimits { body_max: 8, ..ClientLimits::default() }).build(),
+            Response::new(),
+        );
         response.body.set_bytes("of another response");
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         let case = format!("{wire:?} cut at {cut}: {error:?}");

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use corehttp::client::{ClientPhase, ClientTimeouts, Proxies, Proxy};
+use corehttp::client::{ClientLimits, ClientPhase, ClientTimeouts, Proxies, Proxy};
 use corehttp::net::{Dialer, Resolver};
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response, Status};
 use socket2::{Domain, Socket, Type};
@@ -224,10 +224,12 @@ fn the_default_timeouts_are_as_documented() {
         expect_continue,
         receive,
         receive_rate_min,
+        idle,
+        connection_age,
     } = ClientTimeouts::default();
-    let limits = [queue, resolve, connect, tls, send, wait, expect_continue, receive];
-    assert_eq!(receive_rate_min, 0);
-    assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 60, 30, 1, 30]);
+    let limits = [queue, resolve, connect, tls, send, wait, expect_continue, receive, idle];
+    assert_eq!((receive_rate_min, connection_age), (0, None));
+    assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 60, 30, 1, 30, 30]);
 }
 
 /// Nothing overflows when the largest duration is added to a time.
@@ -244,6 +246,8 @@ async fn every_timeout_may_be_boundless() {
         expect_continue: max,
         receive: max,
         receive_rate_min: 0,
+        idle: max,
+        connection_age: Some(max),
     };
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
@@ -254,8 +258,12 @@ async fn every_timeout_may_be_boundless() {
         }
         Ok(())
     });
-    let builder = stage.builder().timeouts(timeouts).timeout(max).idle_timeout(max).age_max(max);
-    let (client, plain, mut expecting) = (builder.connections_per_host_max(1).build(), get(), get());
+    let builder = stage.builder().timeouts(timeouts).timeout(max);
+    let (client, plain, mut expecting) = (
+        builder.limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() }).build(),
+        get(),
+        get(),
+    );
     expecting.headers.set("expect", "100-continue").unwrap();
     let (one, two) = tokio::join!(ask(&client, &plain), ask(&client, &expecting));
     assert_eq!((one.unwrap(), two.unwrap()), ((200, "ok".into()), (200, "ok".into())));
@@ -334,7 +342,7 @@ async fn a_single_request_has_limits_of_its_own_however_it_is_sent() {
         let host = of_its_own.host("http://a").unwrap();
         let balancer = of_its_own.balance(["http://a"]).unwrap().build();
         let pipeline = of_its_own.pipeline("http://a").unwrap().build();
-        let opened = of_its_own.open(&request).await;
+        let opened = of_its_own.open_call(&request).await;
         let called = match opened {
             Ok(call) => call.finish(&mut Response::new()).await.map(drop),
             Err(error) => Err(error),
@@ -379,6 +387,7 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         expect_continue: Duration::MAX,
         receive: Duration::MAX,
         receive_rate_min: 0,
+        ..ClientTimeouts::default()
     };
     let seven = 7 * SECOND;
     let deaf = Stage::new(|peer, _| async move {
@@ -407,8 +416,11 @@ async fn each_phase_has_a_limit_for_a_single_request() {
         limits(ClientTimeouts { receive_rate_min: 500, ..endless }, dripping(SIZED, "x", SECOND).client());
     let error = ask(&rated, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Receive, true), "{error:#}");
-    let single = silent().builder().connections_per_host_max(1).build();
-    let held = single.open(&post()).await.unwrap();
+    let single = silent()
+        .builder()
+        .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
+        .build();
+    let held = single.open_call(&post()).await.unwrap();
     let queued = limits(ClientTimeouts { queue: seven, ..endless }, single);
     let start = Instant::now();
     let error = ask(&queued, &get()).await.unwrap_err();
@@ -505,7 +517,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
     });
     let (client, start, mut long) = (deaf.client().with_timeout(5 * SECOND), Instant::now(), post());
     long.headers.set("x-long", "x".repeat(1 << 17)).unwrap();
-    let error = client.open(&long).await.unwrap_err();
+    let error = client.open_call(&long).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Send, true));
     assert_eq!((start.elapsed().as_secs(), client.busy_connections()), (5, 0));
     let ended = client.with_timeout(Duration::ZERO);
@@ -579,12 +591,12 @@ async fn a_response_that_comes_early_was_not_waited_for() {
     assert_eq!(seconds(&response), [3, 0, 0]);
     while received.chunk().await.unwrap().is_some() {}
     request.headers.set("content-length", 1 << 20).unwrap();
-    let mut call = client.open(&request).await.unwrap();
+    let mut call = client.open_call(&request).await.unwrap();
     call.write_all(request.body.bytes()).await.unwrap();
     let mut received = call.finish(&mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 0]);
     while received.chunk().await.unwrap().is_some() {}
-    let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (mut writer, mut reader) = client.open_call(&request).await.unwrap().split();
     let (written, output) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
     written.and(output).unwrap();
     assert_eq!(seconds(&response), [0, 1, 0], "the request is still being sent");
@@ -636,7 +648,7 @@ async fn timings_of_a_call_tell_of_its_connection() {
     });
     let (client, mut response) = (stage.client(), Response::new());
     ask(&client, &get()).await.unwrap();
-    let mut call = client.open(&post()).await.unwrap();
+    let mut call = client.open_call(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     call.finish(&mut response).await.unwrap();
     assert_eq!((response.timings().reused, response.timings().total().as_secs()), (true, 2));

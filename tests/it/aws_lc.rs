@@ -47,16 +47,15 @@ fn a_key_on_p_521_and_a_post_quantum_exchange_go_with_aws_lc() {
     let certified = CertifiedKey::from_der(vec![chain], key, &default_provider()).unwrap();
     let identity = tls::Identity::from_certified_key(certified).unwrap();
     let listener = MemoryListener::new();
-    let connector = listener.connector();
     let tls = ServerTls::new(identity).provider(default_provider()).unwrap();
-    let running = Server::bind(listener).cores(1).tls(tls).start(|ctx: &mut Context| {
+    let running = Server::bind(&listener).cores(1).tls(tls).start(|ctx: &mut Context| {
         let tls = ctx.tls().unwrap();
         ctx.response.set_text(tls.key_exchange.unwrap_or("none"));
     });
     let roots = tls::Roots::from_pem(CERTIFICATE).unwrap();
     let tls = ClientTls::new().roots(roots.clone()).provider(default_provider()).unwrap();
-    let client = Client::builder().memory(connector.clone()).tls(tls).build();
-    let by_ring = Client::builder().memory(connector).tls(ClientTls::new().roots(roots)).build();
+    let client = Client::builder().connect_to(&listener).tls(tls).build();
+    let by_ring = Client::builder().connect_to(&listener).tls(ClientTls::new().roots(roots)).build();
     block_on(async {
         let response = client.get("https://a.example/").await.unwrap();
         assert_eq!(response.text().unwrap(), "X25519MLKEM768");

@@ -163,7 +163,7 @@ fn a_partial_response_is_not_coded_and_varies_like_the_whole_rfc9110_15_3_7() {
         ("text/html", "cache-control", "no-transform", None),
     ] {
         let handler = move |ctx: &mut Context| {
-            ctx.response.set_shared(content_type, page()).unwrap();
+            ctx.response.set_shared_bytes(content_type, page()).unwrap();
             ctx.response.status = Status::PARTIAL_CONTENT;
             ctx.response.headers.set("etag", "\"tag\"").unwrap();
             ctx.response.headers.set(name, value).unwrap();
@@ -242,7 +242,7 @@ fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
 
 #[test]
 fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
-    let small = |ctx: &mut Context| ctx.response.set_shared("image/png", "small").unwrap();
+    let small = |ctx: &mut Context| ctx.response.set_shared_bytes("image/png", "small").unwrap();
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.get("content-encoding"), Some("gzip"));
     assert_eq!(decoded(&response), b"small");
@@ -686,7 +686,7 @@ fn trailers_describe_the_coded_content_rfc9530_4() {
         trailers.set("content-digest", "x")?;
         trailers.set("x-own", "x")?;
         out.write_all(page().as_bytes()).await?;
-        Ok(out.finish_with(&trailers).await?)
+        Ok(out.finish_with_trailers(&trailers).await?)
     };
     let ends = |served: Served, wire: &str, end: &str| {
         let received = ask(&served, wire);
@@ -854,7 +854,7 @@ async fn read_pieces(ctx: &mut Context) -> corehttp::Result {
 }
 
 async fn read_pieces_within(ctx: &mut Context, limit: usize) -> corehttp::Result {
-    let (mut content, mut body) = (Vec::new(), ctx.body_reader().decoded(limit)?);
+    let (mut content, mut body) = (Vec::new(), ctx.body_reader().decoded_up_to(limit)?);
     while let Some(piece) = body.chunk().await? {
         content.extend_from_slice(piece);
     }
@@ -866,7 +866,7 @@ async fn read_pieces_within(ctx: &mut Context, limit: usize) -> corehttp::Result
 /// Reads the body decoded, a few bytes at a time, and sometimes none.
 async fn read_bytes(ctx: &mut Context) -> corehttp::Result {
     let (mut content, mut some) = (Vec::new(), [0; 600]);
-    let mut body = ctx.body_reader().decoded(BODY_MAX)?;
+    let mut body = ctx.body_reader().decoded_up_to(BODY_MAX)?;
     loop {
         assert_eq!(body.read(&mut []).await?, 0);
         match body.read(&mut some).await? {
@@ -1074,7 +1074,7 @@ fn a_streamed_bomb_is_stopped_at_its_limit() {
         let others = Rc::new(Cell::new(0));
         let turns = Rc::clone(&others);
         let reads = async move |ctx: &mut Context| -> corehttp::Result {
-            let mut body = ctx.body_reader().decoded(LIMIT)?;
+            let mut body = ctx.body_reader().decoded_up_to(LIMIT)?;
             let reading = async {
                 let mut size = 0;
                 let error = loop {

@@ -93,8 +93,8 @@ fn a_connection_is_refused_without_a_response() {
         }
         assert_eq!(status(&served.ask(LAST)), 200);
     }
-    eventually("all are closed", || served.running.stats().total.open == 0);
-    assert_eq!((calls.load(Relaxed), served.running.stats().total.requests), (12, 4));
+    eventually("all are closed", || served.running.counts().total.open == 0);
+    assert_eq!((calls.load(Relaxed), served.running.counts().total.requests), (12, 4));
 }
 
 #[cfg(feature = "tls")]
@@ -111,7 +111,8 @@ fn a_connection_opens_once_it_is_secure() {
             _ => connection.refuse(),
         }
     };
-    let tls = secured.tls.clone().and(crate::tls::identity(&secured.authority.issue(&["b.example"])));
+    let tls =
+        secured.tls.clone().and_identity(crate::tls::identity(&secured.authority.issue(&["b.example"])));
     let served = Served::with(
         |server| server.tls(tls).on_connect(open),
         |ctx: &mut Context| {
@@ -170,7 +171,7 @@ fn a_connection_is_taken_over_without_a_response() {
         assert_eq!(seen.recv().unwrap().0, Some(Status::OK));
         assert_eq!(seen.recv().unwrap(), (None, Some(CutBy::Handler)));
     }
-    eventually("all are closed", || served.running.stats().total.open == 0);
+    eventually("all are closed", || served.running.counts().total.open == 0);
 }
 
 #[tokio::test]
@@ -267,7 +268,7 @@ fn the_end_of_a_connection_is_reported_at_a_stop() {
         peer.send(GET);
         peer.receive_through("fine.");
         peer.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
-        eventually("it has arrived", || served.running.stats().total.requests == 2);
+        eventually("it has arrived", || served.running.counts().total.requests == 2);
         served.running.stop(grace);
         served.running.wait().unwrap();
         let (end, requests, ..) = told.recv().unwrap();

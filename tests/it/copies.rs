@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use corehttp::Response;
 use corehttp::coding::Coding;
-use corehttp::fs::{FileCache, Files};
+use corehttp::fs::{FileCacheLimits, Files};
 use tempfile::TempDir;
 
 use super::compress::decoded;
@@ -31,7 +31,7 @@ impl Site {
         for file in fs::read_dir(root.path()).unwrap() {
             settle(&file.unwrap().path());
         }
-        let uncached = FileCache { files_max: 0, ..FileCache::default() };
+        let uncached = FileCacheLimits { files_max: 0, ..FileCacheLimits::default() };
         let files =
             Files::new(root.path()).unwrap().cache(uncached).compressed_copies(copies.path()).unwrap();
         Site { root, copies, served: Served::new(files) }

@@ -138,7 +138,7 @@ fn a_body_is_not_read_on_behind_what_was_discarded() {
     let served = Served::new(app);
     let received = send_first(served.connect().stream, &posts("/", 20_000_000)[0]);
     assert!(received.len() > LARGE && status(&received) == 200);
-    assert_eq!(served.running.stats().total.errors.panic, 0);
+    assert_eq!(served.running.counts().total.errors.panic, 0);
 }
 
 #[cfg(unix)]
@@ -300,7 +300,7 @@ fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
     let served = Served::with(|server| server.timeouts(timeouts), app);
     let (mut peer, start) = (served.connect(), std::time::Instant::now());
     peer.send("GET / HTTP/1.0\r\n\r\n");
-    eventually("it is cut off", || served.running.stats().total.errors.timed_out == 1);
+    eventually("it is cut off", || served.running.counts().total.errors.timed_out == 1);
     let waited = start.elapsed();
     assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{waited:?}");
 }

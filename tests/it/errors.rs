@@ -65,7 +65,7 @@ async fn parts(ctx: &mut Context) -> corehttp::Result {
     use corehttp::multipart::MultipartLimits;
 
     let limits = MultipartLimits { part_max: 5, ..MultipartLimits::default() };
-    let mut parts = ctx.multipart_within(limits)?;
+    let mut parts = ctx.multipart_up_to(limits)?;
     while let Some(mut part) = parts.part().await? {
         part.text().await?;
     }
@@ -489,7 +489,7 @@ fn of_values() {
         "the value of `per_page` is not of type i64",
     );
     check_text(&Form::new("a=1&b=%zz").strict().unwrap_err(), "an escape in `b` is malformed, or not UTF-8");
-    check_text(&Form::new("a=1&b=2").at_most(1).unwrap_err(), "the form has more than 1 pairs");
+    check_text(&Form::new("a=1&b=2").up_to(1).unwrap_err(), "the form has more than 1 pairs");
     let url = "ftp://joe:secret@a/\u{1b}?secret";
     let invalid = r"the url `ftp://a/\u{1b}` is invalid: the scheme is neither http nor https";
     check_text(&Request::get(url).unwrap_err(), invalid);

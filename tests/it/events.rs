@@ -239,7 +239,7 @@ fn a_peer_that_gets_no_content_and_is_gone_is_an_error() {
             peer.send(GET.replace("GET", "POST"));
             peer.receive();
             leave(peer);
-            eventually("the handler ends", || served.running.stats().total.open == 0);
+            eventually("the handler ends", || served.running.counts().total.open == 0);
             let told = "the peer closed before it was answered in full";
             assert_eq!(refusals.take(), [(0, told.to_owned())]);
         }
@@ -262,10 +262,10 @@ fn a_silent_stream_notices_that_its_peer_has_left() {
         peer.send(GET);
         peer.receive_through("data: begun\n\n");
         leave(peer);
-        eventually("the handler ends", || served.running.stats().total.open == 0);
+        eventually("the handler ends", || served.running.counts().total.open == 0);
         let told = "the peer closed before it was answered in full";
         assert_eq!(refusals.take(), [(0, told.to_owned())]);
-        assert_eq!(served.running.stats().total.errors.incomplete, 1);
+        assert_eq!(served.running.counts().total.errors.incomplete, 1);
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::fs::{Etag, FileCache, Files};
+use corehttp::fs::{Etag, FileCacheLimits, Files};
 use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
@@ -32,8 +32,8 @@ fn tree(paths: &[&str]) -> TempDir {
 }
 
 /// Caches nothing, so that a test sees a file change.
-const UNCACHED: FileCache =
-    FileCache { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
+const UNCACHED: FileCacheLimits =
+    FileCacheLimits { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
 
 fn files(root: &Path) -> Files {
     Files::new(root).unwrap()
@@ -116,8 +116,8 @@ mod paths {
         symlink("/proc/self/environ", inside.join("proc")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
         for is_followed in [false, true] {
-            let files = files(&inside).listing().show_dot_files();
-            let served = Served::new(if is_followed { files.follow_links() } else { files });
+            let files = files(&inside).listing(true).show_dot_files(true);
+            let served = Served::new(if is_followed { files.follow_links(true) } else { files });
             check(
                 &served,
                 404,
@@ -176,7 +176,7 @@ mod paths {
         let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
         let fifo = std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap();
         assert!(fifo.success());
-        let served = Served::new(files(root.path()).listing());
+        let served = Served::new(files(root.path()).listing(true));
         check(&served, 404, &["/socket", "/fifo", "/fifo/"]);
         let listing = served.ask(get("/", ""));
         assert!(listing.contains("a.txt") && !listing.contains("fifo") && !listing.contains("socket"));
@@ -192,12 +192,12 @@ mod paths {
     fn dot_files_are_hidden() {
         let root = tree(&[".env", ".git/config", "a/.htaccess", "a/b.txt", "..c"]);
         let targets = ["/.env", "/%2eenv", "/.git/config", "/.git/", "/.git", "/a/.htaccess", "/..c"];
-        let hidden = Served::new(files(root.path()).listing());
+        let hidden = Served::new(files(root.path()).listing(true));
         check(&hidden, 404, &targets);
         assert!(
             !hidden.ask(get("/", "")).contains(".git") && !hidden.ask(get("/a/", "")).contains("htaccess")
         );
-        let shown = Served::new(files(root.path()).listing().show_dot_files());
+        let shown = Served::new(files(root.path()).listing(true).show_dot_files(true));
         check(&shown, 200, &["/.env", "/.git/config", "/.git/", "/a/.htaccess", "/..c"]);
         assert!(shown.ask(get("/", "")).contains(".git"));
     }
@@ -314,7 +314,7 @@ mod paths {
             );
         }
         check(&served, 404, &["/no", "/no/"]);
-        check(&Served::new(files(root.path()).listing()), 301, &["/no"]);
+        check(&Served::new(files(root.path()).listing(true)), 301, &["/no"]);
     }
 
     #[test]
@@ -468,11 +468,12 @@ mod responses {
     #[test]
     fn content_of_the_same_size_and_time_has_another_etag_rfc9110_8_8_3() {
         let root = tree(&[]);
-        let in_memory = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
-        let kept_open = FileCache { file_bytes_max: 3, ..in_memory };
-        for (cache, etag) in [in_memory, kept_open, UNCACHED, FileCache { file_bytes_max: 3, ..UNCACHED }]
-            .into_iter()
-            .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
+        let in_memory = FileCacheLimits { fresh: Duration::ZERO, ..FileCacheLimits::default() };
+        let kept_open = FileCacheLimits { file_bytes_max: 3, ..in_memory };
+        for (cache, etag) in
+            [in_memory, kept_open, UNCACHED, FileCacheLimits { file_bytes_max: 3, ..UNCACHED }]
+                .into_iter()
+                .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
         {
             // A program that chooses times gets them in the tag, if they are plausible.
             let times: &[u64] =
@@ -744,7 +745,7 @@ mod responses {
     fn a_large_file_that_changed_just_now_has_a_weak_etag_rfc9110_8_8_1() {
         let root = tree(&["new"]);
         let path = root.path().join("new");
-        let large = FileCache { file_bytes_max: 2, ..UNCACHED };
+        let large = FileCacheLimits { file_bytes_max: 2, ..UNCACHED };
         let served = Served::new(files(root.path()).cache(large).etag("*", Etag::Time));
         let first = in_time(JUST_NOW, || {
             let start = Instant::now();
@@ -773,7 +774,7 @@ mod responses {
     #[test]
     fn last_modified_is_never_after_the_date_rfc9110_8_8_2_1() {
         let root = tree(&["a"]);
-        for cache in [UNCACHED, FileCache::default()] {
+        for cache in [UNCACHED, FileCacheLimits::default()] {
             for ahead in [1, 3600, 2_000_000_000] {
                 let file = File::options().write(true).open(root.path().join("a")).unwrap();
                 let (start, ahead) = (Instant::now(), Duration::from_secs(ahead));
@@ -832,7 +833,8 @@ mod responses {
     #[test]
     fn cache_control_is_sent_with_listings_and_redirects() {
         let root = tree(&["a/b/c.txt", "i/index.html"]);
-        let all = files(root.path()).listing().strip_prefix("/p").cache_control("/i*", "max-age=1").unwrap();
+        let all =
+            files(root.path()).listing(true).strip_prefix("/p").cache_control("/i*", "max-age=1").unwrap();
         let served = Served::new(all.cache_control("*", "no-cache").unwrap());
         for (path, expected, cache_control) in [
             ("/p", 301, Some("no-cache")),
@@ -851,7 +853,7 @@ mod responses {
                 assert_eq!(seen, (expected, cache_control), "{method} {path}");
             }
         }
-        let inner = Served::new(files(root.path()).listing().cache_control("/a/*", "no-cache").unwrap());
+        let inner = Served::new(files(root.path()).listing(true).cache_control("/a/*", "no-cache").unwrap());
         let of = |path| field(&inner.ask(get(path, "")), "cache-control").map(str::to_owned);
         assert_eq!(
             [of("/"), of("/a"), of("/a/"), of("/a/b")],
@@ -875,7 +877,7 @@ mod responses {
         ] {
             fs::write(root.path().join(name), content).unwrap();
         }
-        let plain = Served::new(files(root.path()).precompressed());
+        let plain = Served::new(files(root.path()).precompressed(true));
         let of = |served: &Served, path| {
             field(&served.ask(get(path, "accept-encoding: gzip\r\n")), "content-type").unwrap().to_owned()
         };
@@ -890,7 +892,7 @@ mod responses {
         ] {
             assert_eq!(of(&plain, path), expected, "{path}");
         }
-        let set = files(root.path()).precompressed();
+        let set = files(root.path()).precompressed(true);
         let set = set.content_type("/LICENSE", "text/plain").unwrap();
         let set = set.content_type("*.bin", "text/x-own; charset=koi8-r").unwrap();
         let set = set.content_type("*.js", "application/javascript").unwrap();
@@ -930,7 +932,7 @@ mod responses {
         }
         fs::write(root.path().join("long.txt"), "short").unwrap();
         settle(&root.path().join("stale.txt.gz"));
-        let served = Served::new(files(root.path()).precompressed());
+        let served = Served::new(files(root.path()).precompressed(true));
         for (accept, coding, content) in [
             ("gzip, br", Some("br"), "a.js.br"),
             ("gzip", Some("gzip"), "a.js.gz"),
@@ -990,7 +992,7 @@ mod responses {
         for (name, len) in [("a.js", 1000), ("a.js.br", 990)] {
             fs::write(root.path().join(name), counting(len)).unwrap();
         }
-        let served = Served::new(files(root.path()).precompressed());
+        let served = Served::new(files(root.path()).precompressed(true));
         for (accept, ranges, expected) in
             [("br", "0-9", 206), ("br", "0-9,900-909", 200), ("gzip", "0-9,900-909", 206)]
         {
@@ -1007,7 +1009,7 @@ mod responses {
             fs::write(root.path().join(name), counting(100)).unwrap();
         }
         fs::read_dir(root.path()).unwrap().for_each(|file| settle(&file.unwrap().path()));
-        let served = Served::new(files(root.path()).precompressed());
+        let served = Served::new(files(root.path()).precompressed(true));
         for (path, accept, by_date) in
             [("/a.js", "br", 200), ("/a.js", "gzip", 200), ("/alone.js", "br", 206)]
         {
@@ -1026,7 +1028,7 @@ mod responses {
     fn middleware_and_files_both_add_to_vary() {
         let root = tree(&["a.js.gz"]);
         fs::write(root.path().join("a.js"), counting(100)).unwrap();
-        let files = files(root.path()).precompressed();
+        let files = files(root.path()).precompressed(true);
         let wrapped = async move |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("vary", "origin")?;
             ctx.response.headers.set("content-type", "x/y")?;
@@ -1060,7 +1062,7 @@ mod responses {
             (".env", b"secret"),
             ("docs/a/b", b""),
         ];
-        let served = Served::new(Files::from_embedded(SITE).precompressed().listing());
+        let served = Served::new(Files::from_embedded(SITE).precompressed(true).listing(true));
         for (target, expected) in [
             ("/", 200),
             ("/index.html", 200),
@@ -1253,7 +1255,7 @@ mod responses {
             let expected = counting(LARGE);
             let received = served.ask(get("/large.bin", ""));
             assert!(body(&received) == expected, "by sendfile");
-            eventually("all is counted", || served.running.stats().total.sent == received.len() as u64);
+            eventually("all is counted", || served.running.counts().total.sent == received.len() as u64);
             let old = served.ask("GET /large.bin HTTP/1.0\r\n\r\n");
             assert!(body(&old) == expected, "to HTTP/1.0");
             let path = root.path().join("socket");
@@ -1359,7 +1361,7 @@ mod responses {
 mod cache {
     use super::*;
 
-    fn bounded(bounds: FileCache, root: &Path) -> Served {
+    fn bounded(bounds: FileCacheLimits, root: &Path) -> Served {
         Served::new(files(root).cache(bounds))
     }
 
@@ -1367,7 +1369,7 @@ mod cache {
     #[test]
     fn a_file_is_checked_again_once_it_is_stale() {
         let root = tree(&["a.txt"]);
-        let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
+        let fresh = |fresh| bounded(FileCacheLimits { fresh, ..FileCacheLimits::default() }, root.path());
         // No `Instant` is so far away, and adding such a duration to one panics.
         let [long, forever, never] = [Duration::from_secs(3600), Duration::MAX, Duration::ZERO].map(fresh);
         let said = |served: &Served| body(&served.ask(get("/a.txt", ""))).to_owned();
@@ -1384,12 +1386,13 @@ mod cache {
     /// Of too many files, the most recently used ones are kept.
     #[test]
     fn the_cache_is_bounded_by_files_and_by_bytes() {
-        let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
-        let by_count = FileCache { files_max: 2, ..bounds };
-        let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 1100, ..bounds };
-        let nothing = FileCache { files_max: 0, ..bounds };
+        let bounds = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
+        let by_count = FileCacheLimits { files_max: 2, ..bounds };
+        let by_bytes = FileCacheLimits { files_max: 10, bytes_max: 2 * 1100, ..bounds };
+        let nothing = FileCacheLimits { files_max: 0, ..bounds };
         let max = usize::MAX;
-        let all = FileCache { bytes_max: max, files_max: max, file_bytes_max: max, fresh: Duration::MAX };
+        let all =
+            FileCacheLimits { bytes_max: max, files_max: max, file_bytes_max: max, fresh: Duration::MAX };
         for (bounds, kept) in
             [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c"), (all, "a b c")]
         {
@@ -1418,7 +1421,7 @@ mod cache {
             let root = tree(&["a"]);
             fs::write(root.path().join("a"), "x".repeat(10_000)).unwrap();
             let fresh = Duration::from_secs(3600);
-            let bounds = FileCache { bytes_max, file_bytes_max, fresh, ..FileCache::default() };
+            let bounds = FileCacheLimits { bytes_max, file_bytes_max, fresh, ..FileCacheLimits::default() };
             let served = bounded(bounds, root.path());
             assert_eq!(body(&served.ask(get("/a", ""))).len(), 10_000);
             fs::write(root.path().join("a"), "new").unwrap();
@@ -1430,7 +1433,7 @@ mod cache {
     #[test]
     fn without_a_connection_stale_files_are_checked_again() {
         let root = tree(&["a"]);
-        let bounds = FileCache { fresh: Duration::from_nanos(1), ..FileCache::default() };
+        let bounds = FileCacheLimits { fresh: Duration::from_nanos(1), ..FileCacheLimits::default() };
         let service = Server::new().service(files(root.path()).cache(bounds));
         let said = || paused(service.respond(Request::get("/a").unwrap())).body.bytes().to_vec();
         assert_eq!(said(), b"a");
@@ -1441,8 +1444,11 @@ mod cache {
     #[test]
     fn a_large_file_is_kept_open_and_not_in_memory() {
         let root = tree(&["a.txt"]);
-        let bounds =
-            FileCache { file_bytes_max: 4, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let bounds = FileCacheLimits {
+            file_bytes_max: 4,
+            fresh: Duration::from_secs(3600),
+            ..FileCacheLimits::default()
+        };
         let served = bounded(bounds, root.path());
         let first = served.ask(get("/a.txt", ""));
         assert_eq!(body(&first), "a.txt");
@@ -1478,7 +1484,7 @@ mod listings {
         let names = names.map(|name| name.replace('/', "\u{2215}"));
         let paths: Vec<String> = names.iter().map(|name| format!("<b>/{name}")).collect();
         let root = tree(&paths.iter().map(|path| &**path).collect::<Vec<_>>());
-        let served = Served::new(files(root.path()).listing().show_dot_files());
+        let served = Served::new(files(root.path()).listing(true).show_dot_files(true));
         let listing = served.ask(get("/%3Cb%3E/", ""));
         assert_eq!(field(&listing, "content-type"), Some("text/html; charset=utf-8"));
         assert!(field(&listing, "content-security-policy").unwrap().starts_with("default-src 'none'"));
@@ -1511,7 +1517,7 @@ mod listings {
         let shown = (0..10_000).map(|number| format!("most/{number}"));
         let paths = names.chain(hidden).chain(shown).map(|path| &*path.leak());
         let site = Vec::from_iter(paths.map(|path| (path, &b"1"[..])));
-        let served = Served::new(Files::from_embedded(&site).listing());
+        let served = Served::new(Files::from_embedded(&site).listing(true));
         for (target, summary) in [
             ("/all/", "<p>0 directories, 10000 files, 9.8 KiB, and more that are not shown</p>"),
             ("/most/", "<p>0 directories, 10000 files, 9.8 KiB</p>"),
@@ -1524,7 +1530,7 @@ mod listings {
     #[test]
     fn a_listing_answers_get_and_head_and_can_be_sorted() {
         let root = tree(&["d/a", "d/b/"]);
-        let served = Served::new(files(root.path()).listing());
+        let served = Served::new(files(root.path()).listing(true));
         let listing = served.ask(get("/d/", ""));
         let head = served.ask(get("/d/", "").replacen("GET", "HEAD", 1));
         assert_eq!(undated(&head), undated(&listing[..listing.len() - body(&listing).len()]));
@@ -1551,7 +1557,7 @@ mod denied {
 
     #[test]
     fn an_unreadable_file_is_403_rfc9110_15_5_4() {
-        let served = Served::new(files(Path::new(FOLDER)).listing());
+        let served = Served::new(files(Path::new(FOLDER)).listing(true));
         for fields in ["", "if-none-match: *\r\n", "range: bytes=0-0\r\n"] {
             assert_eq!(status(&served.ask(get("/drivers_probe", fields))), 403, "{fields}");
         }
@@ -1570,7 +1576,7 @@ mod denied {
         for name in ["a.js.gz", "a.js.br", "index.html"] {
             symlink(format!("{up}{UNREADABLE}"), folder.join(name)).unwrap();
         }
-        let files = files(Path::new("/")).follow_links().show_dot_files().precompressed();
+        let files = files(Path::new("/")).follow_links(true).show_dot_files(true).precompressed(true);
         let served = Served::new(files);
         let ask = |name: &str| {
             served.ask(get(&format!("{}/{name}", folder.display()), "accept-encoding: gzip, br\r\n"))
@@ -1610,8 +1616,8 @@ mod changing {
                 fs::rename(path.join("c"), path.join("b")).unwrap();
             }
         };
-        for files in [files(path), files(path).follow_links()] {
-            let served = Served::new(files.listing().cache(UNCACHED));
+        for files in [files(path), files(path).follow_links(true)] {
+            let served = Served::new(files.listing(true).cache(UNCACHED));
             is_over.store(false, Ordering::Relaxed);
             thread::scope(|scope| {
                 scope.spawn(swap);
@@ -1640,7 +1646,7 @@ mod changing {
             fs::create_dir(&in_directory).unwrap();
             fs::write(in_directory.join(OsStr::from_bytes(name)), "content").unwrap();
         }
-        let served = Served::new(files(root.path()).listing());
+        let served = Served::new(files(root.path()).listing(true));
         let links = |listing: &str| -> Vec<String> {
             let rows = body(listing).split("<td><a href=\"./").skip(1);
             rows.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
@@ -1738,8 +1744,8 @@ mod changing {
             }
         };
         // Files are fresh for as long as their root is the same.
-        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
-        let served = Served::new(files(&top.join(root)).listing().cache(cache));
+        let cache = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
+        let served = Served::new(files(&top.join(root)).listing(true).cache(cache));
         let content = |target: &str| body(&served.ask(get(target, ""))).to_owned();
         assert_eq!(["/", "/same.js", "/old/only.txt"].map(content), ["old"; 3], "{how}");
         let etag = field(&served.ask(get("/same.js", "")), "etag").unwrap().to_owned();
@@ -1766,7 +1772,7 @@ mod changing {
         let top = tree(&[]);
         let root = top.path().join("root");
         make(&root, "old");
-        let served = Served::new(files(&root).listing());
+        let served = Served::new(files(&root).listing(true));
         let alone = Served::new(files(&root).not_found(|ctx: &mut Context| ctx.response.set_text("app")));
         let statuses =
             || ["/", "/same.js", "/large.bin", "/old/"].map(|path| status(&served.ask(get(path, ""))));
@@ -1790,7 +1796,7 @@ mod changing {
     #[test]
     fn the_path_of_a_root_is_not_checked_for_each_request() {
         let root = tree(&["a"]);
-        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cache = FileCacheLimits { fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         let served = Served::new(files(root.path()).cache(cache));
         let accessed = || {
             // A directory that is made and removed beside the root cannot be seen; one in its place can.
@@ -1814,8 +1820,8 @@ mod changing {
     #[test]
     fn a_directory_may_become_a_file_and_a_file_a_directory() {
         let root = tree(&["x/index.html"]);
-        let fresh = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
-        let served = Served::new(files(root.path()).listing().cache(fresh));
+        let fresh = FileCacheLimits { fresh: Duration::ZERO, ..FileCacheLimits::default() };
+        let served = Served::new(files(root.path()).listing(true).cache(fresh));
         let statuses = || ["/x", "/x/", "/x/index.html"].map(|target| status(&served.ask(get(target, ""))));
         assert_eq!(statuses(), [301, 200, 200]);
         fs::remove_dir_all(root.path().join("x")).unwrap();
@@ -1855,7 +1861,7 @@ mod changing {
         use rustix::process::{Resource, Rlimit, setrlimit};
         alone("files::changing::a_listing_is_whole_or_fails_where_descriptors_are_few", || {
             let root = tree(&["a.txt"]);
-            let served = Served::new(files(root.path()).listing());
+            let served = Served::new(files(root.path()).listing(true));
             let mut peer = served.connect();
             let mut list = || {
                 peer.send(get("/", ""));
@@ -1880,7 +1886,11 @@ mod changing {
     fn check_kept_open(max: usize) {
         let names: Vec<String> = (0..300).map(|name| name.to_string()).collect();
         let root = tree(&names.iter().map(|name| &**name).collect::<Vec<_>>());
-        let kept = FileCache { file_bytes_max: 0, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let kept = FileCacheLimits {
+            file_bytes_max: 0,
+            fresh: Duration::from_secs(3600),
+            ..FileCacheLimits::default()
+        };
         let both = files(root.path()).host("b", root.path()).unwrap().cache(kept);
         let served = Served::new(both);
         let asked = names.iter().flat_map(|name| {

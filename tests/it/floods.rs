@@ -303,7 +303,7 @@ mod proxy_protocol {
 
 #[cfg(feature = "tls")]
 mod tls {
-    use corehttp::server::ServerCounts;
+    use corehttp::server::CoreCounts;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::server::ClientHello;
 
@@ -378,7 +378,7 @@ mod tls {
             }
         }
         crate::support::eventually("each has its end", || seen.1.lock().unwrap().len() == 150);
-        let ServerCounts { accepted, errors, .. } = served.running.stats().total;
+        let CoreCounts { accepted, errors, .. } = served.running.counts().total;
         assert_eq!((accepted, errors.tls, errors.panic), (150, 100, 50));
         assert!(seen.take().len() as u64 <= 2 * (1 + start.elapsed().as_secs()));
         assert_eq!(seen.take_ends(), [ConnectionEnd::Unopened(Unopened::Handshake); 150]);
@@ -399,7 +399,7 @@ fn a_flood_of_connections_is_counted() {
             assert_eq!(status(&served.connect().receive_all()), expected);
         }
         let seconds = start.elapsed().as_secs();
-        assert_eq!(served.running.stats().total.errors.overload, 100);
+        assert_eq!(served.running.counts().total.errors.overload, 100);
         crate::support::eventually("each has its end", || seen.1.lock().unwrap().len() == 100);
         assert_eq!(seen.take_ends(), [ConnectionEnd::Unopened(Unopened::Overload); 100]);
         let reports = seen.take();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corehttp::middleware::{ConcurrencyLimit, CrossOriginProtection, LoadShed, RateLimit};
 use corehttp::middleware::{Next, wrap};
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::{
     BodyPlan, Context, Handler, IntoHandler, Request, Response, Router, Server, Service, Status, Timeouts,
     TrustedProxies,
@@ -59,7 +59,7 @@ fn a_forged_request_is_refused_before_its_body_is_received() {
 fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
     let proxies = || {
         let loopback = TrustedProxies::new(["127.0.0.0/8", "::1"]).unwrap();
-        loopback.fields([ForwardedField::XForwardedHost])
+        loopback.headers([ForwardedHeader::XForwardedHost])
     };
     let saved = |ctx: &mut Context| ctx.response.set_text("saved");
     let direct = Served::new(wrap(CrossOriginProtection::new(), saved));
@@ -207,7 +207,7 @@ fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
             |server| reports.attach(server).half_close(half_close),
             wrap((limit, counts), handler),
         );
-        let total = || served.running.stats().total;
+        let total = || served.running.counts().total;
         let mut first = served.connect();
         first.send(get("/first"));
         assert_eq!(called.recv().unwrap(), "/first");

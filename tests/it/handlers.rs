@@ -149,7 +149,7 @@ mod errors {
                 ctx.response.headers.set(of_content, "1")?;
             }
             ctx.response.trailers.set("x-sum", "1")?;
-            ctx.response.set_shared("image/png", "not sent")?;
+            ctx.response.set_shared_bytes("image/png", "not sent")?;
             Err(Status::FORBIDDEN.into())
         });
         let expected = "HTTP/1.1 403 Forbidden\r\nx-before: kept\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -359,7 +359,7 @@ mod panics {
         other.send(GET);
         assert!(other.receive().ends_with("well"), "the others live");
         assert_eq!(refusals.take(), [(told, "the handler panicked".into())]);
-        assert_eq!(served.running.stats().total.errors.panic, 1);
+        assert_eq!(served.running.counts().total.errors.panic, 1);
     }
 
     #[test]
@@ -442,9 +442,9 @@ mod panics {
                 extensions.insert(Fragile);
                 *transform = Some(Box::new(Fragile));
                 request.body.set_stream(Fragile, None);
-                response.body.set_shared(Bytes::from_owner(Fragile));
+                response.body.set_shared_bytes(Bytes::from_owner(Fragile));
             }
-            "/owned" => response.body.set_shared(Bytes::from_owner(Fragile)),
+            "/owned" => response.body.set_shared_bytes(Bytes::from_owner(Fragile)),
             "/source" => response.body.set_stream(Fragile, None),
             "/unread" => {
                 response.body.set_stream(Fragile, None);
@@ -499,10 +499,10 @@ mod panics {
             assert!(other.receive().ends_with("well"), "the others live");
             assert_eq!(refusals.take(), vec![(told, "the handler panicked".to_owned()); panics], "{path}");
         }
-        assert_eq!(served.running.stats().total.errors.panic, 2 * panics as u64);
-        assert_eq!(served.running.stats().total.errors.handler, 0);
+        assert_eq!(served.running.counts().total.errors.panic, 2 * panics as u64);
+        assert_eq!(served.running.counts().total.errors.handler, 0);
         drop(other);
-        eventually("all are gone", || served.running.stats().total.open == 0);
+        eventually("all are gone", || served.running.counts().total.open == 0);
     }
 
     #[test]
@@ -622,7 +622,7 @@ mod facts {
             number(&peer.receive()).0
         });
         assert_eq!(BTreeSet::from(numbers).len(), 8, "{numbers:?}");
-        assert!(served.running.stats().cores.iter().all(|core| core.requests == 4));
+        assert!(served.running.counts().cores.iter().all(|core| core.requests == 4));
     }
 
     fn number(received: &str) -> (u64, u64) {
@@ -777,7 +777,7 @@ mod peer_closed {
         }
         served.running.stop(Duration::ZERO);
         served.running.wait().unwrap();
-        let total = served.running.stats().total;
+        let total = served.running.counts().total;
         let taken =
             total.pools().find(|(name, _)| *name == "contexts").map(|(_, pool)| pool.created + pool.reused);
         // The end of the connection may take one, too.
@@ -1024,7 +1024,7 @@ mod responses {
         );
         check(
             GET,
-            |ctx| Ok(ctx.response.set_shared("image/gif", b"GIF".as_slice())?),
+            |ctx| Ok(ctx.response.set_shared_bytes("image/gif", b"GIF".as_slice())?),
             "HTTP/1.1 200 OK\r\ncontent-type: image/gif\r\ncontent-length: 3\r\n\r\nGIF",
         );
         check(
@@ -1067,7 +1067,7 @@ mod responses {
             |ctx| {
                 ctx.response.set_text("kept");
                 assert!(ctx.response.set_redirect(Status::FOUND, "/a\r\nx-evil: 1").is_err());
-                assert!(ctx.response.set_shared("a/b\nx-evil: 1", "x").is_err());
+                assert!(ctx.response.set_shared_bytes("a/b\nx-evil: 1", "x").is_err());
                 assert!(ctx.response.headers.set_date("a b", SystemTime::now()).is_err());
                 Ok(())
             },

@@ -99,7 +99,7 @@ fn successors_take_over_and_nothing_is_lost() {
         let successor = start(server(directory.path(), cores, balanced), name + 1);
         assert_eq!(successor.local_addr(), address);
         running.wait().unwrap();
-        assert_eq!(running.stats().total.aborted, 0);
+        assert_eq!(running.counts().total.aborted, 0);
         running = successor;
     }
     enough.store(true, Relaxed);

@@ -180,7 +180,7 @@ fn the_delay_ends_and_the_stop_goes_on() {
     served.running.stop(LONG);
     served.running.wait().unwrap();
     assert!(start.elapsed() >= Duration::from_millis(100) && start.elapsed() < LONG / 2);
-    assert_eq!((idle.receive_all(), served.running.stats().total.aborted), (String::new(), 0));
+    assert_eq!((idle.receive_all(), served.running.counts().total.aborted), (String::new(), 0));
 }
 
 #[test]

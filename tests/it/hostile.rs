@@ -249,11 +249,11 @@ fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
 /// Checks that no connection is left, and that the next one is served well.
 #[track_caller]
 fn check_well(served: &Served) {
-    eventually("all are gone", || served.running.stats().total.open == 0);
+    eventually("all are gone", || served.running.counts().total.open == 0);
     let received = served.ask(GET);
     assert_eq!((status(&received), received.ends_with("\r\n\r\nfine")), (200, true), "{received:?}");
-    eventually("this one is gone too", || served.running.stats().total.open == 0);
-    assert_eq!(served.running.stats().total.errors.panic, 0);
+    eventually("this one is gone too", || served.running.counts().total.open == 0);
+    assert_eq!(served.running.counts().total.errors.panic, 0);
 }
 
 /// Spoils a conversation with `served`, and leaves it in one way or another.
@@ -363,7 +363,7 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
         let within = format!("content-length: {}\r\n\r\nx", Limits::default().body_max);
         let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
         peers.iter_mut().for_each(|peer| peer.send(announcing("/", &within)));
-        eventually("all are there", || served.running.stats().total.requests >= PEERS as u64);
+        eventually("all are there", || served.running.counts().total.requests >= PEERS as u64);
         let grown = resident().saturating_sub(before);
         assert!(grown < PEERS * (64 << 10), "{grown} bytes for {PEERS} peers");
         drop(peers);
@@ -378,7 +378,7 @@ fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
     alone("hostile::an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1", || {
         const PEERS: usize = 20;
         let reads = async |ctx: &mut Context| -> Result {
-            let mut body = ctx.body_reader().decoded(64 << 20)?;
+            let mut body = ctx.body_reader().decoded_up_to(64 << 20)?;
             while body.chunk().await?.is_some() {}
             Ok(())
         };
@@ -390,13 +390,13 @@ fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
         for round in 1..=3 {
             let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
             peers.iter_mut().for_each(|peer| peer.send([claim.as_bytes(), b"\xcf\xff\xff\xff"].concat()));
-            let have_come = || served.running.stats().total.requests > (PEERS * round) as u64;
+            let have_come = || served.running.counts().total.requests > (PEERS * round) as u64;
             eventually("all are there", have_come);
             thread::sleep(Duration::from_millis(50));
             let grown = resident().saturating_sub(before);
             assert!(grown < PEERS * (256 << 10), "{grown} bytes for {PEERS} peers, round {round}");
             drop(peers);
-            eventually("all are gone", || served.running.stats().total.open == 0);
+            eventually("all are gone", || served.running.counts().total.open == 0);
         }
     });
 }
@@ -407,7 +407,7 @@ fn peers_that_do_not_read_take_no_memory_and_no_time() {
     alone("hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
         let much = Bytes::from(vec![b'x'; 16 << 20]);
         let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
-            "/much" => ctx.response.body.set_shared(much.clone()),
+            "/much" => ctx.response.body.set_shared_bytes(much.clone()),
             _ => ctx.response.set_text("fine"),
         });
         check_well(&served);
@@ -458,7 +458,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     first.send(GET);
     first.receive();
     let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
-    eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
+    eventually("they are turned away", || served.running.counts().total.errors.overload == PEERS);
     first.send(GET);
     assert_eq!(status(&first.receive()), 200);
     // Of so many, not all get a response.
@@ -466,7 +466,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
         peers.iter_mut().map(|peer| status(&peer.receive_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
     drop(peers);
-    eventually("they are gone", || served.running.stats().total.open == 1);
+    eventually("they are gone", || served.running.counts().total.open == 1);
     // But each gets one if they connect one after the other, however many there were.
     for _ in 0..300 {
         let received = served.connect().receive_all();
@@ -556,9 +556,9 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         assert_eq!(status(&other.receive()), 200, "after {path}");
     }
     drop(other);
-    eventually("all are gone", || served.running.stats().total.open == 0);
+    eventually("all are gone", || served.running.counts().total.open == 0);
     // The source panics when it is read, and again when it is dropped.
-    assert_eq!(served.running.stats().total.errors.panic, 8);
+    assert_eq!(served.running.counts().total.errors.panic, 8);
     // Without middleware, nothing is left that could answer.
     let bare = Served::with(|server| server.timeouts(timeouts), panics);
     assert_eq!(bare.ask(announcing("/when-dropped", "content-length: 5\r\n\r\nhello")), "");
@@ -571,12 +571,12 @@ fn on_error_may_panic_too() {
     let told = |server: Server| server.limits(limits).on_error(|_| resume_unwind(Box::new("quietly")));
     let served = Served::with(told, |ctx: &mut Context| ctx.response.set_text("fine"));
     drop(served.ask("bad\r\n"));
-    eventually("all are gone", || served.running.stats().total.open == 0);
+    eventually("all are gone", || served.running.counts().total.open == 0);
     let mut first = served.connect();
     first.send(GET);
     first.receive();
     let peers: Vec<_> = (0..400).map(|_| served.connect()).collect();
-    eventually("they are turned away", || served.running.stats().total.errors.overload == 400);
+    eventually("they are turned away", || served.running.counts().total.errors.overload == 400);
     drop((first, peers));
     check_well(&served);
 }
@@ -648,15 +648,15 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
                     }
                 });
             }
-            eventually("there is a flood", || served.running.stats().total.accepted > 200);
+            eventually("there is a flood", || served.running.counts().total.accepted > 200);
             served.running.stop(grace);
-            let before = served.running.stats().total.accepted;
+            let before = served.running.counts().total.accepted;
             served.running.wait().unwrap();
             // Each core finishes its turn, and accepts the peers that wait then, but not all that connect later.
-            let more = served.running.stats().total.accepted - before;
+            let more = served.running.counts().total.accepted - before;
             assert!(more <= cores as u64 * (4096 + 128), "{more}");
         });
-        let stats = served.running.stats().total;
+        let stats = served.running.counts().total;
         assert_eq!((stats.open, stats.errors.panic), (0, 0));
     }
 }

@@ -33,7 +33,7 @@ async fn read(ctx: &mut Context, tell: &Mutex<Sender<ErrorKind>>) -> corehttp::R
             }
         }
         "/read" => ctx.body_reader().read_to_end(&mut Vec::new()).await.map(drop),
-        "/decoded" => ctx.body_reader().decoded(1 << 20)?.read_to_end(&mut Vec::new()).await.map(drop),
+        "/decoded" => ctx.body_reader().decoded_up_to(1 << 20)?.read_to_end(&mut Vec::new()).await.map(drop),
         "/decode" => ctx.decode_body().await,
         "/duplex" => ctx.duplex().await?.0.read_to_end(&mut Vec::new()).await.map(drop),
         _ => ctx.buffer_body().await,

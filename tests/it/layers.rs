@@ -100,7 +100,7 @@ async fn respond(ctx: &mut Context) -> corehttp::Result {
             sum.set("x-sum", 7)?;
             let mut out = ctx.body_writer().await?;
             out.write_all(b"hello").await?;
-            out.finish_with(&sum).await?;
+            out.finish_with_trailers(&sum).await?;
         }
         "/echo" => {
             let (mut body, mut out) = ctx.duplex().await?;

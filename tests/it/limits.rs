@@ -445,8 +445,8 @@ fn pipelined_responses_leave_in_batches_rfc9112_9_3_2() {
 fn a_peer_that_pipelines_without_reading_is_read_no_further() {
     const PIPE: usize = 16 << 10;
     let said = paused(async {
-        let service =
-            Server::new().service(|ctx: &mut Context| ctx.response.body.set_shared(&[b'x'; 4 << 10][..]));
+        let service = Server::new()
+            .service(|ctx: &mut Context| ctx.response.body.set_shared_bytes(&[b'x'; 4 << 10][..]));
         let (mut near, far) = duplex(PIPE);
         let peer = async move {
             let mut said = 0;
@@ -475,7 +475,7 @@ fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
         seen.dedup();
         let expected = "the server has 3 connections, as many as it may have (`connections_max`)";
         assert_eq!(seen, [(503, expected.into())]);
-        assert_eq!(served.running.stats().total.errors.overload, 5);
+        assert_eq!(served.running.counts().total.errors.overload, 5);
         // Rejected peers stay for a while, and hold no permit meanwhile.
         leave(&served, inside);
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
@@ -504,7 +504,7 @@ fn connections_that_were_taken_over_count_wherever_they_are() {
             peer
         });
         drop(check_turned_away(served.connect(), 503, Some("1")));
-        eventually("the others stay", || served.running.stats().total.open == 2);
+        eventually("the others stay", || served.running.counts().total.open == 2);
         leave(&served, inside);
     }
 }
@@ -522,7 +522,7 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
         seen.dedup();
         let expected = "the peer has 2 connections, as many as it may have (`connections_per_peer_max`)";
         assert_eq!(seen, [(429, expected.into())]);
-        assert_eq!(served.running.stats().total.errors.overload, 3);
+        assert_eq!(served.running.counts().total.errors.overload, 3);
         let mut others = [2, 3, 2].map(connect);
         others.iter_mut().for_each(check_let_in);
         leave(&served, inside);
@@ -566,7 +566,7 @@ fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -
 
 /// Closes `peers`, and waits until the server has closed their connections.
 fn leave<const N: usize>(served: &Served, peers: [Peer; N]) {
-    let open = || served.running.stats().total.open;
+    let open = || served.running.counts().total.open;
     let before = open();
     drop(peers);
     eventually("they are gone", || open() == before - N as u64);

@@ -202,8 +202,8 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
 #[test]
 fn histograms_add_up_to_the_reports_of_a_random_history() {
     for (routes_max, histories) in [(64, 16), (2, 4)] {
-        let settings = metrics::Settings { routes_max, times_polls: true, ..Default::default() };
-        let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
+        let settings = metrics::Options { routes_max, times_polls: true, ..Default::default() };
+        let (metrics, model) = (Metrics::with_options(settings), Arc::new(Mutex::new(Model::default())));
         let noted = model.clone();
         let served = serve(|server| {
             server.observe(metrics.clone()).on_exchange(move |report| {
@@ -240,10 +240,10 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
         assert_eq!((pool("kept"), pool("bytes")), (0, 0));
         let waited = sample::<u64>(&text, "corehttp_accept_wait_seconds_count{core=\"0\"}");
-        assert_eq!(waited, running.stats().total.accepted);
+        assert_eq!(waited, running.counts().total.accepted);
         let of_no_route = model.classes.get(&("(none)".to_owned(), "4xx"));
         let refused = of_no_route.map_or(0, |sums| sums.count - sums.handled);
-        assert_eq!(running.stats().total.requests, model.count() - refused);
+        assert_eq!(running.counts().total.requests, model.count() - refused);
         assert_eq!(sample::<u64>(&text, "corehttp_requests_total{core=\"0\"}"), model.count() - refused);
         let has_none = usize::from(model.received.contains_key("(none)"));
         let patterns = model.received.len() - has_none;
@@ -285,7 +285,7 @@ fn servers_that_share_metrics_are_counted_together() {
 
 #[test]
 fn a_handler_that_blocks_shows() {
-    let metrics = Metrics::with_settings(metrics::Settings { times_polls: true, ..Default::default() });
+    let metrics = Metrics::with_options(metrics::Options { times_polls: true, ..Default::default() });
     let sleeps = |_: &mut Context| std::thread::sleep(Duration::from_millis(12));
     let served = Served::with(|server| server.observe(metrics.clone()), sleeps);
     served.ask(get("/"));
@@ -377,13 +377,14 @@ fn encoders_and_decoders_are_used_again() {
 #[cfg(feature = "fs")]
 mod files {
     use corehttp::Request;
-    use corehttp::fs::{FileCache, Files};
+    use corehttp::fs::{FileCacheLimits, Files};
 
     use super::*;
 
     /// Room for one file, which stays fresh.
     fn files() -> Arc<Files> {
-        let cache = FileCache { files_max: 1, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let cache =
+            FileCacheLimits { files_max: 1, fresh: Duration::from_secs(3600), ..FileCacheLimits::default() };
         Arc::new(Files::from_embedded(&[("a", b"a"), ("bcd", b"bcd")]).cache(cache))
     }
 
@@ -420,7 +421,7 @@ mod files {
         ] {
             ask(&files, path);
             assert_eq!(counts(&metrics, label), expected, "{path}");
-            let stats = files.stats();
+            let stats = files.counts();
             assert_eq!([stats.hits, stats.misses, stats.files, stats.bytes], expected, "{path}");
         }
     }

@@ -653,7 +653,7 @@ mod served {
                 bytes_max: 200,
                 ..Default::default()
             };
-            let mut parts = ctx.multipart_within(limits)?;
+            let mut parts = ctx.multipart_up_to(limits)?;
             while parts.part().await?.is_some() {}
             Ok(())
         };
@@ -949,7 +949,7 @@ mod written {
             let service = Server::new().service(wrap(BodyPlan::Stream, async |ctx: &mut Context| {
                 let mut sent = Vec::new();
                 ctx.body_reader().read_to_end(&mut sent).await?;
-                Ok(ctx.response.set_shared("text/plain", sent)?)
+                Ok(ctx.response.set_shared_bytes("text/plain", sent)?)
             }));
             sent.extend_from_slice(service.respond(request.clone()).await.body.bytes());
             sent

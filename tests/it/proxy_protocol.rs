@@ -180,7 +180,7 @@ fn a_truncated_header_is_malformed_or_late() {
                 peer.send(&wire[..cut]);
                 assert!(cut == wire.len() || is_unanswered(&peer.receive_all()));
             }
-            eventually("all are closed", || late.running.stats().total.open == 0);
+            eventually("all are closed", || late.running.counts().total.open == 0);
             let seen = reports.take();
             assert!(seen.iter().all(|(_, cause)| cause.contains("head")), "{seen:?}");
         }
@@ -206,7 +206,7 @@ fn a_source_without_a_header_is_closed_without_a_response() {
         }
         assert!(is_unanswered(&peer.receive_all()), "{wire}");
         assert_eq!(reports.take().len(), 1);
-        assert_eq!(served.running.stats().total.errors.wire, 1);
+        assert_eq!(served.running.counts().total.errors.wire, 1);
     }
 }
 
@@ -236,8 +236,8 @@ fn the_header_of_another_peer_changes_no_address() {
             let received = served.ask(&header[..cut]);
             assert!(received.is_empty() || status(&received) == 400, "cut at {cut}: {received}");
         }
-        eventually("all are closed", || served.running.stats().total.open == 0);
-        assert_eq!(served.running.stats().total.accepted, 2 * header.len() as u64);
+        eventually("all are closed", || served.running.counts().total.open == 0);
+        assert_eq!(served.running.counts().total.accepted, 2 * header.len() as u64);
     }
 }
 
@@ -330,7 +330,7 @@ fn connections_are_counted_by_the_address_in_the_header() {
         other.receive_through("))");
         assert_eq!(status(&open([192, 0, 2, 1]).receive_all()), 429);
         drop(first);
-        eventually("its place is free", || served.running.stats().total.open == 1);
+        eventually("its place is free", || served.running.counts().total.open == 1);
         open([192, 0, 2, 1]).receive_through("))");
     }
 }
@@ -340,7 +340,7 @@ fn a_stop_does_not_wait_for_a_header() {
     let (served, reports) = served(required());
     let mut peer = served.connect();
     peer.send("PROXY TCP4");
-    eventually("it is there", || served.running.stats().total.open == 1);
+    eventually("it is there", || served.running.counts().total.open == 1);
     served.running.stop(Duration::from_secs(60));
     assert_eq!(peer.receive_all(), "");
     served.running.wait().unwrap();
@@ -424,7 +424,7 @@ fn a_client_begins_its_connections_with_a_header() {
             assert!(balancer.counts() == through.counts() && balancer.counts()[0].served == 3);
         })
         .unwrap();
-        assert_eq!((other.stats().total.dials, other.stats().total.failed), (1, 0));
+        assert_eq!((other.counts().total.dials, other.counts().total.failed), (1, 0));
     }
     assert_eq!(reports.take(), []);
     // Without a header, it is closed at once, and with one that is not expected, refused.
@@ -448,7 +448,7 @@ fn a_gateway_passes_the_address_of_each_client_on() {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let client = ctx.connection_state::<Client>().unwrap();
         let onward = ctx.request.forwarded_to(&url)?;
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     let front = Served::with(
         |server| {
@@ -470,9 +470,9 @@ fn a_gateway_passes_the_address_of_each_client_on() {
         }
     }
     // Each has a connection of its own behind the gateway, which is closed with it.
-    assert_eq!(behind.running.stats().total.accepted, 3);
+    assert_eq!(behind.running.counts().total.accepted, 3);
     drop(peers);
-    eventually("the connections behind are closed", || behind.running.stats().total.open == 0);
+    eventually("the connections behind are closed", || behind.running.counts().total.open == 0);
     assert_eq!(reports.take(), []);
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::access_log::{self, AccessLog};
-use corehttp::server::{ErrorReport, ExchangeReport, ForwardedField, error_page};
+use corehttp::server::{ErrorReport, ExchangeReport, ForwardedHeader, error_page};
 use corehttp::{Context, Limits, Request, Server, Timeouts, TrustedProxies, routes};
 
 use crate::everything;
@@ -86,8 +86,8 @@ impl Watched {
 
 /// Each peer is a proxy, and all of its fields are believed.
 fn proxies() -> TrustedProxies {
-    use ForwardedField::{Forwarded, XForwardedFor, XForwardedHost, XForwardedProto};
-    TrustedProxies::from_fn(|ip| ip.is_loopback()).fields([
+    use ForwardedHeader::{Forwarded, XForwardedFor, XForwardedHost, XForwardedProto};
+    TrustedProxies::from_fn(|ip| ip.is_loopback()).headers([
         Forwarded,
         XForwardedFor,
         XForwardedHost,

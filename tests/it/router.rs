@@ -629,7 +629,7 @@ fn a_local_router_holds_handlers_of_one_core() {
         count.set(count.get() + 1);
         ctx.response.set_text(count.get().to_string());
     };
-    let service = Server::new().service(Router::local().get("/", counts).unwrap());
+    let service = Server::new().service(Router::new_local().get("/", counts).unwrap());
     assert_eq!(
         (outcome(&service, "GET", "a", "/"), outcome(&service, "GET", "a", "/")),
         ("1".into(), "2".into())
@@ -647,7 +647,7 @@ fn handlers_share_state() {
         Err(Status::CONFLICT.into())
     };
     let fixed = routes! { GET "/" => with_state(&count, show), POST "/" => with_state(&count, double) };
-    let added = Router::local().get("/", with_state(&count, show)).unwrap();
+    let added = Router::new_local().get("/", with_state(&count, show)).unwrap();
     let added = added.post("/", with_state(&count, double)).unwrap();
     let services = (Server::new().service(fixed), Server::new().service(added));
     assert_eq!(outcome(&services.0, "POST", "a", "/"), "409");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use corehttp::middleware::{self, wrap};
 use corehttp::net::{MemoryConnector, MemoryListener};
-use corehttp::server::{ErrorCounts, ServerCore, ServerCounts};
+use corehttp::server::{CoreCounts, ErrorCounts, ServerCore};
 use corehttp::{
     Address, BodyPlan, Client, Context, Error, Limits, PeerAddr, Request, Result, Server, ServerHandle,
     Status, block_on,
@@ -62,13 +62,13 @@ fn each_core_has_a_thread_and_none_is_left_behind() {
     alone("runtime::each_core_has_a_thread_and_none_is_left_behind", || {
         for (cores, expected) in [(0, 1), (1, 1), (2, 2), (9, 9)] {
             let served = start(Server::bind("127.0.0.1:0").cores(cores));
-            assert_eq!((cores_alive(), served.running.stats().cores.len()), (expected, expected));
+            assert_eq!((cores_alive(), served.running.counts().cores.len()), (expected, expected));
             drop(served);
             eventually("they are gone", || cores_alive() == 0);
         }
         let served = start(Server::bind("127.0.0.1:0"));
         let all = thread::available_parallelism().unwrap().get();
-        assert_eq!((cores_alive(), served.running.stats().cores.len()), (all, all));
+        assert_eq!((cores_alive(), served.running.counts().cores.len()), (all, all));
     });
 }
 
@@ -326,7 +326,7 @@ fn a_running_server_tells_all_its_addresses() {
 
 /// How many connections each core has had.
 fn accepted(served: &Served) -> Vec<u64> {
-    served.running.stats().cores.iter().map(|core| core.accepted).collect()
+    served.running.counts().cores.iter().map(|core| core.accepted).collect()
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn a_peer_of_a_unix_socket_has_credentials() {
         let url = format!("http://{}/", running.local_addr());
         block_on(async { client.get(&url).await.unwrap().text().unwrap().to_owned() }).unwrap()
     };
-    let told = text(Client::builder().unix_socket(&path).build());
+    let told = text(Client::builder().connect_to(path.as_path()).build());
     let found = seen.recv().unwrap().unwrap();
     assert_eq!((found.uid, found.gid), (own.uid(), own.gid()));
     assert!(found.pid.is_none_or(|pid| pid as u32 == std::process::id()));
@@ -500,7 +500,7 @@ fn memory_connections_come_from_any_thread_to_any_core() {
         });
         served.running.stop(Duration::from_secs(60));
         served.running.wait().unwrap();
-        assert_eq!(served.running.stats().total.requests, 100);
+        assert_eq!(served.running.counts().total.requests, 100);
         // A server that has stopped refuses connections.
         assert_eq!(ask_over(&connector).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     }
@@ -509,7 +509,7 @@ fn memory_connections_come_from_any_thread_to_any_core() {
 #[test]
 fn balanced_connections_are_spread_evenly() {
     let served = start(Server::bind("127.0.0.1:0").and_bind("127.0.0.1:0").cores(2).balanced(true));
-    let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+    let open = || served.running.counts().cores.iter().map(|core| core.open).collect::<Vec<_>>();
     let mut peers: Vec<_> = (0..64).map(|_| served.connect()).collect();
     eventually("each has half", || open() == [32, 32]);
     // A peer that leaves makes room on its core.
@@ -532,7 +532,7 @@ fn a_core_that_has_clearly_more_connections_gives_new_ones_away() {
             peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
             peer.receive();
             peers.push(peer);
-            let open = served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+            let open = served.running.counts().cores.iter().map(|core| core.open).collect::<Vec<_>>();
             let (least, most) = (open.iter().min().unwrap(), open.iter().max().unwrap());
             assert_eq!(least + most, count);
             assert!(*most <= least * 5 / 4 + 1, "{open:?}");
@@ -547,7 +547,7 @@ fn what_one_listener_balances_is_spread_evenly_beside_others() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let served = start(Server::bind("127.0.0.1:0").and_bind(format!("unix:{}", path.display())).cores(2));
-    let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+    let open = || served.running.counts().cores.iter().map(|core| core.open).collect::<Vec<_>>();
     for _ in 0..64 {
         served.ask("GET / HTTP/1.0\r\n\r\n");
     }
@@ -604,7 +604,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
             thread::sleep(Duration::from_millis(10));
         }
         assert!(spent.elapsed() < Duration::from_millis(100), "{:?} is a busy loop", spent.elapsed());
-        let counted = served.running.stats().total;
+        let counted = served.running.counts().total;
         assert_eq!((counted.accepted, counted.errors.accept > 0), (1, true));
         // The pause grows to a second, and seven shorter ones precede that.
         let failed_max = 8 + start.elapsed().as_secs();
@@ -652,7 +652,7 @@ fn idle_connections_make_room_when_there_is_no_descriptor() {
         late.send(GET);
         assert_eq!(status(&late.receive_all()), 200);
         assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
-        assert_eq!(served.running.stats().total.errors.accept, 1);
+        assert_eq!(served.running.counts().total.errors.accept, 1);
         let closed = old.iter().filter(|peer| {
             peer.stream.set_nonblocking(true).unwrap();
             peer.stream.peek(&mut [0]).is_ok_and(|received| received == 0)
@@ -730,10 +730,10 @@ fn an_application_sets_options_of_its_own_before_its_sockets_listen() {
     // A silent peer is connected, and not accepted before it sends something.
     let mut silent = served.connect();
     check(served.connect().stream, "127.0.0.1");
-    assert_eq!(served.running.stats().total.accepted, 1);
+    assert_eq!(served.running.counts().total.accepted, 1);
     silent.send(GET);
     assert_eq!(status(&silent.receive_all()), 200);
-    assert_eq!(served.running.stats().total.accepted, 2);
+    assert_eq!(served.running.counts().total.accepted, 2);
 }
 
 /// A handler that needs a descriptor of its own fails, and is answered for; once there are some, all goes on.
@@ -750,12 +750,16 @@ fn handlers_without_descriptors_fail_until_there_are_some() {
                 "/file" => ctx.send_file(&path).await,
                 // A look-up takes descriptors, too.
                 "/name" => {
-                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://localhost:{port}"))?))
-                        .await
+                    ctx.forward(
+                        client.open_call(&ctx.request.forwarded_to(&format!("http://localhost:{port}"))?),
+                    )
+                    .await
                 }
                 "/address" => {
-                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://127.0.0.1:{port}"))?))
-                        .await
+                    ctx.forward(
+                        client.open_call(&ctx.request.forwarded_to(&format!("http://127.0.0.1:{port}"))?),
+                    )
+                    .await
                 }
                 _ => Ok(()),
             }
@@ -777,12 +781,12 @@ fn handlers_without_descriptors_fail_until_there_are_some() {
         }
         drop(files);
         assert_eq!(paths.map(&mut ask), [200; 3]);
-        assert_eq!(served.running.stats().total.open, 1);
+        assert_eq!(served.running.counts().total.open, 1);
     });
 }
 
 /// The counts of a server after `talk`, when all peers are gone.
-fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> ServerCounts {
+fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> CoreCounts {
     let app = async |ctx: &mut Context| -> Result {
         match ctx.request.path() {
             "/fail" => return Err(Error::new(Status::CONFLICT, "it is taken")),
@@ -805,9 +809,9 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
     };
     let served = Served::with(set, wrap(middleware::plan(plan), app));
     talk(&served);
-    eventually("all have gone", || served.running.stats().total.open == 0);
-    let stats = served.running.stats();
-    let mut sum = ServerCounts::default();
+    eventually("all have gone", || served.running.counts().total.open == 0);
+    let stats = served.running.counts();
+    let mut sum = CoreCounts::default();
     stats.cores.iter().for_each(|core| sum += core);
     assert_eq!(stats.total, sum);
     stats.total
@@ -868,14 +872,14 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     let received =
         peers[0].receive_through("sourced\r\n").len() + peers[1].receive_through("hello\r\n").len();
     let counts = || {
-        let stats = served.running.stats().total;
+        let stats = served.running.counts().total;
         (stats.received as usize, stats.sent as usize)
     };
     let in_all = said.iter().map(String::len).sum::<usize>();
     eventually("they are counted", || counts() == (in_all - said[3].len(), received));
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((counts(), served.running.stats().total.aborted), ((in_all, received), 4));
+    assert_eq!((counts(), served.running.counts().total.aborted), ((in_all, received), 4));
 }
 
 /// Checks that the error in `talk` is counted once, under `kind`.
@@ -898,9 +902,9 @@ fn errors_are_counted_by_kind() {
         |served| {
             let mut peer = served.connect();
             peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n");
-            eventually("the head is there", || served.running.stats().total.requests == 1);
+            eventually("the head is there", || served.running.counts().total.requests == 1);
             peer.reset();
-            eventually("it is noticed", || served.running.stats().total.errors.io == 1);
+            eventually("it is noticed", || served.running.counts().total.errors.io == 1);
         },
     );
     check_error(
@@ -923,7 +927,7 @@ fn errors_are_counted_by_kind() {
         |served| {
             let mut peer = served.connect();
             peer.send(get("/write"));
-            eventually("it is asked", || served.running.stats().total.requests == 1);
+            eventually("it is asked", || served.running.counts().total.requests == 1);
             peer.reset();
         },
     );

@@ -395,7 +395,7 @@ fn check_read(path: &str, content_type: &str, content: &str, expected: (u16, &st
         let mut request = Request::post(path).unwrap();
         request.set_bytes(content_type, content).unwrap();
         let mut shared = request.clone();
-        shared.body.set_shared(content.to_owned());
+        shared.body.set_shared_bytes(content.to_owned());
         let mut sized = request.clone();
         sized.body.set_stream(Cursor::new(content.to_owned()), Some(content.len() as u64));
         for request in [request, shared, sized] {

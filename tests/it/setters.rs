@@ -66,7 +66,10 @@ fn row_61_no_value_adds_a_line_rfc9110_5_5() {
                 "{name}: {value:?}"
             );
         }
-        assert!(matches!(response.set_shared(value, "x"), Err(MessageError::FieldValue(_))), "{value:?}");
+        assert!(
+            matches!(response.set_shared_bytes(value, "x"), Err(MessageError::FieldValue(_))),
+            "{value:?}"
+        );
         assert!(
             matches!(response.set_redirect(Status::FOUND, value), Err(MessageError::FieldValue(_))),
             "{value:?}"
@@ -162,7 +165,7 @@ fn row_61_a_refused_field_is_not_on_the_wire() {
             let _ = ctx.response.headers.set("x", text);
             let _ = ctx.response.headers.set(text, "x");
             let _ = ctx.response.set_redirect(Status::FOUND, text);
-            let _ = ctx.response.set_shared(text, text);
+            let _ = ctx.response.set_shared_bytes(text, text);
             let _ = ctx.response.trailers.append(text, text);
         }
         Ok(())

@@ -34,7 +34,7 @@ fn check_stops_at_once(served: &Served) {
     served.running.stop(LONG);
     served.running.wait().unwrap();
     assert!(start.elapsed() < LONG / 10);
-    let stats = served.running.stats().total;
+    let stats = served.running.counts().total;
     assert_eq!((stats.open, stats.aborted), (0, 0));
 }
 
@@ -42,7 +42,7 @@ fn check_stops_at_once(served: &Served) {
 #[track_caller]
 fn check_stopped_listening(served: &Served, left: u64) {
     eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
-    eventually("the others are gone", || served.running.stats().total.open == left);
+    eventually("the others are gone", || served.running.counts().total.open == left);
 }
 
 /// Where handlers wait until a test opens it.
@@ -316,7 +316,7 @@ fn connections_left_after_the_grace_are_cut() {
         served.running.wait().unwrap();
         assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
         gate.reached_by(0);
-        let stats = served.running.stats().total;
+        let stats = served.running.counts().total;
         assert_eq!((stats.open, stats.aborted), (0, 3));
         peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.receive_all()), 0));
     }
@@ -369,7 +369,7 @@ fn a_response_that_is_cut_does_not_look_whole() {
     gate.reached_by(2);
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!(served.running.stats().total.aborted, 2);
+    assert_eq!(served.running.counts().total.aborted, 2);
     for peer in &mut peers {
         let received = peer.receive_all();
         assert!(received.contains("half") && received.ends_with("<ConnectionReset>"), "{received:?}");
@@ -386,7 +386,7 @@ fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     assert!(peer.receive().ends_with("\r\n\r\nwhole"));
     served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((served.running.stats().total.aborted, &*peer.receive_all()), (1, ""));
+    assert_eq!((served.running.counts().total.aborted, &*peer.receive_all()), (1, ""));
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
         served.running.stop(later);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 10);
-        assert_eq!(served.running.stats().total.aborted, 4);
+        assert_eq!(served.running.counts().total.aborted, 4);
     }
 }
 
@@ -457,7 +457,7 @@ fn a_signal_gives_no_more_than_its_grace() {
     stop.send(()).unwrap();
     served.running.wait().unwrap();
     assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
-    assert_eq!(served.running.stats().total.aborted, 1);
+    assert_eq!(served.running.counts().total.aborted, 1);
 }
 
 /// A handler that streams for days can thus end its response in time.
@@ -521,7 +521,7 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         });
         peers[1].receive_through("going on\r\n");
         peers[2].receive_through("\r\n\r\n");
-        eventually("all wait", || served.running.stats().total.requests == 3);
+        eventually("all wait", || served.running.counts().total.requests == 3);
         let start = Instant::now();
         served.running.stop(LONG);
         assert!(peers[0].receive_all().ends_with("\r\n\r\nstopping"));
@@ -530,7 +530,7 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         drop(peers);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 2);
-        assert_eq!(served.running.stats().total.aborted, 0);
+        assert_eq!(served.running.counts().total.aborted, 0);
     }
 }
 
@@ -631,7 +631,7 @@ fn a_listener_that_fails_stops_the_server() {
     let error = served.running.wait().unwrap_err();
     let cause = error.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>()).unwrap();
     assert_eq!(cause.kind(), ErrorKind::InvalidInput);
-    assert_eq!(served.running.stats().total.aborted, 0);
+    assert_eq!(served.running.counts().total.aborted, 0);
 }
 
 #[test]
@@ -693,7 +693,7 @@ fn a_core_that_waits_for_its_own_server_panics() {
     thread::sleep(Duration::from_millis(20));
     assert_eq!(status(&served.ask(GET)), 500);
     waiting.join().unwrap().unwrap();
-    assert_eq!(served.running.stats().total.errors.panic, 1);
+    assert_eq!(served.running.counts().total.errors.panic, 1);
 }
 
 #[test]
@@ -727,7 +727,7 @@ fn bodies_on_their_way_still_arrive() {
     for served in [buffered, streamed] {
         let mut peer = served.connect();
         peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
-        eventually("it is there", || served.running.stats().total.requests == 1);
+        eventually("it is there", || served.running.counts().total.requests == 1);
         served.running.stop(LONG);
         check_stopped_listening(&served, 1);
         peer.send("67890");
@@ -784,7 +784,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
             false => served.running.stop(Duration::ZERO),
         }
         served.running.wait().unwrap();
-        assert_eq!((served.running.stats().total.aborted, &*peer.receive_all()), (cut, ""));
+        assert_eq!((served.running.counts().total.aborted, &*peer.receive_all()), (cut, ""));
     }
 }
 
@@ -842,7 +842,7 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     }
     gate.reached_by(1);
     served.running.stop(LONG);
-    eventually("the other core has drained", || served.running.stats().total.open == 1);
+    eventually("the other core has drained", || served.running.counts().total.open == 1);
     // Longer than a core without connections needs to end, if it does not wait for the others.
     thread::sleep(Duration::from_millis(50));
     gate.open();
@@ -958,7 +958,7 @@ fn a_second_server_takes_over_and_nothing_is_lost() {
         check_stops_at_once(&first);
         load.wait_for(300);
         assert_eq!(load.lost(), [""; 0], "{cores} cores, balanced: {balanced}");
-        assert!(second.running.stats().total.requests >= 300);
+        assert!(second.running.counts().total.requests >= 300);
     }
 }
 

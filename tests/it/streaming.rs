@@ -184,7 +184,7 @@ mod reading {
             peer.send(post("content-length: 9\r\nexpect: 100-continue", ""));
             peer.receive_through("100 Continue\r\n\r\n");
             peer.reset();
-            let total = || served.running.stats().total;
+            let total = || served.running.counts().total;
             eventually("the exchange ends", || total().open == 0);
             let told = refusals.take();
             assert!(told.len() == 1 && told[0].1.contains("the connection failed"), "{plan:?}: {told:?}");
@@ -761,7 +761,7 @@ mod trailers {
                 ctx.response.trailers.set("x-other", 1)?;
                 let mut out = ctx.body_writer().await?;
                 out.write_all(b"hello").await?;
-                Ok(out.finish_with(&sum()).await?)
+                Ok(out.finish_with_trailers(&sum()).await?)
             },
             &to_1_1,
             to_1_0,
@@ -801,7 +801,7 @@ mod both_ways {
             out.flush().await?;
         }
         let trailers = body.trailers().clone();
-        Ok(out.finish_with(&trailers).await?)
+        Ok(out.finish_with_trailers(&trailers).await?)
     }
 
     #[test]
@@ -950,7 +950,7 @@ mod expectation {
         let served = Served::new(streaming(read));
         let mut peer = served.connect();
         peer.send(expecting("content-length: 5").replace("1.1", "1.0"));
-        eventually("a request", || served.running.stats().total.requests == 1);
+        eventually("a request", || served.running.counts().total.requests == 1);
         peer.send("hello");
         assert!(peer.receive_all().starts_with("HTTP/1.1 200 OK\r\n"));
     }
@@ -978,7 +978,7 @@ mod expectation {
                 assert!(!rest.contains("HTTP/1.1") && !rest.contains("<"), "{rest}");
             }
         }
-        assert_eq!(served.running.stats().total.requests, 3 * fields.len() as u64);
+        assert_eq!(served.running.counts().total.requests, 3 * fields.len() as u64);
     }
 
     #[test]
@@ -1058,7 +1058,7 @@ mod upgrade {
         let (head, rest) = output.split_once("\r\n\r\n").unwrap();
         assert_eq!((status(head), rest), (101, "early"));
         // Bytes that were read along with the head count as received; those of the other protocol do not.
-        let stats = served.running.stats().total;
+        let stats = served.running.counts().total;
         let (received, sent) = ((asked.len() + "early".len()) as u64, (head.len() + "\r\n\r\n".len()) as u64);
         assert_eq!((stats.received, stats.sent), (received, sent));
     }
@@ -1202,7 +1202,7 @@ mod upgrade {
             served.running.stop(Duration::from_secs(60));
             served.running.wait().unwrap();
             assert_eq!(refusals.take(), [(0, cause.to_owned())], "{path}");
-            let errors = served.running.stats().total.errors;
+            let errors = served.running.counts().total.errors;
             assert_eq!(errors.handler + errors.panic, 1, "{path}");
         }
     }

@@ -1166,7 +1166,7 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     let file = Arc::new(tempfile::tempfile().unwrap());
     file.set_len(32 << 20).unwrap();
     let app = async move |ctx: &mut Context| match ctx.request.path() {
-        "/much" => ctx.response.body.set_shared(much.clone()),
+        "/much" => ctx.response.body.set_shared_bytes(much.clone()),
         "/file" => ctx.response.body.set_file(file.clone(), 0..32 << 20),
         "/hang" => {
             let _guard = Guard(Arc::clone(&seen));
@@ -1185,8 +1185,8 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     peers.iter_mut().zip(talks).for_each(|(peer, wire)| peer.send(wire));
     let received = peers.each_mut().map(|peer| status(&peer.receive_all()));
     assert_eq!((received, dropped.load(Ordering::SeqCst)), ([0, 0, 408, 200, 408, 503], true));
-    eventually("the stalled ones are cut off", || served.running.stats().total.errors.timed_out == 4);
-    assert_eq!(served.running.stats().total.errors.handler, 1);
+    eventually("the stalled ones are cut off", || served.running.counts().total.errors.timed_out == 4);
+    assert_eq!(served.running.counts().total.errors.handler, 1);
     for peer in &mut stalled {
         let received = peer.receive_all();
         assert!(received.len() < 32 << 20 && received.ends_with("<ConnectionReset>"));

@@ -201,7 +201,7 @@ fn a_peer_is_shown_the_certificate_for_its_host() {
     let names = [&["b.example", "*.b.example"][..], &["c.b.example"], &["d.example", "a.example"]];
     let issued = names.map(|names| secured.authority.issue(names));
     for issued in &issued {
-        secured.tls = secured.tls.and(identity(issued));
+        secured.tls = secured.tls.and_identity(identity(issued));
     }
     let served = secured.serve(fine);
     for (name, expected) in [
@@ -312,10 +312,10 @@ fn peers_are_let_in_by_their_certificates() {
             let is_told =
                 error.contains(alert) || (version.version == TLS12.version && error.contains("alert"));
             assert!(is_told, "{error} for {alert}");
-            eventually("its refusal is told", || served.running.stats().total.open == 0);
+            eventually("its refusal is told", || served.running.counts().total.open == 0);
             let seen = refusals.take();
             assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause), "{seen:?} for {cause}");
-            assert_eq!(served.running.stats().total.errors.tls, 1);
+            assert_eq!(served.running.counts().total.errors.tls, 1);
         }
     }
 }
@@ -466,7 +466,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
     served.running.stop(Duration::from_secs(60));
     assert_eq!(receive_all(&mut peer), "");
     served.running.wait().unwrap();
-    assert_eq!(served.running.stats().total.aborted, 0);
+    assert_eq!(served.running.counts().total.aborted, 0);
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
             // The server sends an alert, or nothing.
             assert!(received.is_empty() || received.starts_with(b"\x15\x03"), "{}", received.escape_ascii());
             drop(peer);
-            eventually("its refusal is told", || served.running.stats().total.open <= 1);
+            eventually("its refusal is told", || served.running.counts().total.open <= 1);
             let seen = refusals.take();
             let is_seen = seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause);
             assert!(is_seen, "{seen:?} for {}", wire.escape_ascii());
@@ -539,10 +539,10 @@ fn plain_http_is_answered_with_a_sentence() {
                     wire[..6].escape_ascii()
                 );
                 drop(peer);
-                eventually("its refusal is told", || served.running.stats().total.open == 0);
+                eventually("its refusal is told", || served.running.counts().total.open == 0);
                 let seen = refusals.take();
                 assert_eq!(seen, [(400, "the peer speaks plain text, such as HTTP, instead of TLS".into())]);
-                assert_eq!(served.running.stats().total.errors.tls, 1);
+                assert_eq!(served.running.counts().total.errors.tls, 1);
             }
         }
         // The transport of the peer's bytes makes no difference either.
@@ -607,7 +607,7 @@ fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
                 peer.reset();
             }
         }
-        eventually("all are gone", || served.running.stats().total.open == 0);
+        eventually("all are gone", || served.running.counts().total.open == 0);
         assert_eq!(refusals.take(), []);
         assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
     }
@@ -635,7 +635,7 @@ fn a_garbled_hello_harms_no_other_peer() {
         }
         assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
         drop(peers);
-        eventually("all are gone", || served.running.stats().total.open == 0);
+        eventually("all are gone", || served.running.counts().total.open == 0);
         let seen = reports.take();
         assert!(
             seen.len() <= 2 * hello.len() && seen.iter().all(|(status, _)| matches!(status, 0 | 400)),
@@ -667,8 +667,8 @@ fn a_flood_of_silent_hellos_harms_no_other_peer() {
         })
         .collect();
     assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
-    eventually("the silent ones are gone", || served.running.stats().total.open == 1);
-    let counts = served.running.stats().total;
+    eventually("the silent ones are gone", || served.running.counts().total.open == 1);
+    let counts = served.running.counts().total;
     assert_eq!((counts.errors.timed_out, counts.errors.tls), (PEERS as u64, 0), "{counts:?}");
     ask(&mut steady, GET, "fine");
     drop(silent);
@@ -685,9 +685,9 @@ fn slow_handshakes_hold_up_no_other_peer() {
                 peer
             })
             .collect();
-        eventually("all are there", || served.running.stats().total.open == 50);
+        eventually("all are there", || served.running.counts().total.open == 50);
         assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
-        assert_eq!(served.running.stats().total.errors.tls, 0);
+        assert_eq!(served.running.counts().total.errors.tls, 0);
         drop(slow);
     }
 }
@@ -1016,7 +1016,7 @@ fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
     for (count, path) in [(1, "/memory"), (2, "/stream")] {
         let (mut peer, start) = (connect(&served, secured.peer()), std::time::Instant::now());
         peer.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-        eventually("it is cut off", || served.running.stats().total.errors.timed_out == count);
+        eventually("it is cut off", || served.running.counts().total.errors.timed_out == count);
         // Each record that the send buffer still holds must not be given a part of the limit.
         let waited = start.elapsed();
         assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{path}: {waited:?}");

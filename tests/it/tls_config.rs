@@ -12,7 +12,7 @@ use std::time::Duration;
 use corehttp::middleware::HttpsRedirect;
 use corehttp::middleware::wrap;
 use corehttp::net::MemoryListener;
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::tls::rustls::client::WebPkiServerVerifier;
 use corehttp::tls::rustls::crypto::CryptoProvider;
 use corehttp::tls::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
@@ -94,7 +94,7 @@ fn a_configuration_sets_certificates_alpn_suites_and_key_log() {
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
     config.key_log = labels.clone();
     // Settings beside a configuration have no effect.
-    let tls = ServerTls::from_config(config).and(identity(&secured.authority.issue(&["c.example"])));
+    let tls = ServerTls::from_config(config).and_identity(identity(&secured.authority.issue(&["c.example"])));
     let served = Served::with(|server| server.tls(tls), tell);
     for (host, alpn) in [("a.example", "http/1.1"), ("b.example", "acme-tls/1")] {
         let mut peer = secured.peer();
@@ -129,11 +129,11 @@ fn a_certificate_resolver_that_panics_costs_one_connection_and_is_reported() {
         greet(&served, secured.peer(), "b.example").unwrap_err();
         assert!(greet(&served, secured.peer(), "a.example").is_ok());
     }
-    eventually("no connection is left", || served.running.stats().total.open == 0);
+    eventually("no connection is left", || served.running.counts().total.open == 0);
     let mut seen = reports.take();
     seen.dedup();
     assert_eq!(seen, [(0, PANICKED.to_owned())]);
-    assert_eq!(served.running.stats().total.errors.panic, 3);
+    assert_eq!(served.running.counts().total.errors.panic, 3);
 }
 
 const PANICKED: &str = "a function of the application panicked in the TLS handshake";
@@ -156,7 +156,7 @@ impl Resolved {
     /// The error of the peer, and of the server.
     fn refusal(&self, host: &str) -> (String, Vec<(u16, String)>) {
         let error = greet(&self.served, self.secured.peer(), host).unwrap_err();
-        eventually("it is gone", || self.served.running.stats().total.open == 0);
+        eventually("it is gone", || self.served.running.counts().total.open == 0);
         (error, self.reports.take())
     }
 }
@@ -225,7 +225,7 @@ fn a_resolver_refuses_a_peer_and_a_panic_of_it_costs_one_connection() {
         let (_, seen) = resolved.refusal("c.example");
         assert_eq!(seen, [(0, PANICKED.into())]);
         assert!(greet(&resolved.served, resolved.secured.peer(), "a.example").is_ok());
-        let errors = resolved.served.running.stats().total.errors;
+        let errors = resolved.served.running.counts().total.errors;
         assert_eq!((errors.tls, errors.panic), (1, 1));
     }
 }
@@ -250,11 +250,11 @@ fn connections_go_on_while_a_resolver_waits() {
         peer.send(&hello);
         peer
     });
-    eventually("all are there", || served.running.stats().total.open == 20);
+    eventually("all are there", || served.running.counts().total.open == 20);
     for _ in 0..3 {
         assert!(greet(served, secured.peer(), "a.example").is_ok());
     }
-    eventually("only these are left", || served.running.stats().total.open == 20);
+    eventually("only these are left", || served.running.counts().total.open == 20);
     answer.notify_waiters();
     // The server's own bytes follow, in which the peer is not interested.
     waiting.into_iter().for_each(|mut peer| peer.stream.read_exact(&mut [0; 64]).unwrap());
@@ -581,7 +581,9 @@ fn a_server_does_not_start_with_a_certificate_that_is_not_valid_rfc5280_4_1_2_5(
         (vec![&nameless], Some(of_nameless)),
     ] {
         let tls = |first: &tls::Identity| {
-            identities[1..].iter().fold(ServerTls::new(first.clone()), |tls, &more| tls.and(more.clone()))
+            identities[1..]
+                .iter()
+                .fold(ServerTls::new(first.clone()), |tls, &more| tls.and_identity(more.clone()))
         };
         let starts: [fn(ServerTls) -> Server; 2] = [
             |tls| Server::bind("127.0.0.1:0").tls(tls),
@@ -655,7 +657,7 @@ impl InMemory {
 
     /// Asks on a new connection.
     fn ask(&self, builder: &ClientBuilder) -> Result<String, ClientError> {
-        let client = builder.clone().memory(self.listener.connector()).build();
+        let client = builder.clone().connect_to(&self.listener).build();
         block_on(async { Ok(client.get("https://a.example/").await?.text().unwrap().to_owned()) }).unwrap()
     }
 }
@@ -745,8 +747,8 @@ fn a_server_listens_in_the_clear_and_over_tls_at_once() {
             // Plain HTTP on an address with TLS is answered as before.
             assert_eq!(status(&ask_plainly(first)), 400);
         }
-        eventually("all are closed", || served.running.stats().total.open == 0);
-        let counts = served.running.stats().total;
+        eventually("all are closed", || served.running.counts().total.open == 0);
+        let counts = served.running.counts().total;
         assert_eq!((counts.accepted, counts.requests, counts.errors.tls), (40, 24, 16), "{counts:?}");
     }
 }
@@ -802,8 +804,8 @@ fn a_redirect_to_https_escapes_what_no_uri_has_rfc9110_10_2_2() {
 fn behind_a_proxy_the_scheme_of_the_client_counts() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
     let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
-    let fields = [ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
-    let trusted = loopback.fields(fields);
+    let fields = [ForwardedHeader::XForwardedProto, ForwardedHeader::XForwardedHost];
+    let trusted = loopback.headers(fields);
     for (proxies, proto, expected) in [
         (trusted.clone(), "https", "securely"),
         (trusted.clone(), "http", "location: https://example.com/"),

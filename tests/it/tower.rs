@@ -1051,7 +1051,7 @@ mod ending {
                 eventually("it is dropped", || dropped.load(Ordering::SeqCst) == gone);
             }
         }
-        eventually("all are closed", || served.running.stats().total.open == 0);
+        eventually("all are closed", || served.running.counts().total.open == 0);
     }
 
     /// The peer must neither be answered 400 nor be cut off in the middle of the response.
@@ -1094,7 +1094,7 @@ mod ending {
         peer.send(GET);
         block_on(begun.notified()).unwrap();
         peer.reset();
-        eventually("it is noticed", || served.running.stats().total.open == 0);
+        eventually("it is noticed", || served.running.counts().total.open == 0);
         let cut = "the peer closed before it was answered in full";
         assert_eq!(refusals.take(), [(0, cut.to_owned())]);
     }
@@ -1188,7 +1188,7 @@ mod ending {
                 _ => drop(peer),
             }
         }
-        eventually("all are closed", || served.running.stats().total.open == 0);
+        eventually("all are closed", || served.running.counts().total.open == 0);
         assert!(refusals.take().iter().all(|(_, cause)| !cause.contains("panic")));
         assert!(served.ask(&wire).ends_with("0\r\nx-sum: 7\r\n\r\n"));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corehttp::access_log::{self, AccessLog};
 use corehttp::middleware::wrap;
 use corehttp::middleware::{CrossOriginProtection, HttpsRedirect, RateLimit};
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::{Context, PeerAddr, Request, Server, TrustedProxies, routes, websocket};
 
 use crate::support::paused;
@@ -39,7 +39,7 @@ fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expec
         GET "/redirect" => wrap(HttpsRedirect::new(), tell),
         POST "/post" => wrap(CrossOriginProtection::new(), tell),
         GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
-            ctx.websocket(&websocket::Settings::default()).await?;
+            ctx.websocket(&websocket::Options::default()).await?;
             Ok(())
         },
     });
@@ -149,9 +149,9 @@ fn tcp(ip: [u8; 4]) -> PeerAddr {
 
 #[test]
 fn all_that_names_a_client_names_the_same_one_rfc7239_8_1() {
-    use ForwardedField::{Forwarded, XForwardedFor, XForwardedHost, XForwardedProto};
+    use ForwardedHeader::{Forwarded, XForwardedFor, XForwardedHost, XForwardedProto};
     let lists = [XForwardedFor, XForwardedProto, XForwardedHost];
-    let network = || TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(lists);
+    let network = || TrustedProxies::new(["10.0.0.0/8"]).unwrap().headers(lists);
     let proxy = tcp([10, 0, 0, 1]);
     let passed_on = Client { ip: "192.0.2.7", scheme: "https", host: "front.example" };
     let as_it_came = |ip| Client { ip, scheme: "http", host: "inner" };
@@ -160,12 +160,12 @@ fn all_that_names_a_client_names_the_same_one_rfc7239_8_1() {
     check(network(), proxy, &[], as_it_came("10.0.0.1"));
     let hops =
         [("forwarded", "for=192.0.2.7;proto=https;host=front.example"), ("x-forwarded-for", "192.0.2.66")];
-    check(network().fields([Forwarded, XForwardedFor]), proxy, &hops, passed_on);
+    check(network().headers([Forwarded, XForwardedFor]), proxy, &hops, passed_on);
     check(network(), PeerAddr::Unix, &LISTS, passed_on);
-    check(TrustedProxies::unix_sockets().fields(lists), PeerAddr::Unix, &LISTS, passed_on);
-    check(TrustedProxies::unix_sockets().fields(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
+    check(TrustedProxies::unix_sockets().headers(lists), PeerAddr::Unix, &LISTS, passed_on);
+    check(TrustedProxies::unix_sockets().headers(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
     // The default believes no one, whatever the fields.
-    check(TrustedProxies::default().fields(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
-    check(TrustedProxies::default().fields(lists), PeerAddr::Unix, &LISTS, as_it_came("-"));
-    check(TrustedProxies::from_fn(|_| true).fields(lists), PeerAddr::Memory, &LISTS, as_it_came("-"));
+    check(TrustedProxies::default().headers(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
+    check(TrustedProxies::default().headers(lists), PeerAddr::Unix, &LISTS, as_it_came("-"));
+    check(TrustedProxies::from_fn(|_| true).headers(lists), PeerAddr::Memory, &LISTS, as_it_came("-"));
 }

@@ -101,7 +101,7 @@ fn gateway(backend: String) -> ServerHandle {
     let client = Client::new();
     let forward = async move |ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.forwarded_to(&backend)?;
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     let handler = wrap(BodyPlan::Stream, forward);
     Server::bind("127.0.0.1:0").start(handler).expect("a gateway starts")

@@ -50,7 +50,7 @@ fn the_address_comes_through_haproxy_and_nginx() {
     if let Some(nginx) = nginx_stream(&format!("proxy_pass {behind}; proxy_protocol on;")) {
         check(&nginx, None);
     }
-    assert_eq!(server.0.stats().total.errors.wire, 0);
+    assert_eq!(server.0.counts().total.errors.wire, 0);
 }
 
 /// Asks as a client with headers of its own, and on behalf of another: both find the address that `proxy` reads.
@@ -67,7 +67,7 @@ fn check_reader(proxy: &Proxy) {
             asked.expect("a runtime starts").map(|asked| asked.expect("it answers").expect("it is text"));
         assert!(own.starts_with("127.0.0.1:"), "{version:?}: {own}");
         assert_eq!([first, second], ["192.0.2.1:4711"; 2], "{version:?}");
-        assert_eq!(other.stats().total.dials, 1);
+        assert_eq!(other.counts().total.dials, 1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use corehttp::websocket::{self, MessageDeflate, WebSocket};
+use corehttp::websocket::{self, DeflateOptions, WebSocket};
 use corehttp::{Context, Server, ServerHandle};
 
 use super::program::Program;
@@ -29,8 +29,8 @@ const CLIENTS: &[Program] = &[
 /// More than a message may have.
 const LARGE: usize = 1 << 21;
 
-fn origin(deflate: Option<MessageDeflate>) -> ServerHandle {
-    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
+fn origin(deflate: Option<DeflateOptions>) -> ServerHandle {
+    let settings = websocket::Options { deflate, ..websocket::Options::default() };
     let echo = async move |ctx: &mut Context| -> corehttp::Result {
         let mut socket = ctx.websocket(&settings).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
@@ -52,9 +52,9 @@ fn ask_all(url: &str) {
 
 #[test]
 fn clients_talk_to_the_server() {
-    let small = MessageDeflate { message_min: 1, ..MessageDeflate::default() };
+    let small = DeflateOptions { message_min: 1, ..DeflateOptions::default() };
     for deflate in
-        [None, Some(MessageDeflate::default()), Some(MessageDeflate { keeps_context: true, ..small })]
+        [None, Some(DeflateOptions::default()), Some(DeflateOptions { context_takeover: true, ..small })]
     {
         ask_all(&Served(origin(deflate)).url());
     }
@@ -62,7 +62,7 @@ fn clients_talk_to_the_server() {
 
 #[test]
 fn clients_talk_through_nginx() {
-    let server = Served(origin(Some(MessageDeflate::default())));
+    let server = Served(origin(Some(DeflateOptions::default())));
     let settings = format!(
         "location / {{ proxy_pass {}; proxy_http_version 1.1; proxy_set_header host $http_host; \
          proxy_set_header upgrade $http_upgrade; proxy_set_header connection upgrade; }}",
@@ -75,7 +75,7 @@ fn clients_talk_through_nginx() {
 
 #[test]
 fn clients_talk_through_haproxy() {
-    let server = Served(origin(Some(MessageDeflate::default())));
+    let server = Served(origin(Some(DeflateOptions::default())));
     if let Some(haproxy) = haproxy(server.0.local_addr()) {
         ask_all(&haproxy.url());
     }
@@ -83,7 +83,7 @@ fn clients_talk_through_haproxy() {
 
 #[test]
 fn clients_talk_through_a_gateway_of_ours() {
-    let server = Served(origin(Some(MessageDeflate::default())));
+    let server = Served(origin(Some(DeflateOptions::default())));
     let gateway = Served(gateway(server.url()));
     ask_all(&gateway.url());
 }

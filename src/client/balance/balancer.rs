@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, RandomPairs};
+use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
 use crate::client::call::{Call, ClientUpgraded, InFlightGuard, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
@@ -35,7 +35,7 @@ use crate::message::{MessageError, Request, Response, Status, TargetError, Targe
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let host = ctx.request.headers.host().unwrap_or_default().to_owned();
 /// #     ctx.response.set_text(host);
@@ -66,7 +66,7 @@ pub struct Balancer {
 struct BalancerInner {
     sender: RequestSender,
     members: RwLock<Vec<Arc<Member>>>,
-    choice: HostChoice,
+    choice: BalancerChoice,
     random_pairs: RandomPairs,
     /// How many requests were assigned to hosts.
     assigned: AtomicU64,
@@ -127,19 +127,19 @@ impl Balancer {
     }
 
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
-    /// [`Client::open`](crate::Client::open) does.
+    /// [`Client::open_call`](crate::Client::open_call) does.
     ///
     /// The host is judged by the head of its response, or by the error that prevents one. The request counts as pending
     /// until the body of the response has been read.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`](crate::Client::open); also with [`ClientCause::Origin`] if the target is more than a path,
+    /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
-    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+    pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.assign(request)?;
         loop {
-            match attempt.host().open(request).await {
+            match attempt.host().open_call(request).await {
                 Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(attempt))),
                 Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }
@@ -197,7 +197,7 @@ impl Balancer {
     }
 
     /// Returns the counts of each host, in the order in which the hosts were added.
-    pub fn counts(&self) -> Vec<HostCounts> {
+    pub fn counts(&self) -> Vec<BalancerCounts> {
         let members = read_lock(&self.inner.members);
         members.iter().map(|member| member.counts()).collect()
     }
@@ -359,15 +359,15 @@ impl HostAttempt {
 /// ```
 /// use std::time::Duration;
 /// use corehttp::Client;
-/// use corehttp::client::HostChoice;
+/// use corehttp::client::BalancerChoice;
 ///
 /// let balancer = Client::new()
 ///     .balance(["http://one", "http://two", "http://three"])?
-///     .choice(HostChoice::TwoRandom)
+///     .choice(BalancerChoice::TwoRandom)
 ///     .penalty(Duration::from_secs(10))
 ///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
 ///     .health_check("/health", Duration::from_secs(5))?
-///     .retry_other_hosts()
+///     .retry_other_hosts(true)
 ///     .build();
 /// assert_eq!(balancer.counts().len(), 3);
 /// # Ok::<(), corehttp::error::MessageError>(())
@@ -385,7 +385,7 @@ impl BalancerBuilder {
         BalancerBuilder(BalancerInner {
             sender,
             members: RwLock::default(),
-            choice: HostChoice::default(),
+            choice: BalancerChoice::default(),
             random_pairs: RandomPairs::default(),
             assigned: AtomicU64::new(0),
             health,
@@ -400,8 +400,8 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Sets how the next host is chosen. Default: [`HostChoice::LeastPending`].
-    pub fn choice(mut self, choice: HostChoice) -> Self {
+    /// Sets how the next host is chosen. Default: [`BalancerChoice::LeastPending`].
+    pub fn choice(mut self, choice: BalancerChoice) -> Self {
         self.0.choice = choice;
         self
     }
@@ -453,10 +453,10 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
-    /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
-    pub fn retry_other_hosts(mut self) -> Self {
-        self.0.retry = RetryPolicy::Once;
+    /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
+    /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
+    pub fn retry_other_hosts(mut self, retry: bool) -> Self {
+        self.0.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
         self
     }
 
@@ -498,7 +498,7 @@ mod tests {
     /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]
     fn a_host_is_chosen_while_checks_change_who_is_up() {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             let hosts = ["http://a", "http://b", "http://c", "http://d"];
             let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
             let (shared, is_over) = (&*balancer.inner, AtomicBool::new(false));
@@ -535,7 +535,7 @@ mod tests {
     /// A host that is back gets its share, and does not catch up on all that it has missed.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_is_back_gets_its_share() {
-        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+        for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             for absence in [Absence::Down, Absence::Penalized, Absence::Slow, Absence::Removed] {
                 for at_once in [1, 32] {
                     let shares = shares_after(choice, absence, at_once).await;
@@ -549,7 +549,7 @@ mod tests {
     }
 
     /// The shares of three hosts in 2,000 requests, after one of them was absent for as many.
-    async fn shares_after(choice: HostChoice, absence: Absence, at_once: usize) -> [usize; 3] {
+    async fn shares_after(choice: BalancerChoice, absence: Absence, at_once: usize) -> [usize; 3] {
         const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
         let balancer = Client::new().balance(URLS).unwrap().choice(choice).build();
         let inner = &*balancer.inner;

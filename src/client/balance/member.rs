@@ -36,7 +36,7 @@ pub(super) struct Member {
 /// The counts of one host of a [`Balancer`](super::Balancer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct HostCounts {
+pub struct BalancerCounts {
     /// Scheme, host and port, such as `http://one:8080`.
     pub origin: String,
     /// Requests that it has not answered yet, including bodies that are still being read.
@@ -110,8 +110,8 @@ impl Member {
         }
     }
 
-    pub(super) fn counts(&self) -> HostCounts {
-        HostCounts {
+    pub(super) fn counts(&self) -> BalancerCounts {
+        BalancerCounts {
             origin: self.host.origin().to_owned(),
             pending: self.pending.load(Ordering::Relaxed),
             served: self.served.load(Ordering::Relaxed),
@@ -150,7 +150,7 @@ impl fmt::Debug for HealthPolicy {
 /// How a [`Balancer`](super::Balancer) chooses the next host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HostChoice {
+pub enum BalancerChoice {
     /// The host with the fewest pending requests; among equals, the one whose last request is the longest ago, so that
     /// they take turns. The requests that a host missed while it was down, slow or not there are not made up for.
     #[default]
@@ -160,7 +160,7 @@ pub enum HostChoice {
     TwoRandom,
 }
 
-impl HostChoice {
+impl BalancerChoice {
     /// Chooses one of `candidates`, unless there is none.
     pub(super) fn choose<'a>(
         self,
@@ -171,12 +171,12 @@ impl HostChoice {
         let load = |member: &&Arc<Member>| (member.load(), member.last_assigned.load(Ordering::Relaxed));
         let count = candidates.clone().count();
         match self {
-            HostChoice::TwoRandom if count > 2 => {
+            BalancerChoice::TwoRandom if count > 2 => {
                 let (one, other) = random_pairs.two_below(count);
                 let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
                 two.map(|(_, member)| member).min_by_key(load)
             }
-            HostChoice::LeastPending | HostChoice::TwoRandom => candidates.min_by_key(load),
+            BalancerChoice::LeastPending | BalancerChoice::TwoRandom => candidates.min_by_key(load),
         }
     }
 }

@@ -4,4 +4,4 @@ mod balancer;
 mod member;
 
 pub use balancer::{Balancer, BalancerBuilder};
-pub use member::{HostChoice, HostCounts};
+pub use member::{BalancerChoice, BalancerCounts};

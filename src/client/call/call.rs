@@ -18,7 +18,7 @@ use crate::message::{Headers, Response};
 
 /// A request whose head has been sent, and whose body is written chunk by chunk.
 ///
-/// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
+/// Made by [`Client::open_call`](crate::Client::open_call). Dropping it closes the connection.
 ///
 /// # Examples
 ///
@@ -28,13 +28,13 @@ use crate::message::{Headers, Response};
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let body = std::mem::take(&mut ctx.request.body);
 /// #     ctx.response.body = body;
 /// # })?;
 /// # corehttp::block_on(async {
-/// let mut call = client.open(&Request::post("http://example.com/upload")?).await?;
+/// let mut call = client.open_call(&Request::post("http://example.com/upload")?).await?;
 /// call.write_all(b"piece by ").await?;
 /// call.write_all(b"piece").await?;
 /// let mut response = Response::new();
@@ -115,7 +115,7 @@ impl Call {
     /// # Errors
     ///
     /// As [`Call::finish`].
-    pub async fn finish_with(
+    pub async fn finish_with_trailers(
         self,
         trailers: &Headers,
         response: &mut Response,
@@ -136,13 +136,13 @@ impl Call {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
     /// #     let body = std::mem::take(&mut ctx.request.body);
     /// #     ctx.response.body = body;
     /// # })?;
     /// # corehttp::block_on(async {
-    /// let (mut writer, mut reader) = client.open(&Request::post("http://example.com/")?).await?.split();
+    /// let (mut writer, mut reader) = client.open_call(&Request::post("http://example.com/")?).await?.split();
     /// let write = async {
     ///     writer.write_all(b"there and back").await?;
     ///     writer.finish().await

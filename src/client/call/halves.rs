@@ -81,7 +81,7 @@ impl CallWriter {
     /// # Errors
     ///
     /// As [`CallWriter::finish`].
-    pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+    pub async fn finish_with_trailers(&mut self, trailers: &Headers) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_ended(cx, |call, cx| call.poll_end(cx, trailers))).await
     }
 
@@ -183,7 +183,7 @@ impl CallReader {
     /// use corehttp::{Client, Request, Response};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| {
     /// #     let mut fields = Headers::new();
     /// #     fields.set("link", "</style.css>; rel=preload")?;
@@ -192,7 +192,7 @@ impl CallReader {
     /// # })?;
     /// # corehttp::block_on(async {
     /// # let mut hints = Vec::new();
-    /// let (_, mut reader) = client.open(&Request::get("http://example.com/")?).await?.split();
+    /// let (_, mut reader) = client.open_call(&Request::get("http://example.com/")?).await?.split();
     /// while let Some((status, fields)) = reader.informational().await? {
     ///     println!("{status}: {:?}", fields.get("link"));
     /// #   hints.push((status, fields.get("link").unwrap().to_owned()));

@@ -52,7 +52,7 @@ use crate::message::Headers;
 ///     Ok(received)
 /// }
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 /// # let size = corehttp::block_on(download(&client, "http://example.com/", tokio::io::sink()))??;
 /// # assert_eq!(size, 5);

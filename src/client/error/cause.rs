@@ -56,7 +56,7 @@ pub enum ClientCause {
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
     /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
-    /// [`ClientBuilder::head_max`](crate::ClientBuilder::head_max).
+    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).

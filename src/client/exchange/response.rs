@@ -73,7 +73,7 @@ impl Response {
     /// use corehttp::client::ClientCause;
     ///
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.status = Status::NOT_FOUND)?;
     /// # corehttp::block_on(async {
     /// let error = client.get("http://example.com/a").await?.error_for_status().unwrap_err();

@@ -1,9 +1,11 @@
 //! Reports of dials and exchanges, for observers, counters and spans.
 
+mod counts;
 mod observer;
 mod span;
-mod stats;
 
+pub use counts::{ClientCounts, HostCounts, PhaseCounts};
+pub(crate) use counts::{HostRegistry, OpenConns};
 pub(crate) use observer::Observers;
 pub use observer::{
     ClientCounters, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostEvents, QueueReport,
@@ -11,5 +13,3 @@ pub use observer::{
 #[cfg(feature = "tracing")]
 pub(crate) use span::{BeginSpan, RequestSpan};
 pub(super) use span::{ClientSpan, Spans};
-pub use stats::{ClientCounts, ClientStats, PhaseCounts};
-pub(super) use stats::{HostRegistry, OpenConns};

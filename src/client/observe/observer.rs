@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::stats::{ClientCounts, ClientStats, HostRegistry, PoolCounters};
+use super::counts::{ClientCounts, HostCounts, HostRegistry, PoolCounters};
 use crate::client::error::ClientPhase;
 use crate::message::{Status, Timings};
 use crate::net::Traffic;
@@ -52,12 +52,11 @@ use crate::runtime::Hooks;
 /// }
 ///
 /// # let listener = MemoryListener::new();
-/// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
+/// # let server = Server::bind(&listener).cores(1).start(|_: &mut Context| Err(corehttp::Error::other("broken")))?;
 /// # corehttp::block_on(async {
 /// let errors = ServerErrors::default();
 /// let client = Client::builder().observe(errors.clone()).build();
-/// # let client = Client::builder().memory(connector).observe(errors.clone()).build();
+/// # let client = Client::builder().connect_to(&listener).observe(errors.clone()).build();
 /// client.get("http://example.com/").await?; // answered with 500
 /// assert_eq!(errors.0.lock().unwrap()["http://example.com"], 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -240,7 +239,7 @@ impl HostEvents {
     }
 
     /// Changes counts of which there is no report.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut HostCounts)) {
         self.counters.count(change);
     }
 
@@ -327,10 +326,10 @@ pub enum ExchangeEnd {
 pub struct ClientCounters(Arc<HostRegistry>);
 
 impl ClientCounters {
-    /// Returns the counts at this moment, as [`Client::stats`](crate::Client::stats) does. Once the client and its clones
+    /// Returns the counts at this moment, as [`Client::counts`](crate::Client::counts) does. Once the client and its clones
     /// are gone, no connection is open.
-    pub fn stats(&self) -> ClientStats {
-        self.0.stats()
+    pub fn counts(&self) -> ClientCounts {
+        self.0.counts()
     }
 }
 
@@ -344,6 +343,6 @@ impl Eq for ClientCounters {}
 
 impl fmt::Debug for ClientCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stats().fmt(f)
+        self.counts().fmt(f)
     }
 }

@@ -49,7 +49,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// use corehttp::{Client, Request, Response};
 ///
 /// # let listener = MemoryListener::new();
-/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let client = Client::builder().connect_to(&listener).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let path = ctx.request.path().to_owned();
 /// #     ctx.response.set_text(path);
@@ -301,15 +301,15 @@ impl PipelineBuilder {
         self
     }
 
-    /// Allows methods that are not safe. Default: only safe methods are sent.
+    /// Sets whether methods are allowed that are not safe. Default: no, only safe methods are sent.
     ///
     /// If a connection ends while such requests are in flight, it is unknown whether the server has acted on them. They
     /// fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
     /// §9.3.2).
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
-    pub fn allow_unsafe_methods(mut self) -> Self {
-        self.allowed = AllowedMethods::Any;
+    pub fn allow_unsafe_methods(mut self, allow: bool) -> Self {
+        self.allowed = if allow { AllowedMethods::Any } else { AllowedMethods::Safe };
         self
     }
 

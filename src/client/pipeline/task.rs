@@ -123,7 +123,7 @@ impl PipelineTask {
             return Poll::Ready(true);
         }
         if !is_closed {
-            let idle = self.sender.settings().pool.idle;
+            let idle = self.sender.settings().timeouts.idle;
             ready!(self.idle_timer.poll_expired(cx, TimerSlot::Total, idle));
         }
         state.detach();
@@ -423,10 +423,11 @@ impl Drop for PipelineTask {
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Whether the connection is young enough for more requests (see
-/// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
+/// [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age)).
 fn is_within_age(pooled: &PooledConn) -> bool {
     let pool = &pooled.permit.pool;
-    let connection = pooled.exchange.connection.as_ref().filter(|_| pool.settings.pool.age.is_some());
+    let connection =
+        pooled.exchange.connection.as_ref().filter(|_| pool.settings.timeouts.connection_age.is_some());
     connection.is_none_or(|connection| pool.is_within_age(connection.opened_at, runtime::now()))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::pool::{Pool, SharedConns};
 use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::observe::{ClientStats, HostRegistry, OpenConns};
+use crate::client::observe::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::route::{Origin, Proxy, ProxyError, origin};
 use crate::client::settings::Settings;
 use crate::memory::{lock, read_lock, write_lock};
@@ -26,9 +26,9 @@ pub(in crate::client) struct ClientPools {
 type RuntimeList = RwLock<Vec<(Id, Arc<RuntimePools>)>>;
 
 impl OpenConns for RuntimeList {
-    fn add_to(&self, stats: &mut ClientStats) {
+    fn add_to(&self, counts: &mut ClientCounts) {
         each_pool(self, |pool| {
-            let counts = stats.hosts.get_mut(pool.origin.key()).unwrap_or(&mut stats.other);
+            let counts = counts.hosts.get_mut(pool.origin.key()).unwrap_or(&mut counts.other);
             counts.idle += pool.idle() as u64;
             counts.busy += pool.busy() as u64;
             counts.waiting += pool.waiting() as u64;
@@ -54,8 +54,8 @@ impl ClientPools {
     }
 
     /// The counts so far, with those of the connections that are open now.
-    pub(in crate::client) fn stats(&self) -> ClientStats {
-        self.registry.stats()
+    pub(in crate::client) fn counts(&self) -> ClientCounts {
+        self.registry.counts()
     }
 
     /// The pool of the origin that `target` names, in this runtime.
@@ -129,7 +129,7 @@ impl RuntimePools {
         all: Weak<RuntimeList>,
     ) -> Arc<RuntimePools> {
         Arc::new_cyclic(|own: &Weak<RuntimePools>| {
-            let group = Arc::new(PoolGroup::new(own.clone(), settings.pool.idle_connections_max));
+            let group = Arc::new(PoolGroup::new(own.clone(), settings.limits.idle_connections_max));
             RuntimePools { handle, settings, registry, by_origin: Mutex::default(), group, all }
         })
     }
@@ -168,7 +168,8 @@ impl RuntimePools {
             by_origin.prune();
         }
         let (settings, registry, group) = (self.settings.clone(), self.registry.clone(), self.group.clone());
-        let new_conns = || Arc::new(SharedConns::new(settings.pool.connections_max, group.clone()));
+        let new_conns =
+            || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
         let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
             true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
             false => new_conns(),
@@ -322,7 +323,7 @@ mod tests {
     fn hosts_that_a_proxy_forwards_to_are_forgotten() {
         let listener = MemoryListener::new();
         let proxies = Proxies::all(Proxy::new("p").unwrap());
-        let client = Client::builder().memory(listener.connector()).proxies(proxies).build();
+        let client = Client::builder().connect_to(&listener).proxies(proxies).build();
         let server = Server::bind(listener).cores(1);
         let running = server.start(|ctx: &mut Context| ctx.response.set_text("ok")).unwrap();
         block_on(async {
@@ -334,7 +335,7 @@ mod tests {
             drop(all);
             assert!(pools < 50, "{pools} pools");
             assert_eq!(
-                (client.idle_connections(), client.busy_connections(), client.stats().total.dials),
+                (client.idle_connections(), client.busy_connections(), client.counts().total.dials),
                 (1, 0, 1)
             );
             client.close_idle();

@@ -270,7 +270,7 @@ impl Pool {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
-                let most = self.settings.pool.connections_max;
+                let most = self.settings.limits.connections_per_host_max;
                 self.events.count_queue_timeout(runtime::now().saturating_duration_since(since));
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
                 let proxy = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.origin.scheme));
@@ -437,13 +437,13 @@ impl Pool {
 
     /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
     fn idle_max(&self, server_limit: Option<Duration>) -> Duration {
-        let idle = self.settings.pool.idle;
+        let idle = self.settings.timeouts.idle;
         server_limit.map_or(idle, |limit| limit.min(idle))
     }
 
     /// Whether a connection that was opened at `opened_at` may still be used.
     pub(in crate::client) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
-        self.settings.pool.age.is_none_or(|age| later(opened_at, age) > now)
+        self.settings.timeouts.connection_age.is_none_or(|age| later(opened_at, age) > now)
     }
 }
 
@@ -593,6 +593,7 @@ mod tests {
 
     use super::*;
     use crate::Client;
+    use crate::client::ClientTimeouts;
     use crate::net::MemoryListener;
     use crate::runtime::sleep;
 
@@ -605,9 +606,12 @@ mod tests {
         burst(Duration::ZERO, 0).await;
     }
 
-    async fn burst(idle_timeout: Duration, idle_conn: usize) {
+    async fn burst(idle: Duration, idle_conn: usize) {
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).idle_timeout(idle_timeout).build();
+        let client = Client::builder()
+            .connect_to(&listener)
+            .timeouts(ClientTimeouts { idle, ..ClientTimeouts::default() })
+            .build();
         let host = client.host("http://a").unwrap();
         let requests = Vec::from_iter((0..MANY).map(|_| {
             let client = client.clone();

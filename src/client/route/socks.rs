@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::client::route::proxy::{Protocol, Proxy};
-    use crate::net::{Dialer, MemoryConnector, MemoryListener, MemoryStream, Network, Resolver};
+    use crate::net::{Dialer, MemoryConnector, MemoryListener, MemoryStream, Resolver};
 
     /// Answers after a second, but never for `silent.example`.
     struct SlowNames;
@@ -167,10 +167,14 @@ mod tests {
         }
     }
 
-    /// Opens a tunnel to `origin` over `medium`. Returns the first bytes of the origin, and how many seconds it took to
+    /// Opens a tunnel to `origin` by `dial`. Returns the first bytes of the origin, and how many seconds it took to
     /// resolve and to connect; or the error, and after how many seconds it came.
-    async fn tunnel(url: &str, origin: &str, network: Network) -> Result<(String, u64, u64), (String, u64)> {
-        tunnel_within(5, url, origin, network).await
+    async fn tunnel(
+        url: &str,
+        origin: &str,
+        dial: HostConnector,
+    ) -> Result<(String, u64, u64), (String, u64)> {
+        tunnel_within(5, url, origin, dial).await
     }
 
     /// As [`tunnel`], with `connect` seconds to connect.
@@ -178,11 +182,11 @@ mod tests {
         connect: u64,
         url: &str,
         origin: &str,
-        network: Network,
+        dial: HostConnector,
     ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
         let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
-        let dial = HostConnector { network, dns, ..HostConnector::default() };
+        let dial = HostConnector { dns, ..dial };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::from_key(origin).unwrap();
@@ -204,16 +208,16 @@ mod tests {
 
     /// A proxy that follows `script`, waits a second before each reply, and is silent in the end. The task returns the
     /// bytes that the proxy received last.
-    fn proxy(script: ProxyScript) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
-        let (network, mut peers) = proxy_of([script]);
+    fn proxy(script: ProxyScript) -> (HostConnector, JoinHandle<(Vec<u8>, MemoryStream)>) {
+        let (dial, mut peers) = proxy_of([script]);
         let only = async move { peers.recv().await.expect("it is dialed") };
-        (network, tokio::spawn(only))
+        (dial, tokio::spawn(only))
     }
 
     /// A proxy that follows one script on each connection.
     fn proxy_of<const N: usize>(
         scripts: [ProxyScript; N],
-    ) -> (Network, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
+    ) -> (HostConnector, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
         let listener = MemoryListener::new();
         let connector = listener.connector();
         let (over, peers) = unbounded_channel();
@@ -229,7 +233,7 @@ mod tests {
                 over.send((received, peer)).unwrap();
             }
         });
-        (Network::from_dialer(Slow(connector)), peers)
+        (HostConnector { dialer: Some(Arc::new(Slow(connector))), ..HostConnector::default() }, peers)
     }
 
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
@@ -267,9 +271,9 @@ mod tests {
             ([WANTS_MORE, REACHED, &[]], refused(3), 1),
             ([&[], REACHED, &[]], late, 1),
         ] {
-            let (network, mut peers) = proxy_of(scripts);
+            let (dial, mut peers) = proxy_of(scripts);
             assert_eq!(
-                tunnel_within(8, "socks5://p", "http://three.example", network).await,
+                tunnel_within(8, "socks5://p", "http://three.example", dial).await,
                 expected,
                 "{scripts:?}"
             );
@@ -285,10 +289,9 @@ mod tests {
     /// Its host may have moved, and would be out of reach for as long as names are kept.
     #[tokio::test(start_paused = true)]
     async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
-        let (network, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
+        let (dial, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
         let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
-        let (dial, proxy) =
-            (HostConnector { network, dns, ..HostConnector::default() }, Proxy::new("socks5://p").unwrap());
+        let (dial, proxy) = (HostConnector { dns, ..dial }, Proxy::new("socks5://p").unwrap());
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::from_key("http://three.example").unwrap();
@@ -315,7 +318,7 @@ mod tests {
             let failed = tunnel(url, origin, proxy(talk).0).await;
             assert_eq!(failed, Err((expected.to_owned(), seconds)), "{url} {origin} {talk:?}");
         }
-        let both = tunnel("socks5://silent.example", "https://a.example", Network::Tcp).await;
+        let both = tunnel("socks5://silent.example", "https://a.example", HostConnector::default()).await;
         assert_eq!(
             both,
             Err(("looking up the proxy socks5://silent.example:1080 took too long".to_owned(), 5)),

@@ -15,7 +15,7 @@ use crate::memory::{Arena, Reset, clear_cold, lock};
 
 /// The content of a message: nothing, bytes, or a stream.
 ///
-/// A clone copies bytes, unless they were [shared](Body::set_shared).
+/// A clone copies bytes, unless they were [shared](Body::set_shared_bytes).
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::memory::{Arena, Reset, clear_cold, lock};
 ///
 /// let mut body = Body::new();
 /// body.set_bytes("copied");                          // into memory that is reused
-/// body.set_shared("static, or a `Bytes`, or a Vec"); // not copied
+/// body.set_shared_bytes("static, or a `Bytes`, or a Vec"); // not copied
 /// body.set_bytes("");
 /// write!(body, "{} + {} = {}", 1, 2, 3)?;
 /// assert_eq!(body.text().unwrap(), "1 + 2 = 3");
@@ -69,7 +69,7 @@ impl Body {
         Body::default()
     }
 
-    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Body::set_shared`] does not copy.
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Body::set_shared_bytes`] does not copy.
     pub fn set_bytes(&mut self, bytes: impl AsRef<[u8]>) {
         let buffer = self.receive();
         buffer.clear();
@@ -78,7 +78,7 @@ impl Body {
 
     /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
     /// [`Body::set_bytes`] copies, and therefore takes borrowed bytes.
-    pub fn set_shared(&mut self, bytes: impl Into<Bytes>) {
+    pub fn set_shared_bytes(&mut self, bytes: impl Into<Bytes>) {
         self.set_unbuffered(Unbuffered::Shared(bytes.into()));
     }
 
@@ -159,7 +159,7 @@ impl Body {
     /// let mut response = Response::new();
     /// response.set_text("a page that a cache keeps");
     /// let page = std::mem::take(&mut response.body).into_bytes().expect("a text is no stream");
-    /// response.body.set_shared(page.clone());
+    /// response.body.set_shared_bytes(page.clone());
     /// assert_eq!(response.body.bytes(), page);
     /// ```
     pub fn into_bytes(self) -> Result<Bytes, Body> {
@@ -306,7 +306,7 @@ const BUFFER_KEPT_MAX: usize = 16 << 10;
 macro_rules! bytes_are_bodies {
     ($($type:ty),*) => {$(
         impl From<$type> for Body {
-            /// Makes a body of the bytes without copying them: see [`Body::set_shared`].
+            /// Makes a body of the bytes without copying them: see [`Body::set_shared_bytes`].
             fn from(bytes: $type) -> Body {
                 Body { unbuffered: Some(Unbuffered::Shared(bytes.into())), ..Body::default() }
             }
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn writing_appends_to_the_content() {
         let mut body = Body::new();
-        body.set_shared("shared");
+        body.set_shared_bytes("shared");
         body.write_all(b", then written").unwrap();
         assert_eq!(body.text(), Ok("shared, then written"));
         body.clear();

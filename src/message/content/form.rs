@@ -53,7 +53,7 @@ impl<'a> Form<'a> {
     /// # Errors
     ///
     /// Fails if it has more. In a handler, `?` turns that into 400.
-    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, ValueError> {
+    pub fn up_to(self, pairs_max: usize) -> Result<Form<'a>, ValueError> {
         match self.raw_pairs().nth(pairs_max) {
             None => Ok(self),
             Some(_) => Err(ValueError::too_many_pairs(pairs_max)),
@@ -77,7 +77,7 @@ impl<'a> Form<'a> {
     /// Returns the text as it was sent. `Request::query_as` and `Request::form_as` turn it into a
     /// struct, with the feature `form`.
     #[inline]
-    pub fn raw(self) -> &'a str {
+    pub fn as_str(self) -> &'a str {
         self.raw
     }
 
@@ -384,8 +384,8 @@ mod tests {
             expected.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         assert_eq!(found, expected, "{raw:?}");
         assert_eq!((form.len(), form.is_empty()), (expected.len(), expected.is_empty()), "{raw:?}");
-        assert_eq!(form.at_most(expected.len()), Ok(form), "{raw:?}");
-        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.at_most(pairs_max));
+        assert_eq!(form.up_to(expected.len()), Ok(form), "{raw:?}");
+        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.up_to(pairs_max));
         assert!(fewer.is_none_or(|found| found.is_err()), "{raw:?}");
     }
 
@@ -495,7 +495,7 @@ mod tests {
             "the value of `per_page` is not of type Order"
         );
         assert_eq!(error(form.strict().unwrap_err()), "an escape in `a%0a` is malformed, or not UTF-8");
-        assert_eq!(error(form.at_most(1).unwrap_err()), "the form has more than 1 pairs");
+        assert_eq!(error(form.up_to(1).unwrap_err()), "the form has more than 1 pairs");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub(crate) use content::{decode_text, essence};
-pub(super) use content_error::CharsetError;
+pub(crate) use content_error::CharsetError;
 pub use content_error::ContentError;
 pub(crate) use content_error::ContentFault;
 #[cfg(any(feature = "form", feature = "json"))]

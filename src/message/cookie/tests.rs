@@ -303,9 +303,9 @@ fn octets_that_are_not_utf8_are_found_as_such() {
     let cookies = Cookies::new(&headers);
     let all: [(&[u8], &[u8]); 5] =
         [(b"a", b"\xff"), (b"b", b"2"), (b"\xc3", b"3"), (b"a", b"4"), (b"", b"\xfe")];
-    assert!(cookies.octets().eq(all));
+    assert!(cookies.iter_bytes().eq(all));
     assert_eq!(
-        ["a", "b", "", "c"].map(|name| cookies.bytes(name)),
+        ["a", "b", "", "c"].map(|name| cookies.get_bytes(name)),
         [Some(&b"\xff"[..]), Some(b"2"), Some(b"\xfe"), None]
     );
     assert_eq!((cookies.get("a"), cookies.iter().count()), (Some("4"), 2));

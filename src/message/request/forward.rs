@@ -11,7 +11,7 @@ impl Request {
     /// query and fields, except `host`, which the new target determines, and those meant for this connection only (RFC
     /// 9110 §7.6.1).
     ///
-    /// The body is not copied; to forward it as it arrives, use [`Client::open`](crate::Client::open), with the framing
+    /// The body is not copied; to forward it as it arrives, use [`Client::open_call`](crate::Client::open_call), with the framing
     /// that it has here. A request without content has `content-length: 0` if its method suggests content. For the way
     /// back there is [`Response::forwarded`](crate::Response::forwarded).
     ///
@@ -97,7 +97,7 @@ impl Request {
     ///         Some("shop") => ctx.request.forwarded_below("/shop", "http://127.0.0.1:9002")?,
     ///         _ => return Err(Status::NOT_FOUND.into()),
     ///     };
-    ///     ctx.forward(client.open(&forwarded)).await
+    ///     ctx.forward(client.open_call(&forwarded)).await
     /// }
     /// # let _ = |client: Client| {
     /// # Server::bind("127.0.0.1:8080")

@@ -22,7 +22,7 @@ impl Request {
     ///     response.headers.append("vary", "accept")?;
     ///     match request.preferred_type(["application/json", "text/html"]) {
     ///         Some("text/html") => response.set_html("<h1>Tea</h1>"),
-    ///         Some(json) => response.set_shared(json, r#"{"name":"Tea"}"#)?,
+    ///         Some(json) => response.set_shared_bytes(json, r#"{"name":"Tea"}"#)?,
     ///         None => return Err(Status::NOT_ACCEPTABLE.into()),
     ///     }
     ///     Ok(())

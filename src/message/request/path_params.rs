@@ -101,7 +101,7 @@ impl<'a> PathParams<'a> {
     /// Fails if the value does not decode to UTF-8, which a handler's `?` turns into 404, or if the route has no such
     /// parameter, which is a mistake of the program: 500.
     pub fn get(self, name: &str) -> Result<Cow<'a, str>, ValueError> {
-        let raw = self.raw(name).ok_or_else(|| ValueError::no_param(name))?;
+        let raw = self.get_raw(name).ok_or_else(|| ValueError::no_param(name))?;
         if self.request.target().has_plain_path() {
             return Ok(Cow::Borrowed(raw));
         }
@@ -120,7 +120,7 @@ impl<'a> PathParams<'a> {
     /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
     /// one.
     #[inline]
-    pub fn raw(self, name: &str) -> Option<&'a str> {
+    pub fn get_raw(self, name: &str) -> Option<&'a str> {
         match self.request.matched_route().value(name) {
             Some(value) => Some(self.value(value)),
             None => self.label(name),
@@ -182,9 +182,9 @@ mod tests {
         let params = request.params();
         assert_eq!(params.iter().collect::<Vec<_>>(), expected, "{request:?}");
         for (name, value) in expected {
-            assert_eq!(params.raw(name), Some(*value));
+            assert_eq!(params.get_raw(name), Some(*value));
         }
-        assert_eq!(params.raw("other"), None);
+        assert_eq!(params.get_raw("other"), None);
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         request.matched_route_mut().give(steps);
         let params = request.params();
         assert_eq!(params.iter().collect::<Vec<_>>(), [("id", "outer"), ("id", "inner")]);
-        assert_eq!((params.raw("id"), request.matched_pattern()), (Some("inner"), Some("/{id}/x/{id}")));
+        assert_eq!((params.get_raw("id"), request.matched_pattern()), (Some("inner"), Some("/{id}/x/{id}")));
     }
 
     #[test]

@@ -162,11 +162,10 @@ impl Request {
     /// use corehttp::{Client, Request, Response, Status};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let (mut request, mut response) = (Request::default(), Response::new());
     /// request.headers.set("accept", "text/plain")?;
     /// for url in ["http://example.com/a", "http://example.com/b?page=2", "http://example.org/"] {
@@ -298,7 +297,7 @@ impl Request {
     ///
     /// Fails if the content is of another type, has a content coding, is not UTF-8, or has more than
     /// [`Form::PAIRS_MAX`] pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content
-    /// has not been received. To allow more pairs: `Form::new(request.text()?).at_most(10_000)?`.
+    /// has not been received. To allow more pairs: `Form::new(request.text()?).up_to(10_000)?`.
     ///
     /// # Examples
     ///
@@ -313,7 +312,7 @@ impl Request {
     /// ```
     pub fn form(&self) -> Result<Form<'_>, ContentError> {
         self.content_of(FORM_TYPE, |essence| essence.eq_ignore_ascii_case(FORM_TYPE.as_bytes()))?;
-        let form = Form::new(self.text()?).at_most(Form::PAIRS_MAX);
+        let form = Form::new(self.text()?).up_to(Form::PAIRS_MAX);
         form.map_err(|_| ContentError::from(ContentFault::TooManyPairs(Form::PAIRS_MAX)).of_request())
     }
 
@@ -333,7 +332,7 @@ impl Request {
         self.body.set_bytes(text.as_ref());
     }
 
-    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared`] does not copy.
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared_bytes`] does not copy.
     ///
     /// # Errors
     ///
@@ -350,9 +349,13 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), MessageError> {
+    pub fn set_shared_bytes(
+        &mut self,
+        content_type: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
-        self.body.set_shared(bytes);
+        self.body.set_shared_bytes(bytes);
         Ok(())
     }
 

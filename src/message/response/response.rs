@@ -82,7 +82,7 @@ impl Response {
         self.body.set_bytes(page.as_ref());
     }
 
-    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Response::set_shared`] does not copy.
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Response::set_shared_bytes`] does not copy.
     ///
     /// # Errors
     ///
@@ -119,9 +119,13 @@ impl Response {
     /// # Errors
     ///
     /// Fails if the content type is not a valid field value. The response is then unchanged.
-    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), MessageError> {
+    pub fn set_shared_bytes(
+        &mut self,
+        content_type: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Result<(), MessageError> {
         self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
-        self.body.set_shared(bytes);
+        self.body.set_shared_bytes(bytes);
         Ok(())
     }
 
@@ -168,7 +172,7 @@ impl Response {
     /// use corehttp::Response;
     ///
     /// let mut response = Response::new(); // or one that a client received
-    /// response.set_shared("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
+    /// response.set_shared_bytes("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
     /// match response.text_decoded() {
     ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
     ///     Err(error) => assert_eq!(error.charset(), Some("ISO-8859-1")),

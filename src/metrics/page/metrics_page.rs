@@ -93,7 +93,7 @@ impl Handler for Page {
         }
         let part = PARTS.iter().find(|(name, ..)| query.get(name).is_some());
         let (_, content_type, content) = *part.unwrap_or(&PAGE);
-        ctx.response.set_shared(content_type, content)?;
+        ctx.response.set_shared_bytes(content_type, content)?;
         for (name, value) in FIELDS {
             ctx.response.headers.set(name, value)?;
         }

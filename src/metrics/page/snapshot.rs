@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::client::{ClientCounts, ClientStats};
+use crate::client::{ClientCounts, HostCounts};
 use crate::metrics::client_metrics::PHASES;
-use crate::metrics::core_metrics::CoreCounts;
+use crate::metrics::core_metrics::CoreTotals;
 use crate::metrics::histogram::HistogramCounts;
 use crate::metrics::latest_errors::LatestError;
 use crate::metrics::metrics::Metrics;
@@ -17,7 +17,7 @@ use crate::metrics::process::ProcessInfo;
 use crate::metrics::route_metrics::OTHER;
 use crate::metrics::slow_exchanges::SlowExchange;
 use crate::metrics::timeline::{SLOT, SLOTS, SlotCounts, SlotSeries, slot_number};
-use crate::server::ServerCounts;
+use crate::server::CoreCounts;
 
 /// The number of the current slot, and the metrics as an object of JSON. If slots up to the number `sent` were sent before,
 /// those before it are left out, since they do not change any more. Times are in microseconds, ages in seconds.
@@ -46,7 +46,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         core_timelines.get(index).map(|series| series.sum_since(recent_first)).unwrap_or_default()
     };
     let process = ProcessInfo::read();
-    let mut server = ServerCounts::default();
+    let mut server = CoreCounts::default();
     cores.values().for_each(|core| server += &core.server);
     let data = json!({
         "uptime": uptime.as_secs_f64(),
@@ -87,7 +87,7 @@ fn figures(slot: &SlotCounts) -> Value {
     json!([slot.count(), slot.failed, half, most, nearly_all, all])
 }
 
-fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
+fn core(index: usize, core: &CoreTotals, recent: &SlotCounts) -> Value {
     json!({
         "core": index,
         "open": core.server.open,
@@ -110,9 +110,9 @@ fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
 /// The hosts of clients. Their recent figures count the exchanges that failed apart, and the times of phases are the 99th
 /// percentiles since the start. A host whose times are among those of [`OTHER`] has no recent figures of its own.
 fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
-    let Some(ClientStats { hosts, other, .. }) = metrics.client_stats() else { return json!([]) };
+    let Some(ClientCounts { hosts, other, .. }) = metrics.client_counts() else { return json!([]) };
     let (times, timelines) = (metrics.host_counts(), metrics.host_timelines(recent));
-    let has_others = other != ClientCounts::default() || times.contains_key(OTHER);
+    let has_others = other != HostCounts::default() || times.contains_key(OTHER);
     let others = has_others.then(|| (OTHER.into(), other));
     let hosts = hosts.into_iter().chain(others).map(|(host, counts)| {
         let times = times.get(&host).cloned().unwrap_or_default();
@@ -171,7 +171,7 @@ const SLOW_SHOWN_MAX: usize = 24;
 const SLOW_OF_ROUTE_MAX: usize = 3;
 
 /// The kinds of errors that there were, with the latest of each.
-fn errors(metrics: &Metrics, server: &ServerCounts) -> Value {
+fn errors(metrics: &Metrics, server: &CoreCounts) -> Value {
     let latest: Vec<Option<LatestError>> = metrics.latest_errors();
     let kinds = zip(server.errors.by_kind(), latest).filter(|((_, count), _)| *count > 0);
     let kinds = kinds.map(|((kind, count), latest)| {
@@ -186,7 +186,7 @@ fn errors(metrics: &Metrics, server: &ServerCounts) -> Value {
 }
 
 /// The objects that the cores have used again or kept for that, and the caches of files.
-fn memory(metrics: &Metrics, server: &ServerCounts) -> Value {
+fn memory(metrics: &Metrics, server: &CoreCounts) -> Value {
     let used = server.pools().filter(|(_, pool)| pool.created > 0);
     let pools =
         used.map(|(name, pool)| (name.to_owned(), [pool.reused, pool.created, pool.kept, pool.bytes]));
@@ -207,7 +207,7 @@ mod tests {
     use crate::Server;
     use crate::client::client::Client;
     use crate::message::{Request, Status};
-    use crate::metrics::metrics::Settings;
+    use crate::metrics::metrics::Options;
     use crate::server::{Context, Error};
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     /// Clients count more hosts than there are times for.
     #[test]
     fn a_host_without_times_has_no_figures_and_those_of_others_are_shown() {
-        let metrics = Metrics::with_settings(Settings { hosts_max: 1, ..Default::default() });
+        let metrics = Metrics::with_options(Options { hosts_max: 1, ..Default::default() });
         metrics.keep_recent();
         let client = Client::builder().observe(metrics.clone()).build();
         for url in ["http://127.0.0.1:1/", "http://127.0.0.1:2/"] {

@@ -1,8 +1,9 @@
 //! [`HostConnector`]: opens connections to hosts; [`Dialer`]: opens them in another way than over TCP.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-#[cfg(unix)]
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -23,12 +24,14 @@ use super::dns_cache::Addresses;
 use super::race::Unreachable;
 use super::race::race;
 use crate::memory::lock;
-use crate::net::{ConnError, Keepalive, MemoryConnector, Stream, Transport};
+use crate::net::{Address, ConnError, Keepalive, MemoryConnector, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
 #[derive(Clone, Default)]
 pub(crate) struct HostConnector {
-    pub(crate) network: Network,
+    pub(crate) address: DialAddress,
+    /// Opens connections to hosts in place of TCP.
+    pub(crate) dialer: Option<Arc<dyn AnyDialer>>,
     pub(crate) dns: Arc<DnsCache>,
     /// The local address of TCP connections. By default the operating system chooses. With an address, only hosts of
     /// its family can be reached.
@@ -51,27 +54,6 @@ pub(crate) enum DialStep {
     Secure,
 }
 
-/// The network over which hosts are reached.
-#[derive(Clone, Default)]
-pub(crate) enum Network {
-    /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
-    #[default]
-    Tcp,
-    /// One Unix socket for all hosts.
-    #[cfg(unix)]
-    Unix(Arc<Path>),
-    /// One listener for all hosts.
-    Memory(MemoryConnector),
-    Custom(Arc<dyn AnyDialer>),
-}
-
-impl Network {
-    /// Connections that `dialer` opens.
-    pub(crate) fn from_dialer(dialer: impl Dialer) -> Network {
-        Network::Custom(Arc::new(dialer))
-    }
-}
-
 /// How long each step may take, or took. `Duration::MAX` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DialTimes {
@@ -89,7 +71,7 @@ pub(crate) enum DialError {
 impl HostConnector {
     /// Opens a connection to `host` as written in a URL: a name, or an address.
     ///
-    /// Only TCP needs a look-up; on other networks that step takes no time.
+    /// Only a name that is reached over TCP needs a look-up; otherwise that step takes no time.
     ///
     /// # Errors
     ///
@@ -101,17 +83,38 @@ impl HostConnector {
         port: u16,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), DialError> {
-        let (addresses, resolve) = match &self.network {
-            Network::Tcp => self.resolve(host, limits.resolve).await?,
+        let route = self.route(host, port);
+        let (addresses, resolve) = match &route {
+            DialRoute::Name(name, _) => self.resolve(name, limits.resolve).await?,
             _ => Default::default(),
         };
         self.note_step(DialStep::Connect);
-        let opened = step(limits.connect, self.open_with_preface(host, port, &addresses)).await;
+        let opened = step(limits.connect, self.open_with_preface(&route, &addresses)).await;
         let (transport, connect) = opened.map_err(|fault| {
-            self.dns.forget(host, &addresses);
+            if let DialRoute::Name(name, _) = &route {
+                self.dns.forget(name, &addresses);
+            }
             DialError::Connect(fault)
         })?;
         Ok((transport, DialTimes { resolve, connect }))
+    }
+
+    /// The way to `host`, or to the address that takes its place. A dialer is asked for hosts only.
+    fn route<'a>(&'a self, host: &'a str, port: u16) -> DialRoute<'a> {
+        match (&self.address, &self.dialer) {
+            (DialAddress::Unix(path), _) => DialRoute::Unix(path),
+            (DialAddress::Memory(connector), _) => DialRoute::Memory(connector),
+            (DialAddress::Nowhere, _) => DialRoute::Nowhere,
+            (address, Some(dialer)) => {
+                let (host, port) = address.host_and_port(host, port);
+                DialRoute::Dialer(&**dialer, host, port)
+            }
+            (DialAddress::Tcp(address), None) => DialRoute::Tcp(*address),
+            (address @ (DialAddress::OwnHost | DialAddress::Host(..)), None) => {
+                let (name, port) = address.host_and_port(host, port);
+                DialRoute::Name(name, port)
+            }
+        }
     }
 
     /// Looks up the addresses of `host` for a proxy, and measures how long the look-up takes.
@@ -136,11 +139,10 @@ impl HostConnector {
     /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as one that cannot be reached.
     async fn open_with_preface(
         &self,
-        host: &str,
-        port: u16,
+        route: &DialRoute<'_>,
         addresses: &Addresses,
     ) -> io::Result<Transport<BoxedStream>> {
-        let mut transport = self.open(host, port, addresses).await?;
+        let mut transport = self.open(route, addresses).await?;
         if let Some(preface) = &self.preface {
             transport.write_all(preface).await?;
             transport.flush().await?;
@@ -148,21 +150,30 @@ impl HostConnector {
         Ok(transport)
     }
 
-    async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
-        match &self.network {
-            Network::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
+    async fn open(&self, route: &DialRoute<'_>, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
+        match route {
+            DialRoute::Name(_, port) => {
+                let local = self.local_address;
+                let is_family =
+                    |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+                let reachable = addresses.rotated().filter(is_family);
+                self.open_tcp(reachable.map(|address| SocketAddr::new(address, *port)).collect()).await
+            }
+            DialRoute::Tcp(address) => self.open_tcp([*address].into()).await,
             #[cfg(unix)]
-            Network::Unix(path) => connect_unix(path).await.map(Transport::Unix),
-            Network::Memory(connector) => connector.connect().await.map(Transport::Memory),
-            Network::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
+            DialRoute::Unix(path) => connect_unix(path).await.map(Transport::Unix),
+            #[cfg(not(unix))]
+            DialRoute::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            DialRoute::Memory(connector) => connector.connect().await.map(Transport::Memory),
+            DialRoute::Dialer(dialer, host, port) => {
+                dialer.dial(bare(host), *port).await.map(Transport::Boxed)
+            }
+            DialRoute::Nowhere => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 
-    async fn open_tcp(&self, addresses: &Addresses, port: u16) -> io::Result<TcpStream> {
-        let local = self.local_address;
-        let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let reachable = addresses.rotated().filter(is_family).map(|address| SocketAddr::new(address, port));
-        race(reachable.collect(), |address| self.connect_to(address)).await
+    async fn open_tcp(&self, addresses: VecDeque<SocketAddr>) -> io::Result<Transport<BoxedStream>> {
+        race(addresses, |address| self.connect_to(address)).await.map(Transport::Tcp)
     }
 
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -231,6 +242,80 @@ const BACKLOG_DELAY: Duration = Duration::from_millis(5);
 /// An address without its brackets in a URL.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Where connections lead.
+#[derive(Clone, Default)]
+pub(crate) enum DialAddress {
+    /// To the host of each URL.
+    #[default]
+    OwnHost,
+    Tcp(SocketAddr),
+    /// To a name, or an address with brackets; without a port, to that of the URL.
+    Host(Arc<str>, Option<u16>),
+    Unix(Arc<Path>),
+    Memory(MemoryConnector),
+    /// To a socket that no peer can name.
+    Nowhere,
+}
+
+impl DialAddress {
+    /// The host and the port to connect to, for a URL with these.
+    pub(super) fn host_and_port<'a>(&'a self, host: &'a str, port: u16) -> (Cow<'a, str>, u16) {
+        match self {
+            DialAddress::Tcp(address) => (address.ip().to_string().into(), address.port()),
+            DialAddress::Host(host, own_port) => ((**host).into(), own_port.unwrap_or(port)),
+            _ => (host.into(), port),
+        }
+    }
+}
+
+impl From<Address> for DialAddress {
+    /// Keeps no listener, since a listener that is kept is not closed.
+    fn from(address: Address) -> DialAddress {
+        match address {
+            Address::Tcp(address) => DialAddress::from(address),
+            Address::Host(name) => match name.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+                Some((host, Ok(port))) => DialAddress::Host(host.into(), Some(port)),
+                _ => DialAddress::Host(name.into(), None),
+            },
+            Address::Unix(path) => DialAddress::Unix(path.into()),
+            Address::Memory(listener) => DialAddress::Memory(listener.connector()),
+            Address::TcpListener(listener) => {
+                listener.local_addr().map_or(DialAddress::Nowhere, DialAddress::from)
+            }
+            #[cfg(unix)]
+            Address::UnixListener(listener) => match listener.local_addr().ok() {
+                Some(address) => {
+                    address.as_pathname().map_or(DialAddress::Nowhere, |path| DialAddress::Unix(path.into()))
+                }
+                None => DialAddress::Nowhere,
+            },
+        }
+    }
+}
+
+impl From<SocketAddr> for DialAddress {
+    /// A server on every address of this machine is reached at its loopback address.
+    fn from(mut address: SocketAddr) -> DialAddress {
+        match address.ip() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        DialAddress::Tcp(address)
+    }
+}
+
+/// How a connection is opened.
+enum DialRoute<'a> {
+    /// Over TCP, to the addresses of a name, which race (RFC 8305 §4, §5).
+    Name(Cow<'a, str>, u16),
+    Tcp(SocketAddr),
+    Unix(&'a Path),
+    Memory(&'a MemoryConnector),
+    Dialer(&'a dyn AnyDialer, Cow<'a, str>, u16),
+    Nowhere,
 }
 
 /// Opens connections in another way than over TCP: through a tunnel, to a process, or to a test.
@@ -377,6 +462,13 @@ mod tests {
             drop(listener);
             let refused = ("connect", Some(io::ErrorKind::ConnectionRefused));
             assert_eq!(fault(&tcp(), "a", port, LIMITS).await, refused);
+            for text in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"), format!("a:{port}")] {
+                let there = HostConnector { address: Address::from(&text).into(), ..tcp() };
+                let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+                there.connect("n", 80, LIMITS).await.unwrap();
+                drop(listener);
+                assert_eq!(fault(&there, "n", 80, LIMITS).await, refused, "{text}");
+            }
             assert_eq!(fault(&tcp(), "n", port, LIMITS).await, ("resolve", Some(io::ErrorKind::NotFound)));
             assert_eq!(
                 fault(&tcp(), "a b", port, LIMITS).await,
@@ -393,7 +485,7 @@ mod tests {
             let start = Instant::now();
             assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
             assert_eq!(start.elapsed().as_secs(), 1);
-            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..HostConnector::default() };
+            let parrot = HostConnector { dialer: Some(Arc::new(Parrot)), ..HostConnector::default() };
             assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
             assert_eq!(start.elapsed().as_secs(), 3);
         });
@@ -452,7 +544,7 @@ mod tests {
     #[test]
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
-            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..tcp() };
+            let parrot = HostConnector { dialer: Some(Arc::new(Parrot)), ..tcp() };
             for (host, expected) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")]
             {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
@@ -461,8 +553,15 @@ mod tests {
                 stream.read_to_string(&mut said).await.unwrap();
                 assert_eq!((&*said, times.resolve), (expected, Duration::ZERO));
             }
+            let address = DialAddress::from(Address::from("localhost:8080"));
+            let parrot = HostConnector { address, ..parrot };
+            let (transport, _) = parrot.connect("a", 80, LIMITS).await.unwrap();
+            let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
+            let mut said = String::new();
+            stream.read_to_string(&mut said).await.unwrap();
+            assert_eq!(said, "localhost 8080", "an address and a dialer are both kept");
             let listener = MemoryListener::new();
-            let memory = HostConnector { network: Network::Memory(listener.connector()), ..tcp() };
+            let memory = HostConnector { address: DialAddress::Memory(listener.connector()), ..tcp() };
             assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Transport::Memory(_), _))));
             drop(listener);
             let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
@@ -473,13 +572,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
-        use crate::net::{Address, BoundSocket, ListenOptions};
+        use crate::net::{BoundSocket, ListenOptions};
 
         let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
         let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
         let bound = BoundSocket::bind(&Address::from(path.as_path()), &options).unwrap().remove(0);
         let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
-        let unix = HostConnector { network: Network::Unix(path.into()), ..tcp() };
+        let unix = HostConnector { address: DialAddress::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             unix.connect("silent", 80, LIMITS).await.unwrap();
@@ -494,8 +593,34 @@ mod tests {
             drop(file);
             let gone = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
-            let error = unix.open("silent", 80, &Addresses::default()).await.err().unwrap().to_string();
+            let error =
+                unix.open(&unix.route("silent", 80), &Addresses::default()).await.err().unwrap().to_string();
             assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
         });
+    }
+
+    fn check_address(address: impl Into<Address>, expected: (&str, u16)) {
+        let address = address.into();
+        let dialed = DialAddress::from(address.clone());
+        let (host, port) = dialed.host_and_port("example.com", 80);
+        assert_eq!((&*host, port), expected, "{address}");
+    }
+
+    #[test]
+    fn an_address_replaces_the_host_of_a_url() {
+        check_address("192.0.2.1:8080", ("192.0.2.1", 8080));
+        check_address("[2001:db8::1]:8080", ("2001:db8::1", 8080));
+        check_address("0.0.0.0:8080", ("127.0.0.1", 8080));
+        check_address(":8080", ("::1", 8080));
+        check_address(8080, ("::1", 8080));
+        check_address("localhost:8080", ("localhost", 8080));
+        check_address(("localhost", 8080), ("localhost", 8080));
+        check_address("localhost", ("localhost", 80));
+        check_address("[::1]", ("[::1]", 80));
+        check_address("unix:/run/app.sock", ("example.com", 80));
+        check_address(MemoryListener::new(), ("example.com", 80));
+        let bound = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = bound.local_addr().unwrap().port();
+        check_address(bound, ("127.0.0.1", port));
     }
 }

@@ -23,13 +23,13 @@ impl Server {
     /// or their failures. Peers cause those without a request as fast as they connect, so the next report has the number of
     /// those left out ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY
     /// headers, refusals of a TLS resolver, and peers with too many connections.
-    /// [`ServerHandle::stats`](crate::ServerHandle::stats) counts each failure, [`Server::on_exchange`] gets each malformed
+    /// [`ServerHandle::counts`](crate::ServerHandle::counts) counts each failure, [`Server::on_exchange`] gets each malformed
     /// head, and [`Server::on_disconnect`] each connection, to ban its peer.
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
     /// or for connections that are aborted when the grace period of a stop is over
-    /// ([`ServerCounts::aborted`](crate::server::ServerCounts::aborted)). The function runs on the core where the error
+    /// ([`CoreCounts::aborted`](crate::server::CoreCounts::aborted)). The function runs on the core where the error
     /// happened, so it should return quickly.
     pub fn on_error(self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         let on_error = Arc::new(on_error);
@@ -73,7 +73,7 @@ impl Server {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let client = Client::builder().connect_to(&listener).build();
     /// Server::bind(listener)
     ///     .on_connect(|connection| connection.set_state(Cell::new(0u32)))
     ///     .start(|ctx: &mut Context| {

@@ -11,10 +11,10 @@ use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 use crate::server::context::Context;
 use crate::server::core_state::{CoreState, ServerSettings};
+use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedHandle;
 use crate::server::handler::Handler;
 use crate::server::opening::Opening;
-use crate::server::stats::CoreStats;
 
 /// The handler of one core, and the memory that its connections take turns with.
 pub(crate) struct PerCore<H: Handler + 'static> {
@@ -31,9 +31,9 @@ impl<H: Handler + 'static> PerCore<H> {
         handler: H,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
     ) -> PerCore<H> {
-        let core = CoreState::new(index, settings, deadlines, stats);
+        let core = CoreState::new(index, settings, deadlines, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
         PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -71,7 +71,7 @@ impl<H: Handler + 'static> PerCore<H> {
 
     /// Publishes the counts of the free lists, which only this thread can read.
     fn publish_pools(&self) {
-        let pools = &self.core.stats.pools;
+        let pools = &self.core.counters.pools;
         pools.set(PoolKind::Contexts, self.contexts.counts());
         pools.set(PoolKind::Futures, self.job_futures.counts());
     }
@@ -169,7 +169,7 @@ mod tests {
         per_core.give_context(context);
         per_core.trim_at.set(per_core.core.clock.now());
         timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
-        let [contexts, ..] = per_core.core.stats.pools.counts();
+        let [contexts, ..] = per_core.core.counters.pools.counts();
         assert_eq!((contexts.created, contexts.reused, contexts.kept), (1, 0, 1));
         assert!((1 << 10..1 << 17).contains(&contexts.bytes), "{contexts:?}");
         let kept = per_core.take_context().request.body.receive().spare(0).len();

@@ -74,14 +74,14 @@ impl<'a> BodyReader<'a> {
     /// // To a file, of which at most 64 MiB are written; with `BodyPlan::Stream`, piece by piece.
     /// async fn save(ctx: &mut Context) -> Result {
     ///     let mut file = File::create_new("upload").await?;
-    ///     let mut body = ctx.body_reader().decoded(64 << 20)?;
+    ///     let mut body = ctx.body_reader().decoded_up_to(64 << 20)?;
     ///     let size = tokio::io::copy(&mut body, &mut file).await?;
     ///     file.sync_all().await?;
     ///     println!("{size} bytes");
     ///     Ok(())
     /// }
     /// ```
-    pub fn decoded(mut self, limit: usize) -> io::Result<BodyReader<'a>> {
+    pub fn decoded_up_to(mut self, limit: usize) -> io::Result<BodyReader<'a>> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?.unwrap_or_default();
         self.decoder = Some(Box::new(ContentDecoder::new(decoders, limit)));
         Ok(self)
@@ -97,7 +97,7 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as described at [`BodyReader::decoded`]. The end of
+    /// Fails if the body is cut short, malformed or too slow, or as described at [`BodyReader::decoded_up_to`]. The end of
     /// the body is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_chunk() {

@@ -124,7 +124,7 @@ impl<'a> BodyWriter<'a> {
     /// # Errors
     ///
     /// As [`BodyWriter::finish`].
-    pub async fn finish_with(self, trailers: &Headers) -> io::Result<()> {
+    pub async fn finish_with_trailers(self, trailers: &Headers) -> io::Result<()> {
         self.trailers.clear();
         self.trailers.append_all(trailers);
         self.finish().await

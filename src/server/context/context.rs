@@ -517,7 +517,7 @@ impl Context {
     /// address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address that
     /// connected to it, and anything before that may be made up. If all of the addresses are proxies', the first one is the
     /// client's; without the field, the peer is the client. So let your proxies append to that field, as nginx does with
-    /// `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::fields`]), of which the same holds. `None` if
+    /// `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]), of which the same holds. `None` if
     /// the client is not known: the peer has no address, or a proxy has written none.
     ///
     /// # Examples
@@ -539,7 +539,7 @@ impl Context {
     ///
     /// Of `forwarded` (RFC 7239), the member counts that the first of the proxies has written, and of `x-forwarded-proto`
     /// and `x-forwarded-host` the last one, since those before may be the client's. So a proxy behind another one passes
-    /// on the values of that one. Fields that [`TrustedProxies::fields`] does not name are ignored, and so are those of a
+    /// on the values of that one. Fields that [`TrustedProxies::headers`] does not name are ignored, and so are those of a
     /// peer that is no proxy. The scheme of a connection whose PROXY header describes TLS is `https`.
     ///
     /// # Examples

@@ -11,9 +11,9 @@ use std::task;
 use super::context::Context;
 use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer, Traffic};
+use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedGuard;
 use crate::server::report::SocketCounts;
-use crate::server::stats::CoreStats;
 
 /// A connection that a WebSocket has taken over.
 pub(crate) struct SwitchedConn {
@@ -34,7 +34,7 @@ impl Context {
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_socket()));
-        let observer = SocketObserver::new(exchange.conn.core().stats.clone(), reported);
+        let observer = SocketObserver::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
@@ -49,13 +49,13 @@ impl Context {
 
 /// Counts for the core, and for the report of the exchange.
 pub(crate) struct SocketObserver {
-    core: Arc<CoreStats>,
+    core: Arc<CoreCounterSet>,
     reported: Option<Arc<SocketCounts>>,
 }
 
 impl SocketObserver {
     /// Counts in `reported` too, if exchanges are reported.
-    pub(super) fn new(core: Arc<CoreStats>, reported: Option<Arc<SocketCounts>>) -> SocketObserver {
+    pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<SocketCounts>>) -> SocketObserver {
         SocketObserver { core, reported }
     }
 

@@ -301,7 +301,7 @@ impl From<ProxyHeaderFault> for ErrorCause {
 
 /// A refusal that is still to be answered: with which status, and why.
 #[derive(Debug)]
-pub(in crate::server) struct Refused {
+pub(crate) struct Refused {
     /// `None` if the peer is not answered, because it is gone, or has received part of another response.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: ErrorCause,

@@ -141,7 +141,7 @@ impl Exchange {
         info.persists = may_follow && !info.is_last && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
-        core.stats.requests.add(1);
+        core.counters.requests.add(1);
         observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::trusted_proxies::{ForwardedField, TrustedProxies};
+use super::trusted_proxies::{ForwardedHeader, TrustedProxies};
 use crate::message::{Authority, FieldName, Headers, Parameters, Request, Scheme, trim};
 use crate::net::PeerAddr;
 
@@ -68,12 +68,12 @@ impl<'r> Forwarded<'r> {
     fn with_lists(self, headers: &'r Headers, proxies: &TrustedProxies) -> Forwarded<'r> {
         let Forwarded { client, scheme, authority } = self;
         let members = |field, name| list(headers, name).filter(move |_| proxies.names(field));
-        let schemes = || members(ForwardedField::XForwardedProto, X_FORWARDED_PROTO);
+        let schemes = || members(ForwardedHeader::XForwardedProto, X_FORWARDED_PROTO);
         let client_at = schemes().count().saturating_sub(hops(headers, proxies));
         Forwarded {
             client,
             scheme: schemes().nth(client_at).map_or(scheme, self::scheme),
-            authority: members(ForwardedField::XForwardedHost, X_FORWARDED_HOST)
+            authority: members(ForwardedHeader::XForwardedHost, X_FORWARDED_HOST)
                 .last()
                 .map_or(authority, self::authority),
         }
@@ -84,7 +84,7 @@ impl<'r> Forwarded<'r> {
 /// appends a member, they are counted from the end.
 fn hops(headers: &Headers, proxies: &TrustedProxies) -> usize {
     let is_proxy = |name| address(name).is_some_and(|ip| proxies.contains(ip));
-    let members = list(headers, X_FORWARDED_FOR).filter(|_| proxies.names(ForwardedField::XForwardedFor));
+    let members = list(headers, X_FORWARDED_FOR).filter(|_| proxies.names(ForwardedHeader::XForwardedFor));
     let counted = members.fold(0, |hops, member| if hops > 0 && is_proxy(member) { hops + 1 } else { 1 });
     counted.max(1)
 }
@@ -104,7 +104,7 @@ pub(crate) fn client_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProx
 fn forwarded_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
     match FieldSource::new(peer, headers, proxies) {
         FieldSource::Hops => node(&client_hop(headers, proxies)),
-        FieldSource::Lists if proxies.names(ForwardedField::XForwardedFor) => {
+        FieldSource::Lists if proxies.names(ForwardedHeader::XForwardedFor) => {
             let addresses = list(headers, X_FORWARDED_FOR).map(address);
             let is_proxy = |ip| proxies.contains(ip);
             let client =
@@ -130,7 +130,7 @@ impl FieldSource {
         let has_hops = || list(headers, FORWARDED).next().is_some();
         match proxies.trusts(peer) {
             false => FieldSource::Peer,
-            true if proxies.names(ForwardedField::Forwarded) && has_hops() => FieldSource::Hops,
+            true if proxies.names(ForwardedHeader::Forwarded) && has_hops() => FieldSource::Hops,
             true => FieldSource::Lists,
         }
     }
@@ -201,8 +201,8 @@ mod tests {
     const PROXY: &str = "10.0.0.1";
 
     /// The client of a request from `peer` with these lines, where 10.0.0.0/8 and ::1 are proxies.
-    fn client(peer: &str, name: &str, field: ForwardedField, lines: &[&str]) -> Option<IpAddr> {
-        let proxies = TrustedProxies::new(["10.0.0.0/8", "::1"]).unwrap().fields([field]);
+    fn client(peer: &str, name: &str, field: ForwardedHeader, lines: &[&str]) -> Option<IpAddr> {
+        let proxies = TrustedProxies::new(["10.0.0.0/8", "::1"]).unwrap().headers([field]);
         let peer = match peer {
             "unix" => PeerAddr::Unix,
             "memory" => PeerAddr::Memory,
@@ -216,7 +216,7 @@ mod tests {
     /// A request from `peer` with these lines of `x-forwarded-for` comes from `expected`.
     #[track_caller]
     fn check(peer: &str, lines: &[&str], expected: Option<&str>) {
-        let found = client(peer, "x-forwarded-for", ForwardedField::XForwardedFor, lines);
+        let found = client(peer, "x-forwarded-for", ForwardedHeader::XForwardedFor, lines);
         assert_eq!(found, expected.map(|ip| ip.parse().unwrap()), "{lines:?}");
     }
 
@@ -224,12 +224,12 @@ mod tests {
     #[track_caller]
     fn check_hops(lines: &[&str], expected: Option<&str>) {
         for peer in [PROXY, "unix"] {
-            let found = client(peer, "forwarded", ForwardedField::Forwarded, lines);
+            let found = client(peer, "forwarded", ForwardedHeader::Forwarded, lines);
             assert_eq!(found, expected.map(|ip| ip.parse().unwrap()), "{lines:?}");
         }
         let peer = "192.0.2.7".parse().unwrap();
-        assert_eq!(client("192.0.2.7", "forwarded", ForwardedField::Forwarded, lines), Some(peer));
-        assert_eq!(client(PROXY, "forwarded", ForwardedField::XForwardedFor, lines), PROXY.parse().ok());
+        assert_eq!(client("192.0.2.7", "forwarded", ForwardedHeader::Forwarded, lines), Some(peer));
+        assert_eq!(client(PROXY, "forwarded", ForwardedHeader::XForwardedFor, lines), PROXY.parse().ok());
     }
 
     #[test]
@@ -362,8 +362,8 @@ mod tests {
 
     /// A request in the clear, with `host: inner` and the `lines` of a proxy, has this scheme and this host.
     #[track_caller]
-    fn check_origin(fields: &[ForwardedField], lines: &[(&str, &str)], expected: [Option<&str>; 2]) {
-        let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(fields.iter().copied());
+    fn check_origin(fields: &[ForwardedHeader], lines: &[(&str, &str)], expected: [Option<&str>; 2]) {
+        let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().headers(fields.iter().copied());
         let mut request = Request::get("/").unwrap();
         request.headers.set("host", "inner").unwrap();
         lines.iter().for_each(|(name, line)| request.headers.append(name, *line).unwrap());
@@ -380,8 +380,11 @@ mod tests {
 
     #[test]
     fn scheme_and_host_are_those_that_the_client_saw() {
-        let all =
-            [ForwardedField::XForwardedFor, ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
+        let all = [
+            ForwardedHeader::XForwardedFor,
+            ForwardedHeader::XForwardedProto,
+            ForwardedHeader::XForwardedHost,
+        ];
         let (for_, proto, host) = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host");
         let own = [Some("http"), Some("inner")];
         let seen = [Some("https"), Some("example.com:8443")];
@@ -406,7 +409,7 @@ mod tests {
         }
         // Without addresses, the hops are not known.
         let unnamed = [(for_, "192.0.2.1, 10.0.0.2"), (proto, "https, http")];
-        check_origin(&[ForwardedField::XForwardedProto], &unnamed, own);
+        check_origin(&[ForwardedHeader::XForwardedProto], &unnamed, own);
         for malformed in ["ftp", "https:", "\"https\"", "https http", "é"] {
             check_origin(&all, &[(proto, "https"), (proto, malformed)], [None, Some("inner")]);
         }
@@ -418,14 +421,14 @@ mod tests {
         check_origin(&all, &[(host, "[2001:db8::1]:80")], [Some("http"), Some("[2001:db8::1]:80")]);
         // A field that is not named may be the client's.
         let lies = [(proto, "https"), (host, "evil"), ("forwarded", "for=192.0.2.1;proto=https;host=evil")];
-        check_origin(&[ForwardedField::XForwardedFor], &lies, own);
+        check_origin(&[ForwardedHeader::XForwardedFor], &lies, own);
         check_origin(&[], &lies, own);
         check_origin(&all, &lies[2..], own);
     }
 
     #[test]
     fn the_hop_of_the_client_names_scheme_and_host_rfc7239_5() {
-        let hops = [ForwardedField::Forwarded];
+        let hops = [ForwardedHeader::Forwarded];
         let own = [Some("http"), Some("inner")];
         let seen = [Some("https"), Some("example.com:8443")];
         let check = |lines: &[&str], expected| {
@@ -452,7 +455,7 @@ mod tests {
         check(&["for=192.0.2.1;proto=https;host=a;\"junk\""], [None, None]);
         check(&["for=192.0.2.66;x=\", for=192.0.2.1;proto=https"], [None, None]);
         // The other fields are the client's, even if they are named, as long as the proxies write this one.
-        let both = [ForwardedField::Forwarded, ForwardedField::XForwardedProto];
+        let both = [ForwardedHeader::Forwarded, ForwardedHeader::XForwardedProto];
         check_origin(&both, &[("forwarded", "for=192.0.2.1"), ("x-forwarded-proto", "https")], own);
         check_origin(&both, &[("x-forwarded-proto", "https")], [Some("https"), Some("inner")]);
     }

@@ -6,4 +6,4 @@ mod trusted_proxies;
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::client_ip;
 pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub use trusted_proxies::{ForwardedField, NetworkParseError, TrustedProxies};
+pub use trusted_proxies::{ForwardedHeader, NetworkParseError, TrustedProxies};

@@ -22,10 +22,10 @@ use crate::net::PeerAddr;
 ///
 /// ```
 /// use corehttp::{Context, Server, TrustedProxies};
-/// use corehttp::server::ForwardedField;
+/// use corehttp::server::ForwardedHeader;
 ///
 /// let proxies = TrustedProxies::new(["10.0.0.0/8", "2001:db8:1::/48"])?
-///     .fields([ForwardedField::XForwardedFor, ForwardedField::XForwardedProto]);
+///     .headers([ForwardedHeader::XForwardedFor, ForwardedHeader::XForwardedProto]);
 /// assert!(proxies.contains([10, 1, 2, 3].into()));
 /// let service = Server::new().trusted_proxies(proxies).service(|ctx: &mut Context| {
 ///     let forwarded = ctx.forwarded();
@@ -40,14 +40,14 @@ use crate::net::PeerAddr;
 pub struct TrustedProxies {
     /// `None` if no peer is a proxy, not even one of a Unix socket.
     is_proxy: Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>,
-    /// Which fields are believed and written, by their position in [`ForwardedField`].
+    /// Which fields are believed and written, by their position in [`ForwardedHeader`].
     fields: [bool; 4],
 }
 
-/// A field in which proxies pass on what they know about the client. See [`TrustedProxies::fields`].
+/// A field in which proxies pass on what they know about the client. See [`TrustedProxies::headers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ForwardedField {
+pub enum ForwardedHeader {
     /// `forwarded`: address, scheme and host, for each hop (RFC 7239). If a request has it, it takes precedence.
     Forwarded,
     /// `x-forwarded-for`: addresses, one for each hop.
@@ -86,8 +86,8 @@ impl TrustedProxies {
     }
 
     /// Sets which fields are believed, and written by [`Context::set_forwarded`](crate::Context::set_forwarded).
-    /// Default: [`ForwardedField::XForwardedFor`].
-    pub fn fields(mut self, fields: impl IntoIterator<Item = ForwardedField>) -> TrustedProxies {
+    /// Default: [`ForwardedHeader::XForwardedFor`].
+    pub fn headers(mut self, fields: impl IntoIterator<Item = ForwardedHeader>) -> TrustedProxies {
         self.fields = [false; 4];
         fields.into_iter().for_each(|field| self.fields[field as usize] = true);
         self
@@ -105,16 +105,16 @@ impl TrustedProxies {
     }
 
     /// Whether this field is believed, and written.
-    pub(crate) fn names(&self, field: ForwardedField) -> bool {
+    pub(crate) fn names(&self, field: ForwardedHeader) -> bool {
         self.fields[field as usize]
     }
 }
 
 impl Default for TrustedProxies {
     /// No proxies: each peer is the client, and nothing that it writes about another one is believed. A gateway at the
-    /// edge writes the [fields](TrustedProxies::fields) of these.
+    /// edge writes the [fields](TrustedProxies::headers) of these.
     fn default() -> TrustedProxies {
-        TrustedProxies { is_proxy: None, fields: [false; 4] }.fields([ForwardedField::XForwardedFor])
+        TrustedProxies { is_proxy: None, fields: [false; 4] }.headers([ForwardedHeader::XForwardedFor])
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::memory::lock;
 use crate::net::PeerAddr;
+use crate::server::counts::{CoreCounterSet, OpenGuard};
 use crate::server::error::ErrorCause;
-use crate::server::stats::{CoreStats, OpenGuard};
 use crate::wire::Limits;
 
 /// The counts that all cores share. They are written for each connection, and never for a request, so their cache lines
@@ -29,7 +29,7 @@ pub(crate) struct ServerTotals {
 /// Decides for one core which connections are let in.
 pub(crate) struct ConnectionLimiter {
     totals: Arc<ServerTotals>,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
     connections_max: u64,
     per_peer_max: Option<usize>,
     /// How many refused connections are still open, to be answered.
@@ -39,12 +39,12 @@ pub(crate) struct ConnectionLimiter {
 impl ConnectionLimiter {
     pub(crate) fn new(
         totals: Arc<ServerTotals>,
-        stats: Arc<CoreStats>,
+        counters: Arc<CoreCounterSet>,
         limits: &Limits,
     ) -> Rc<ConnectionLimiter> {
         Rc::new(ConnectionLimiter {
             totals,
-            stats,
+            counters,
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
             refusing: Cell::new(0),
@@ -116,7 +116,7 @@ impl ConnectionPermit {
         open: OpenGuard,
     ) -> (Result<ConnectionPermit, (OpenGuard, ErrorCause)>, u64) {
         let id = limiter.totals.accepted.fetch_add(1, Relaxed) + 1;
-        limiter.stats.accepted.add(1);
+        limiter.counters.accepted.add(1);
         let limiter = limiter.clone();
         match limiter.acquire(peer) {
             Ok(peer) => (Ok(ConnectionPermit { limiter, _open: open, peer }), id),
@@ -161,9 +161,9 @@ mod tests {
     /// A server that runs for long serves many addresses, so an entry that stays would be a leak.
     #[test]
     fn a_peer_without_connections_leaves_nothing_behind() {
-        let (totals, stats) = <(Arc<ServerTotals>, Arc<CoreStats>)>::default();
+        let (totals, counters) = <(Arc<ServerTotals>, Arc<CoreCounterSet>)>::default();
         let limits = Limits { connections_per_peer_max: Some(1), ..Limits::default() };
-        let limiter = ConnectionLimiter::new(totals.clone(), stats, &limits);
+        let limiter = ConnectionLimiter::new(totals.clone(), counters, &limits);
         let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
         let permit = limiter.acquire(Some(peer)).expect("there is room");
         assert!(matches!(limiter.acquire(Some(peer)), Err(ErrorCause::ConnectionsOfPeer(1))));

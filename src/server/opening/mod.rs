@@ -7,4 +7,4 @@ pub(crate) mod proxy_protocol;
 pub(crate) use connection_limiter::{ConnectionLimiter, ConnectionPermit, PeerPermit, ServerTotals};
 pub use opening::OpenedConnection;
 pub(crate) use opening::{Opening, RareConnectionState};
-pub(super) use proxy_protocol::{ProxyHeader, ProxyProtocol};
+pub(crate) use proxy_protocol::{ProxyHeader, ProxyProtocol};

@@ -10,9 +10,9 @@ use super::connection_report::ConnectionReport;
 use super::exchange_report::ExchangeReport;
 use crate::net::Conn;
 use crate::runtime::Hooks;
+use crate::server::counts::{CoreCounterSet, CoreCounts};
 use crate::server::error::ErrorReport;
 use crate::server::opening::OpenedConnection;
-use crate::server::stats::{CoreStats, ServerCounts};
 
 /// Watches a server: a log, metrics, or an alarm.
 ///
@@ -86,7 +86,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 /// The events of one core, to which an [`Observer`] attaches functions.
 pub struct CoreEvents {
     index: usize,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
     exchange: Hooks<dyn Fn(&ExchangeReport<'_>)>,
     error: Hooks<dyn Fn(&ErrorReport<'_>)>,
     connect: Hooks<dyn Fn(&mut OpenedConnection<'_>)>,
@@ -96,10 +96,14 @@ pub struct CoreEvents {
 }
 
 impl CoreEvents {
-    pub(crate) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {
+    pub(crate) fn new(
+        index: usize,
+        counters: Arc<CoreCounterSet>,
+        observers: &[Arc<dyn Observer>],
+    ) -> CoreEvents {
         let mut events = CoreEvents {
             index,
-            stats,
+            counters,
             exchange: Hooks::default(),
             error: Hooks::default(),
             connect: Hooks::default(),
@@ -152,7 +156,7 @@ impl CoreEvents {
 
     /// Returns the counters of the core, which can be read at any time and on any thread.
     pub fn counters(&self) -> CoreCounters {
-        CoreCounters(self.stats.clone())
+        CoreCounters(self.counters.clone())
     }
 
     #[inline]
@@ -224,11 +228,11 @@ impl fmt::Debug for CoreEvents {
 
 /// The counters of one core: see [`CoreEvents::counters`].
 #[derive(Clone)]
-pub struct CoreCounters(Arc<CoreStats>);
+pub struct CoreCounters(Arc<CoreCounterSet>);
 
 impl CoreCounters {
     /// Returns the counts at this moment. After the core has stopped, they stay as they were.
-    pub fn counts(&self) -> ServerCounts {
+    pub fn counts(&self) -> CoreCounts {
         self.0.counts()
     }
 }

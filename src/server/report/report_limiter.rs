@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::net::tls;
 use crate::runtime;
+use crate::server::counts::{ERROR_KINDS, ErrorCounts};
 use crate::server::error::{ErrorCause, ErrorReport};
-use crate::server::stats::{ERROR_KINDS, ErrorCounts};
 
 /// Passes on one report a second of each kind, of those that name no request.
 ///

@@ -21,11 +21,11 @@ use crate::net::{
 use crate::runtime;
 use crate::server::connection::{Connection, PerCore, refuse_connection};
 use crate::server::core_state::CoreState;
+use crate::server::counts::{CoreCounterSet, OpenGuard};
 use crate::server::error::{ErrorCause, ErrorReport, Refused};
 use crate::server::handler::Handler;
 use crate::server::opening::{ConnectionLimiter, ConnectionPermit, Opening};
 use crate::server::report::{ConnectionEnd, Unopened};
-use crate::server::stats::{CoreStats, OpenGuard};
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
 pub(super) struct AcceptLoop {
@@ -64,7 +64,7 @@ impl AcceptLoop {
         };
         let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
         drop(stop_on_drop);
-        let CoreState { deadlines, stats, .. } = &*per_core.core;
+        let CoreState { deadlines, counters, .. } = &*per_core.core;
         deadlines.stop();
         self.stop_listening(&per_core).await;
         let drained = async {
@@ -73,10 +73,10 @@ impl AcceptLoop {
         };
         let aborted = async {
             grace_elapsed(&mut self.stop).await;
-            stats.open()
+            counters.open()
         };
         // A connection that another core tries to hand over now counts as open for a moment, and is not aborted.
-        stats.aborted.add(runtime::select(drained, aborted).await);
+        counters.aborted.add(runtime::select(drained, aborted).await);
         accepted
     }
 
@@ -145,12 +145,12 @@ impl AcceptLoop {
                 }
             }
             NewConnection::Accepted(accepted, acceptor, dispatch) => {
-                let CoreState { clock, events, stats, .. } = &*per_core.core;
+                let CoreState { clock, events, counters, .. } = &*per_core.core;
                 clock.mark_stale();
                 let info =
                     AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
-                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, stats.open()) {
-                    self.admit(per_core, kept, info, OpenGuard::new(stats));
+                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, counters.open()) {
+                    self.admit(per_core, kept, info, OpenGuard::new(counters));
                 }
             }
         }
@@ -273,22 +273,22 @@ pub(super) const NEXT_CORES: usize = 8;
 #[derive(Clone)]
 pub(super) struct CoreSender {
     handoffs: mpsc::UnboundedSender<Handoff>,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
 }
 
 impl CoreSender {
-    pub(super) fn new(handoffs: mpsc::UnboundedSender<Handoff>, stats: Arc<CoreStats>) -> CoreSender {
-        CoreSender { handoffs, stats }
+    pub(super) fn new(handoffs: mpsc::UnboundedSender<Handoff>, counters: Arc<CoreCounterSet>) -> CoreSender {
+        CoreSender { handoffs, counters }
     }
 
     /// How many connections the core serves, or is about to.
     fn load(&self) -> u64 {
-        self.stats.open()
+        self.counters.open()
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
     fn send(&self, (transport, peer): Accepted, info: AcceptInfo) -> Option<(Accepted, AcceptInfo)> {
-        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.stats));
+        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.counters));
         let handoff = Handoff { detached, peer, info, open };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
         Some(((kept.detached.attach().ok()?, kept.peer), kept.info))

@@ -20,10 +20,10 @@ use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
 use crate::runtime::{self, Pinning};
 use crate::server::connection::PerCore;
 use crate::server::core_state::ServerSettings;
+use crate::server::counts::CoreCounterSet;
 use crate::server::error::{Error, Result};
 use crate::server::handler::IntoHandler;
 use crate::server::opening::{ConnectionLimiter, ServerTotals};
-use crate::server::stats::CoreStats;
 
 /// Where a server listens, on how many cores, and what stops it.
 pub(crate) struct LaunchOptions {
@@ -71,9 +71,9 @@ where
 {
     let (cores, addresses) = bind(&mut options, &settings)?;
     let announcement = options.handover.as_mut().map(Handover::announcement);
-    let stats = cores.iter().map(|core| core.stats.clone()).collect();
+    let counters = cores.iter().map(|core| core.counters.clone()).collect();
     let notifier = options.notifier.map(|notifier| notifier.with_cores(cores.len()));
-    let handle = ServerHandle::new(addresses, options.stop_delay, stats, notifier.clone());
+    let handle = ServerHandle::new(addresses, options.stop_delay, counters, notifier.clone());
     let (mut signal, grace) = match options.stop_on {
         Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),
@@ -269,7 +269,7 @@ struct BoundCore {
     handlers_ready: Arc<Barrier>,
     start_limit: Option<StartLimit>,
     totals: Arc<ServerTotals>,
-    stats: Arc<CoreStats>,
+    counters: Arc<CoreCounterSet>,
     settings: ServerSettings,
 }
 
@@ -293,8 +293,8 @@ fn bind(
     let (mut cores, mut senders) = (Vec::new(), Vec::new());
     for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
-        let (stats, settings) = (Arc::<CoreStats>::default(), settings.clone());
-        senders.push(CoreSender::new(sender, stats.clone()));
+        let (counters, settings) = (Arc::<CoreCounterSet>::default(), settings.clone());
+        senders.push(CoreSender::new(sender, counters.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
             handoffs,
@@ -302,7 +302,7 @@ fn bind(
             handlers_ready: handlers_ready.clone(),
             start_limit: None,
             totals: totals.clone(),
-            stats,
+            counters,
             settings,
         });
     }
@@ -408,8 +408,16 @@ where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, handoffs, core_senders, handlers_ready, start_limit, totals, stats, settings } =
-        bound;
+    let BoundCore {
+        listeners,
+        handoffs,
+        core_senders,
+        handlers_ready,
+        start_limit,
+        totals,
+        counters,
+        settings,
+    } = bound;
     let handler = make(core).await?.into_handler();
     // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
     // lost if another core failed now.
@@ -419,8 +427,8 @@ where
         Ok(CoreListener { listener: Listener::open(bound)?, dispatch, acceptor })
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-    let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
-    let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), stats);
+    let limiter = ConnectionLimiter::new(totals, counters.clone(), &settings.bounds.limits);
+    let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), counters);
     Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 

@@ -15,8 +15,8 @@ use crate::memory::lock;
 use crate::message::{Scheme, Status};
 use crate::net::Address;
 use crate::runtime;
+use crate::server::counts::{CoreCounterSet, ServerCounts};
 use crate::server::error::{Error, Result};
-use crate::server::stats::{CoreStats, ServerStats};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
@@ -36,7 +36,7 @@ use crate::server::stats::{CoreStats, ServerStats};
 /// assert_eq!(running.to_string(), format!("http://{}", running.local_addr()));
 /// running.stop(Duration::from_secs(10));
 /// running.wait()?;
-/// assert_eq!(running.stats().total.open, 0);
+/// assert_eq!(running.counts().total.open, 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -52,7 +52,7 @@ struct HandleInner {
     stop: watch::Sender<Option<Stop>>,
     /// How long connections are accepted after a stop was ordered.
     stop_delay: Duration,
-    stats: Vec<Arc<CoreStats>>,
+    counters: Vec<Arc<CoreCounterSet>>,
     notifier: Option<Notifier>,
     threads: Mutex<Vec<Thread>>,
     /// The threads of the cores, which cannot wait for themselves.
@@ -69,13 +69,13 @@ impl ServerHandle {
     pub(super) fn new(
         addresses: Vec<ListenedAddress>,
         stop_delay: Duration,
-        stats: Vec<Arc<CoreStats>>,
+        counters: Vec<Arc<CoreCounterSet>>,
         notifier: Option<Notifier>,
     ) -> ServerHandle {
         let (addresses, schemes) = addresses.into_iter().unzip();
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
         let inner =
-            HandleInner { addresses, schemes, stop, stop_delay, stats, notifier, threads, thread_ids };
+            HandleInner { addresses, schemes, stop, stop_delay, counters, notifier, threads, thread_ids };
         ServerHandle { inner: Arc::new(inner) }
     }
 
@@ -203,8 +203,8 @@ impl ServerHandle {
     }
 
     /// Returns the counts of the server so far.
-    pub fn stats(&self) -> ServerStats {
-        ServerStats::from_cores(self.inner.stats.iter().map(|core| &**core))
+    pub fn counts(&self) -> ServerCounts {
+        ServerCounts::from_cores(self.inner.counters.iter().map(|core| &**core))
     }
 }
 

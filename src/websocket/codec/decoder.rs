@@ -5,7 +5,7 @@ use super::input::Input;
 use crate::websocket::frame::{
     CloseReason, Error, FrameHeader, Mask, MessageKind, OpCode, ProtocolFault, Side, Utf8Check,
 };
-use crate::websocket::settings::MessageBounds;
+use crate::websocket::options::MessageBounds;
 
 /// Reads frames, in whatever pieces they come.
 pub(crate) struct Decoder {
@@ -211,8 +211,8 @@ impl Decoder {
             }),
         };
         if message.is_compressed && self.inflater.is_none() {
-            let keeps_context = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
-            self.inflater = Some(Inflater::take(keeps_context));
+            let context_takeover = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
+            self.inflater = Some(Inflater::take(context_takeover));
         }
         self.is_inflated = message.is_compressed;
         let FrameHeader { is_final, mask, len, .. } = header;

@@ -7,7 +7,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use crate::memory::{Arena, LocalCache, PoolKind};
 use crate::message::{Headers, members, trim};
 use crate::websocket::frame::Error;
-use crate::websocket::settings::MessageDeflate;
+use crate::websocket::options::DeflateOptions;
 
 /// The outcome of the negotiation, as seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 
 /// Accepts the first offer of a client that can be met. Returns what it comes to, and the value of the field that
 /// accepts it (§7.1).
-pub(crate) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Option<(DeflateParams, String)> {
+pub(crate) fn accept_offer(headers: &Headers, options: DeflateOptions) -> Option<(DeflateParams, String)> {
     let mut offers = headers.all(EXTENSIONS).flat_map(members);
     offers.find_map(|offer| {
         let offer = Parameters::parse(offer)?;
@@ -96,8 +96,8 @@ pub(crate) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Optio
             return None;
         }
         let params = DeflateParams {
-            keeps_own: settings.keeps_context && !offer.server_no_context,
-            keeps_peers: settings.keeps_context && !offer.client_no_context,
+            keeps_own: options.context_takeover && !offer.server_no_context,
+            keeps_peers: options.context_takeover && !offer.client_no_context,
             window_bits,
         };
         let mut answer = NAME.to_owned();
@@ -115,8 +115,8 @@ pub(crate) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Optio
 }
 
 /// The offer of a client, which takes any window that the server asks for (§7.1.2.2).
-pub(crate) fn offer(settings: MessageDeflate) -> &'static str {
-    match settings.keeps_context {
+pub(crate) fn offer(options: DeflateOptions) -> &'static str {
+    match options.context_takeover {
         true => "permessage-deflate; client_max_window_bits",
         false => {
             "permessage-deflate; server_no_context_takeover; client_no_context_takeover; client_max_window_bits"
@@ -131,20 +131,20 @@ pub(crate) fn offer(settings: MessageDeflate) -> &'static str {
 /// Fails if the server has accepted something else than was offered (§7.1.2, RFC 6455 §4.1).
 pub(crate) fn read_answer(
     headers: &Headers,
-    settings: Option<MessageDeflate>,
+    options: Option<DeflateOptions>,
 ) -> Result<Option<DeflateParams>, InvalidAnswer> {
     let mut answers = headers.all(EXTENSIONS).flat_map(members);
     let Some(answer) = answers.next() else { return Ok(None) };
-    let settings = settings.ok_or(InvalidAnswer)?;
+    let options = options.ok_or(InvalidAnswer)?;
     let answer = Parameters::parse(answer).ok_or(InvalidAnswer)?;
-    let must_forget = !settings.keeps_context;
+    let must_forget = !options.context_takeover;
     // In an answer, the parameter has a value.
     let window_bits = answer.client_bits.unwrap_or(Some(WINDOW_BITS_MAX)).ok_or(InvalidAnswer)?;
     if answers.next().is_some() || must_forget && !answer.server_no_context {
         return Err(InvalidAnswer);
     }
     Ok(Some(DeflateParams {
-        keeps_own: settings.keeps_context && !answer.client_no_context,
+        keeps_own: options.context_takeover && !answer.client_no_context,
         keeps_peers: !answer.server_no_context,
         window_bits,
     }))
@@ -170,7 +170,7 @@ pub(super) struct Deflater {
     deflate: Compress,
     window_bits: u8,
     level: u32,
-    keeps_context: bool,
+    context_takeover: bool,
 }
 
 impl Deflater {
@@ -183,15 +183,15 @@ impl Deflater {
         let cached = cached.ok().flatten();
         let mut deflater = cached.unwrap_or_else(|| {
             let deflate = Compress::new_with_window_bits(Compression::new(level), false, window_bits);
-            Box::new(Deflater { deflate, window_bits, level, keeps_context: false })
+            Box::new(Deflater { deflate, window_bits, level, context_takeover: false })
         });
-        deflater.keeps_context = params.keeps_own;
+        deflater.context_takeover = params.keeps_own;
         deflater
     }
 
     /// Gives the state back, unless the next message refers to this one.
     pub(super) fn give(mut self: Box<Deflater>) -> Option<Box<Deflater>> {
-        if self.keeps_context {
+        if self.context_takeover {
             return Some(self);
         }
         self.deflate.reset();
@@ -228,7 +228,7 @@ pub(super) struct Inflater {
     /// The message, or a part of it.
     pub(super) out: Arena,
     /// Whether the next message may refer to this one.
-    keeps_context: bool,
+    context_takeover: bool,
     /// How much of [`TAIL`] or [`LAST_TAIL`] was decompressed at the end of the message.
     tail: usize,
     /// Whether a final block was the last that was read.
@@ -239,19 +239,19 @@ pub(super) struct Inflater {
 
 impl Inflater {
     /// Takes a state from the thread's cache, or makes one.
-    pub(super) fn take(keeps_context: bool) -> Box<Inflater> {
+    pub(super) fn take(context_takeover: bool) -> Box<Inflater> {
         let cached = INFLATERS.try_with(|cache| cache.take(|_| true)).ok().flatten();
         let mut inflater = cached.unwrap_or_else(|| {
             Box::new(Inflater {
                 inflate: Decompress::new(false),
                 out: Arena::default(),
-                keeps_context,
+                context_takeover,
                 tail: 0,
                 has_ended: false,
                 done: 0,
             })
         });
-        inflater.keeps_context = keeps_context;
+        inflater.context_takeover = context_takeover;
         inflater
     }
 
@@ -265,7 +265,7 @@ impl Inflater {
 
     /// Begins another message.
     pub(super) fn begin(&mut self) {
-        let Inflater { inflate: _, out, keeps_context: _, tail, has_ended, done } = self;
+        let Inflater { inflate: _, out, context_takeover: _, tail, has_ended, done } = self;
         out.clear();
         (*tail, *has_ended, *done) = (0, false, 0);
     }
@@ -314,10 +314,10 @@ impl Inflater {
     /// the stream may end: a state that is kept for the next message would lose its window. A stored block that lacks its
     /// last four bytes is not told from one that has them.
     pub(super) fn finish(&mut self, most: usize) -> Result<bool, Error> {
-        let tail = if self.keeps_context { &TAIL[..] } else { &LAST_TAIL };
+        let tail = if self.context_takeover { &TAIL[..] } else { &LAST_TAIL };
         self.tail += self.feed(&tail[self.tail..], most)?;
         let is_whole = self.tail == tail.len() && self.out.len() < most;
-        if is_whole && !self.keeps_context && !self.has_ended {
+        if is_whole && !self.context_takeover && !self.has_ended {
             return Err(Error::Compressed);
         }
         Ok(is_whole)

@@ -7,12 +7,12 @@ use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
 use crate::websocket::frame::{
     CONTROL_MAX, Error, FrameHeader, Mask, Message, MessageKind, MessagePart, OpCode, Side, Utf8Check,
 };
-use crate::websocket::settings::MessageDeflate;
+use crate::websocket::options::DeflateOptions;
 
 /// Writes frames.
 pub(crate) struct Encoder {
     side: Side,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     /// Present if the next message refers to the last.
     deflater: Option<Box<Deflater>>,
     /// The message that is sent in parts.
@@ -20,7 +20,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(side: Side, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+    pub(crate) fn new(side: Side, deflate: Option<(DeflateParams, DeflateOptions)>) -> Encoder {
         let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
         Encoder { side, deflate, deflater: None, open: None }
     }
@@ -58,8 +58,8 @@ impl Encoder {
 
     /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
     #[inline]
-    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, MessageDeflate)> {
-        self.deflate.as_ref().filter(|(_, settings)| len >= settings.message_min.max(1))
+    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, DeflateOptions)> {
+        self.deflate.as_ref().filter(|(_, options)| len >= options.message_min.max(1))
     }
 
     /// Whether a message of `len` bytes is compressed.
@@ -78,10 +78,10 @@ impl Encoder {
     fn compressed(
         &mut self,
         message: Message<'_>,
-        (params, settings): (DeflateParams, MessageDeflate),
+        (params, options): (DeflateParams, DeflateOptions),
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, settings.level));
+        let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, options.level));
         let written = with_scratch(|scratch| {
             deflater.compress(message.as_bytes(), scratch)?;
             // Content that does not shrink is sent as it is, unless the compressor has to refer to it later.
@@ -154,7 +154,7 @@ impl Encoder {
 /// Fails if the compressor does.
 pub(crate) fn encode_alone(
     message: Message<'_>,
-    deflate: Option<(DeflateParams, MessageDeflate)>,
+    deflate: Option<(DeflateParams, DeflateOptions)>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     Encoder::new(Side::Server, deflate).message(message, out)
@@ -164,7 +164,7 @@ pub(crate) fn encode_alone(
 pub(crate) enum SharedForm {
     Plain,
     /// Compressed without reference to other messages.
-    Deflated((DeflateParams, MessageDeflate)),
+    Deflated((DeflateParams, DeflateOptions)),
     /// Not shared: compressed with reference to the messages before it.
     Own,
 }

@@ -7,7 +7,7 @@ mod deflate;
 mod input;
 
 pub(crate) use decoder::{Decoder, Reading, Step};
-pub(super) use deflate::{
+pub(crate) use deflate::{
     DeflateParams, EXTENSIONS, WINDOW_BITS_MAX, WINDOW_BITS_MIN, accept_offer, offer, read_answer,
 };
 pub(crate) use encoder::{Encoder, SharedForm, encode_alone};

@@ -39,14 +39,14 @@ pub enum Error {
     PartText,
     /// A compressed message is corrupt (RFC 7692 §7.2.2).
     Compressed,
-    /// A message has more bytes than [`Settings::message_max`](crate::websocket::Settings::message_max).
+    /// A message has more bytes than [`Options::message_max`](crate::websocket::Options::message_max).
     MessageTooLarge(usize),
-    /// A frame has more bytes than [`Settings::frame_max`](crate::websocket::Settings::frame_max).
+    /// A frame has more bytes than [`Options::frame_max`](crate::websocket::Options::frame_max).
     FrameTooLarge(usize),
-    /// A message has more frames than [`Settings::fragments_max`](crate::websocket::Settings::fragments_max).
+    /// A message has more frames than [`Options::fragments_max`](crate::websocket::Options::fragments_max).
     TooManyFragments(u32),
     /// Control frames came faster than
-    /// [`Settings::control_rate_max`](crate::websocket::Settings::control_rate_max) allows, which is this many a
+    /// [`Options::control_rate_max`](crate::websocket::Options::control_rate_max) allows, which is this many a
     /// second on average.
     TooManyControls(u32),
     /// Nothing can be sent any more: a close frame was sent, or the connection has ended.

@@ -14,16 +14,16 @@ use crate::message::{FieldValue, Response};
 use crate::runtime::Handle;
 use crate::websocket::codec::{EXTENSIONS, offer, read_answer};
 use crate::websocket::link::{ClientRole, Shared, close_dropped};
-use crate::websocket::settings::Settings;
+use crate::websocket::options::Options;
 use crate::websocket::websocket::{Agreement, ClientWebSocket, WebSocket};
 
 /// A request that opens a WebSocket, made by [`Client::websocket`].
 ///
 /// `.await` sends it, and returns the open WebSocket.
-#[must_use = "a WebSocket is opened by `.await` or `open`"]
+#[must_use = "a WebSocket is opened by `.await`"]
 pub struct ClientRequest {
     builder: RequestBuilder,
-    settings: Settings,
+    options: Options,
 }
 
 impl Client {
@@ -43,17 +43,16 @@ impl Client {
     /// use corehttp::websocket::{self, CloseCode, Message};
     ///
     /// # let listener = MemoryListener::new();
-    /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
+    /// # let server = Server::bind(&listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
     /// #     assert_eq!(ctx.request.bearer_auth(), Some("t0k3n"));
-    /// #     let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+    /// #     let mut socket = ctx.websocket(&websocket::Options::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
     /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }
     /// #     Ok(())
     /// # })?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
-    /// # let client = Client::builder().memory(connector).build();
+    /// # let client = Client::builder().connect_to(listener).build();
     /// let mut socket = client.websocket("ws://example.com/echo").bearer_auth("t0k3n").await?;
     /// socket.send("hello").await?;
     /// assert_eq!(socket.receive().await?, Some(Message::Text("hello")));
@@ -69,14 +68,14 @@ impl Client {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https:{rest}"),
             _ => url.to_owned(),
         };
-        ClientRequest { builder: self.get(&url), settings: Settings::default() }
+        ClientRequest { builder: self.get(&url), options: Options::default() }
     }
 }
 
 impl ClientRequest {
     /// Sets the bounds, the subprotocols that are offered, and whether messages are compressed.
-    pub fn settings(self, settings: &Settings) -> ClientRequest {
-        ClientRequest { settings: settings.clone(), ..self }
+    pub fn options(self, options: &Options) -> ClientRequest {
+        ClientRequest { options: options.clone(), ..self }
     }
 
     /// Sets a field: see [`RequestBuilder::header`]. A server may expect an `origin`, for example.
@@ -104,45 +103,34 @@ impl ClientRequest {
         ClientRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
 
-    /// Opens the WebSocket. `.await` does the same.
+    /// Opens the WebSocket as `.await` does. The head of the response is in `response`; if it refuses the WebSocket, also
+    /// its body, which usually has the reason.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
-    /// response of 101 that does not open a WebSocket as it was asked for.
-    pub async fn open(self) -> Result<ClientWebSocket, ClientError> {
-        let mut response = Response::new();
-        self.open_into(&mut response).await
-    }
-
-    /// Opens the WebSocket as [`ClientRequest::open`] does. The head of the response is in `response`; if it refuses
-    /// the WebSocket, also its body, which usually has the reason.
-    ///
-    /// # Errors
-    ///
-    /// As [`ClientRequest::open`].
-    pub async fn open_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
-        let ClientRequest { builder, settings } = self;
+    /// As `.await`.
+    pub async fn send_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
+        let ClientRequest { builder, options } = self;
         let key = new_key().map_err(not_prepared)?;
         let mut builder =
             builder.header("upgrade", "websocket").header(VERSION, VERSION_VALUE).header(KEY, &*key);
-        if !settings.protocols.is_empty() {
-            builder = builder.header(PROTOCOL, settings.protocols.join(", "));
+        if !options.protocols.is_empty() {
+            builder = builder.header(PROTOCOL, options.protocols.join(", "));
         }
-        if let Some(deflate) = settings.deflate {
+        if let Some(deflate) = options.deflate {
             builder = builder.header(EXTENSIONS, offer(deflate));
         }
         let mut agreement = Agreement::default();
         let check = |response: &Response| {
             let headers = &response.headers;
-            let protocol = check_response(headers, key.as_bytes(), &settings.protocols)?;
-            let deflate = read_answer(headers, settings.deflate)
+            let protocol = check_response(headers, key.as_bytes(), &options.protocols)?;
+            let deflate = read_answer(headers, options.deflate)
                 .map_err(|_| "it accepted an extension that was not offered")?;
             agreement = Agreement { protocol: protocol.map(Into::into), deflate };
             Ok(())
         };
         let (conn, early) = switch_protocols(builder, response, check).await?;
-        Ok(WebSocket::new(*conn, &early, &settings, agreement, None, close_behind))
+        Ok(WebSocket::new(*conn, &early, &options, agreement, None, close_behind))
     }
 }
 
@@ -157,14 +145,19 @@ impl IntoFuture for ClientRequest {
     type Output = Result<ClientWebSocket, ClientError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    /// Opens the WebSocket: see [`ClientRequest::open`].
+    /// Opens the WebSocket. `.await` calls it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::client::ClientCause::Upgrade) also for a
+    /// response of 101 that does not open a WebSocket as it was asked for.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
+        Box::pin(async move { self.send_into(&mut Response::new()).await })
     }
 }
 
 impl fmt::Debug for ClientRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebSocketRequest").field("request", &self.builder).finish_non_exhaustive()
+        f.debug_struct("ClientRequest").field("request", &self.builder).finish_non_exhaustive()
     }
 }

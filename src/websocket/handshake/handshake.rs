@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha1_smol::Sha1;
 
 use crate::message::{FieldName, Headers, Method, Request, Status, is_origin_of, members};
-use crate::websocket::settings::Origins;
+use crate::websocket::options::Origins;
 
 /// Why a request to open a WebSocket is refused.
 ///
@@ -27,7 +27,7 @@ pub enum HandshakeFault {
     /// The request has content, which a gateway would not pass on with the wish for a WebSocket. Answered with 400.
     Content,
     /// A page of an origin that is not let in opens the WebSocket: see
-    /// [`Settings::origins`](crate::websocket::Settings::origins). Answered with 403.
+    /// [`Options::origins`](crate::websocket::Options::origins). Answered with 403.
     Origin,
 }
 

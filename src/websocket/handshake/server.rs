@@ -12,7 +12,7 @@ use crate::server::{Context, SwitchedConn};
 use crate::websocket::codec::{EXTENSIONS, accept_offer};
 use crate::websocket::frame::Error;
 use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
-use crate::websocket::settings::Settings;
+use crate::websocket::options::Options;
 use crate::websocket::websocket::{Agreement, WebSocket};
 
 impl Context {
@@ -37,14 +37,14 @@ impl Context {
     ///
     /// # Examples
     ///
-    /// Settings that all WebSockets of a handler share:
+    /// Options that all WebSockets of a handler share:
     ///
     /// ```
     /// use corehttp::{Context, Server};
-    /// use corehttp::websocket::{self, MessageDeflate, WebSocket};
+    /// use corehttp::websocket::{self, DeflateOptions, WebSocket};
     ///
-    /// async fn shout(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
-    ///     let mut socket = ctx.websocket(settings).await?;
+    /// async fn shout(ctx: &mut Context, options: &websocket::Options) -> corehttp::Result {
+    ///     let mut socket = ctx.websocket(options).await?;
     ///     let WebSocket { reader, writer, .. } = &mut socket;
     ///     while let Some(message) = reader.receive().await? {
     ///         let text = message.text().unwrap_or("what?").to_uppercase();
@@ -53,21 +53,21 @@ impl Context {
     ///     Ok(())
     /// }
     ///
-    /// let deflate = Some(MessageDeflate::default());
-    /// let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
+    /// let deflate = Some(DeflateOptions::default());
+    /// let options = websocket::Options { deflate, ..websocket::Options::default() };
     /// let server = Server::bind("127.0.0.1:8080");
     /// # let _ = || -> corehttp::Result {
-    /// server.run(async move |ctx: &mut Context| shout(ctx, &settings).await)
+    /// server.run(async move |ctx: &mut Context| shout(ctx, &options).await)
     /// # };
     /// ```
-    pub async fn websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
+    pub async fn websocket(&mut self, options: &Options) -> io::Result<WebSocket> {
         // Boxed, or the future of the handler would be as large for good as it is while the WebSocket is opened.
-        boxed(|| self.open_websocket(settings)).await
+        boxed(|| self.open_websocket(options)).await
     }
 
-    async fn open_websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
+    async fn open_websocket(&mut self, options: &Options) -> io::Result<WebSocket> {
         self.check_upgrade_to(PROTOCOL_NAME)?;
-        let checked = check_request(&self.request, &settings.origins, self.forwarded().authority);
+        let checked = check_request(&self.request, &options.origins, self.forwarded().authority);
         let Context { request, response, .. } = self;
         let accept = checked.inspect_err(|error| match error {
             HandshakeFault::Method => {
@@ -82,8 +82,8 @@ impl Context {
             _ => {}
         });
         let accept = accept.map_err(Error::from)?;
-        let protocol = choose_protocol(&request.headers, &settings.protocols);
-        let offer = settings.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));
+        let protocol = choose_protocol(&request.headers, &options.protocols);
+        let offer = options.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));
         let mut set = |name: &str, value: &[u8]| response.headers.set(name, value).map_err(io::Error::other);
         set(ACCEPT, &accept)?;
         if let Some(protocol) = protocol {
@@ -98,7 +98,7 @@ impl Context {
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
         let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
-        let socket = WebSocket::new(conn, &early, settings, agreement, Some((observer, guard)), close_behind);
+        let socket = WebSocket::new(conn, &early, options, agreement, Some((observer, guard)), close_behind);
         let shared = Arc::downgrade(socket.writer.shared.shared());
         self.set_on_pause(move |cx| {
             shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));

@@ -13,7 +13,7 @@ use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
 use crate::websocket::codec::{Encoder, Input};
 use crate::websocket::frame::{CloseCode, Error, Message, MessagePart, OpCode, close_payload};
-use crate::websocket::settings::LinkBounds;
+use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
 pub(crate) struct Link<E: Sealed> {
@@ -263,7 +263,7 @@ impl<E: Sealed> Link<E> {
         if self.is_close_sent {
             return Ok(());
         }
-        if self.waiting() > self.bounds.waiting_max {
+        if self.waiting() > self.bounds.buffer_max {
             self.late_pong = Some(payload.into());
             return Ok(());
         }
@@ -311,13 +311,13 @@ impl<E: Sealed> Link<E> {
         Ok(true)
     }
 
-    /// Sends what waits to be written, if it is more than `waiting_max` bytes.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, waiting_max: usize) -> Poll<io::Result<()>> {
+    /// Sends what waits to be written, if it is more than `buffer_max` bytes.
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, buffer_max: usize) -> Poll<io::Result<()>> {
         if self.has_lost {
             return Poll::Ready(Err(self.closed()));
         }
         ready!(self.budget.poll_proceed(cx));
-        if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
+        if self.waiting() <= buffer_max && (buffer_max > 0 || self.conn.has_sent_all()) {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);

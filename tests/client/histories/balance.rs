@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{Balancer, ClientTimeouts, HostChoice, HostCounts};
+use corehttp::client::{Balancer, BalancerChoice, BalancerCounts, ClientTimeouts};
 use corehttp::net::Dialer;
 use corehttp::{Client, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
@@ -72,7 +72,7 @@ enum Behavior {
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     hosts: usize,
-    choice: HostChoice,
+    choice: BalancerChoice,
     penalty_max: usize,
     is_checked: bool,
     is_elsewhere: bool,
@@ -109,14 +109,14 @@ impl Step {
             7 => chance.one_of(&[Event::Removes(host), Event::Returns(host)]),
             _ => Event::Becomes(host, behavior),
         };
-        let choice = chance.one_of(&[HostChoice::LeastPending, HostChoice::TwoRandom]);
+        let choice = chance.one_of(&[BalancerChoice::LeastPending, BalancerChoice::TwoRandom]);
         let settings = Settings {
             hosts: 1 + chance.below(HOSTS.len()),
             choice,
             penalty_max: chance.one_of(&[300, 300, 1, 0]),
             is_checked: chance.once_in(2),
             // It must be known which host was asked first.
-            is_elsewhere: choice == HostChoice::LeastPending && chance.once_in(2),
+            is_elsewhere: choice == BalancerChoice::LeastPending && chance.once_in(2),
         };
         Step { pause: chance.one_of(&[0, 0, 0, 1, 2, 3, 9]), event, settings }
     }
@@ -158,8 +158,8 @@ async fn play(steps: &[Step]) {
 }
 
 /// Which host was asked between these counts.
-fn more(before: &[HostCounts], after: &[HostCounts]) -> usize {
-    let asked = |it: &HostCounts| it.pending as u64 + it.served + it.failed;
+fn more(before: &[BalancerCounts], after: &[BalancerCounts]) -> usize {
+    let asked = |it: &BalancerCounts| it.pending as u64 + it.served + it.failed;
     before.iter().zip(after).position(|(before, after)| asked(before) < asked(after)).unwrap()
 }
 
@@ -186,7 +186,7 @@ async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
             return Some(response.body.text().unwrap().to_owned());
         }
         Way::Streams => balancer.open_response(&request, &mut response).await.ok()?,
-        Way::Opens => balancer.open(&request).await.ok()?.finish(&mut response).await.ok()?,
+        Way::Opens => balancer.open_call(&request).await.ok()?.finish(&mut response).await.ok()?,
     };
     sleep(HALF).await;
     let mut body = String::new();
@@ -206,16 +206,16 @@ impl Default for Hosts {
 
 impl Hosts {
     fn balance(&self, settings: Settings) -> Balancer {
-        let timeouts = ClientTimeouts { wait: WAIT, ..ClientTimeouts::default() };
         // One exchange for each connection, so that each sees the behavior of its time.
-        let client = Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts);
+        let timeouts = ClientTimeouts { wait: WAIT, idle: Duration::ZERO, ..ClientTimeouts::default() };
+        let client = Client::builder().dialer(self.clone()).timeouts(timeouts);
         let mut builder = client.build().balance(&HOSTS[..settings.hosts]).unwrap();
         builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
         builder = builder.healthy_if(|it| it.is_ok_and(|response| !response.status.is_server_error()));
         if settings.is_checked {
             builder = builder.health_check("/health", INTERVAL).unwrap();
         }
-        if settings.is_elsewhere { builder.retry_other_hosts().build() } else { builder.build() }
+        if settings.is_elsewhere { builder.retry_other_hosts(true).build() } else { builder.build() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientTimeouts, Proxies, Proxy};
+use corehttp::client::{ClientLimits, ClientTimeouts, Proxies, Proxy};
 use corehttp::net::Dialer;
 use corehttp::{Client, Request};
 use tokio::io::DuplexStream;
@@ -140,7 +140,9 @@ async fn play(steps: &[Step], proxies: Proxies, hosts: usize) {
     let world = World { plans: Arc::new(Mutex::new(plans)), seen: Arc::default() };
     let timeouts = ClientTimeouts { queue: Duration::from_secs(600), ..ClientTimeouts::default() };
     let builder = Client::builder().dialer(world.clone()).proxies(proxies).timeouts(timeouts);
-    let client = builder.connections_per_host_max(*connections_max).build();
+    let client = builder
+        .limits(ClientLimits { connections_per_host_max: *connections_max, ..ClientLimits::default() })
+        .build();
     let mut callers = JoinSet::new();
     for (at, step) in steps.iter().cloned().enumerate() {
         check_for(step.pause, &client, &world).await;
@@ -157,7 +159,7 @@ async fn play(steps: &[Step], proxies: Proxies, hosts: usize) {
     let seen = world.seen.lock().unwrap();
     assert!(seen.open_max <= *connections_max, "{seen:?}");
     assert_eq!((client.busy_connections(), client.idle_connections()), (0, seen.open), "{seen:?}");
-    let total = client.stats().total;
+    let total = client.counts().total;
     assert!(total.opened <= total.dials && total.waiting == 0, "{total:?}");
 }
 

@@ -5,7 +5,7 @@ mod server;
 
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientTimeouts, Pipeline, Redirects};
+use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts, Pipeline, Redirects};
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -180,9 +180,12 @@ async fn play(steps: &[Step]) {
     let server = Server::new(steps);
     let timeouts = ClientTimeouts { queue: LONG, ..ClientTimeouts::default() };
     let client = Client::builder().dialer(server.clone()).timeouts(timeouts).timeout(settings.timeout);
-    let client = client.redirects(Redirects::Return).connections_per_host_max(settings.per_host_max).build();
+    let client = client
+        .redirects(Redirects::Return)
+        .limits(ClientLimits { connections_per_host_max: settings.per_host_max, ..ClientLimits::default() })
+        .build();
     let pipeline = client.pipeline("http://a").unwrap().connections(settings.connections);
-    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods().build();
+    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods(true).build();
     let mut callers = JoinSet::new();
     for (at, step) in steps.iter().cloned().enumerate() {
         sleep(step.pause).await;
@@ -199,7 +202,7 @@ async fn play(steps: &[Step]) {
     assert_eq!(response.body.text().unwrap(), GOOD);
     assert_eq!(server.faults(), [""; 0]);
     let (total, answered) =
-        (client.stats().total, ends.iter().filter(|end| matches!(end.1, Some(Ok(_)))).count());
+        (client.counts().total, ends.iter().filter(|end| matches!(end.1, Some(Ok(_)))).count());
     let ended = total.answered + total.failed + total.canceled;
     assert!(total.answered > answered as u64 && ended <= 1 + steps.len() as u64, "{answered}: {total:?}");
     assert!(total.dials >= total.opened && total.busy == 0, "{total:?}");

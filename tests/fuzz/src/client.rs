@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use corehttp::client::Redirects;
+use corehttp::client::{ClientLimits, Redirects};
 use corehttp::{Client, Headers, Request, Response};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
@@ -99,9 +99,10 @@ impl Caller {
     fn new(limits: Limits) -> Caller {
         let (runtime, script) = (paused(), Script::default());
         let builder = Client::builder().dialer(script.clone()).redirects(Redirects::Return);
-        let bounds =
-            builder.head_max(limits.head_max).fields_max(limits.fields_max).body_max(limits.body_max);
-        Caller { runtime, script, client: bounds.build(), limits, response: RefCell::default() }
+        let Limits { head_max, fields_max, body_max, .. } = limits;
+        let bounds = ClientLimits { head_max, fields_max, body_max, ..ClientLimits::default() };
+        let client = builder.limits(bounds).build();
+        Caller { runtime, script, client, limits, response: RefCell::default() }
     }
 
     fn call(&self, method: &str, packets: Vec<Vec<u8>>, closes: bool) -> Outcome {

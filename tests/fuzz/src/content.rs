@@ -117,7 +117,7 @@ fn check_set_cookie(content: &[u8]) {
         jar.store(&target, &headers);
         assert!(jar.len() <= 1);
         // The value that is sent is one of a field.
-        let field = jar.cookie_field(&target);
+        let field = jar.cookie_header(&target);
         field.iter().for_each(|field| headers.set("cookie", field).unwrap());
     }
     let Some(cookie) = SetCookie::parse(content) else { return };

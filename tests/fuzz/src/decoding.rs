@@ -60,7 +60,7 @@ struct Decoder {
 impl Decoder {
     fn new() -> Decoder {
         let (runtime, script) = (paused(), Script::default());
-        let client = Client::builder().dialer(script.clone()).decode(DECODED_MAX).build();
+        let client = Client::builder().dialer(script.clone()).decode_up_to(DECODED_MAX).build();
         Decoder { runtime, script, client }
     }
 
@@ -79,7 +79,7 @@ impl Decoder {
 /// A server that encodes [`CONTENT`].
 fn encoder() -> Wired<BoxHandler> {
     let respond = |ctx: &mut Context| {
-        CONTENT.with_borrow(|content| ctx.response.set_shared("text/plain", content.clone()).unwrap());
+        CONTENT.with_borrow(|content| ctx.response.set_shared_bytes("text/plain", content.clone()).unwrap());
     };
     Wired::new(Server::new(), BoxHandler::new(wrap(Compress::new().size_min(0), respond)))
 }

@@ -71,7 +71,7 @@ fn servers() -> ([Wired<Files>; 2], TempDir) {
     // Files are read on other threads, for which a clock that jumps ahead would not wait.
     let served = [Files::new(root).unwrap(), Files::from_embedded(SITE)].map(|files| {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        Wired::on(runtime, Server::new(), files.index(["index.html"]).listing())
+        Wired::on(runtime, Server::new(), files.index(["index.html"]).listing(true))
     });
     (served, outer)
 }

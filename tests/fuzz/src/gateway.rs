@@ -64,7 +64,7 @@ impl Gateway {
                 ctx.buffer_body().await?;
             }
             let target = ctx.request.forwarded_to("http://b")?;
-            ctx.forward(onward.open(&target)).await
+            ctx.forward(onward.open_call(&target)).await
         };
         let handler = BoxHandler::new(wrap(BodyPlan::Stream, pass));
         Gateway { wired: Wired::new(Server::new(), handler), script, client }

@@ -6,7 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corehttp::access_log::{self, AccessLog};
-use corehttp::server::{ErrorReport, ExchangeReport, ForwardedField, error_page, problem_details};
+use corehttp::server::{ErrorReport, ExchangeReport, ForwardedHeader, error_page, problem_details};
 use corehttp::{BoxHandler, Context, Server, TrustedProxies, routes};
 
 use crate::everything;
@@ -95,8 +95,8 @@ fn watched(server: Server, are_errors_pages: bool) -> Server {
 }
 
 fn proxies() -> TrustedProxies {
-    use ForwardedField::{Forwarded, XForwardedFor};
-    TrustedProxies::from_fn(|_| true).fields([Forwarded, XForwardedFor])
+    use ForwardedHeader::{Forwarded, XForwardedFor};
+    TrustedProxies::from_fn(|_| true).headers([Forwarded, XForwardedFor])
 }
 
 fn of_exchange(report: &ExchangeReport) -> String {

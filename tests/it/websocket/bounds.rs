@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use corehttp::websocket::{self, Message, MessageDeflate};
+use corehttp::websocket::{self, DeflateOptions, Message};
 use corehttp::{Context, Server};
 
 use super::compression::{OFFER, compressed, deflate};
@@ -15,8 +15,8 @@ use super::support::{
 use crate::support::paused;
 use crate::turns::{Flood, most_in_a_turn};
 
-fn small() -> websocket::Settings {
-    websocket::Settings { message_max: 10, frame_max: 6, fragments_max: 4, ..websocket::Settings::default() }
+fn small() -> websocket::Options {
+    websocket::Options { message_max: 10, frame_max: 6, fragments_max: 4, ..websocket::Options::default() }
 }
 
 const TOO_LARGE: &str = "close 1009 \"\"";
@@ -37,11 +37,11 @@ fn messages_and_frames_have_a_greatest_length() {
     // A length alone is refused, before any of it is here.
     check_with(&small(), "", &frame(BINARY, vec![0; 1 << 17])[..14], &[TOO_LARGE]);
     let endless = [BINARY, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-    check_with(&websocket::Settings::default(), "", &endless, &[TOO_LARGE]);
-    let any = websocket::Settings {
+    check_with(&websocket::Options::default(), "", &endless, &[TOO_LARGE]);
+    let any = websocket::Options {
         message_max: usize::MAX,
         frame_max: usize::MAX,
-        ..websocket::Settings::default()
+        ..websocket::Options::default()
     };
     check_with(&any, "", &[&endless[..], b"a"].concat(), &[]);
 }
@@ -73,7 +73,7 @@ fn parts_have_no_bounds() {
 
 #[test]
 fn control_frames_may_not_flood() {
-    let settings = websocket::Settings { control_rate_max: 2, ..websocket::Settings::default() };
+    let settings = websocket::Options { control_rate_max: 2, ..websocket::Options::default() };
     let burst = frame(PING, "").repeat(20);
     let pongs = ["pong \"\""; 20];
     check_with(&settings, "", &burst, &pongs);
@@ -89,7 +89,7 @@ fn control_frames_may_not_flood() {
 #[test]
 fn answers_to_pings_do_not_flood() {
     for (pongs, code) in [(40, 1000), (61, 1008)] {
-        let settings = websocket::Settings { control_rate_max: 2, ..websocket::Settings::default() };
+        let settings = websocket::Options { control_rate_max: 2, ..websocket::Options::default() };
         let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut socket = ctx.websocket(&settings).await?;
             for _ in 0..40 {
@@ -109,7 +109,7 @@ fn answers_to_pings_do_not_flood() {
 #[test]
 fn the_answer_to_a_ping_is_measured() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         socket.receive().await?;
         assert_eq!(socket.writer.round_trip(), None);
         socket.writer.ping(b"p").await?;
@@ -128,7 +128,7 @@ fn the_answer_to_a_ping_is_measured() {
 #[test]
 fn pongs_do_not_pile_up() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    let settings = websocket::Settings { waiting_max: 1000, ..websocket::Settings::default() };
+    let settings = websocket::Options { buffer_max: 1000, ..websocket::Options::default() };
     let service = service(Echo::Whole, &settings);
     paused(async {
         let (mut near, far) = duplex(400);
@@ -160,12 +160,12 @@ fn check_turn(
     answer: Option<&'static [u8]>,
     most: std::ops::RangeInclusive<usize>,
 ) {
-    let (done, deflate) = (Rc::<Cell<usize>>::default(), Some(MessageDeflate::default()));
-    let settings = websocket::Settings {
+    let (done, deflate) = (Rc::<Cell<usize>>::default(), Some(DeflateOptions::default()));
+    let settings = websocket::Options {
         deflate,
         message_max: 100 << 20,
         control_rate_max: u32::MAX / 20,
-        ..websocket::Settings::default()
+        ..websocket::Options::default()
     };
     let count = Rc::clone(&done);
     let handler = async move |ctx: &mut Context| -> corehttp::Result {

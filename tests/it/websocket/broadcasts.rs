@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use corehttp::websocket::{self, Broadcast, CloseCode, Message, MessageDeflate, SlowMember, WebSocket};
+use corehttp::websocket::{self, Broadcast, CloseCode, DeflateOptions, Message, OnLag, WebSocket};
 use corehttp::{Client, Context, Server, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{spawn_local, yield_now};
@@ -17,10 +17,10 @@ use tokio::time::sleep;
 use super::support::{HEAD, RSV1, TEXT, close, frame, read_all, shown};
 use crate::support::{ErrorReports, Served, eventually, paused};
 
-async fn chat(ctx: &mut Context, room: &Broadcast, settings: &websocket::Settings) -> corehttp::Result {
+async fn chat(ctx: &mut Context, room: &Broadcast, settings: &websocket::Options) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
-    let mut member = room.join(SlowMember::Skip);
+    let mut member = room.join(OnLag::Skip);
     tokio::select! {
         biased;
         done = member.forward(writer) => done?,
@@ -39,8 +39,8 @@ async fn pass_on(reader: &mut websocket::Reader, room: &Broadcast) -> io::Result
 #[test]
 fn a_message_reaches_all_members_on_all_cores() {
     let (room, deflate) =
-        (Broadcast::new(16), Some(MessageDeflate { message_min: 100, ..MessageDeflate::default() }));
-    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
+        (Broadcast::new(16), Some(DeflateOptions { message_min: 100, ..DeflateOptions::default() }));
+    let settings = websocket::Options { deflate, ..websocket::Options::default() };
     let (shared, offered) = (room.clone(), settings.clone());
     let served = Served::with(
         |server| server.cores(2),
@@ -51,7 +51,7 @@ fn a_message_reaches_all_members_on_all_cores() {
         let (client, mut members) = (Client::new(), Vec::new());
         for at in 0..40 {
             let request = client.websocket(&url);
-            let request = if at % 2 == 0 { request.settings(&offered) } else { request };
+            let request = if at % 2 == 0 { request.options(&offered) } else { request };
             members.push(request.await.unwrap());
         }
         eventually("all have joined", || room.members() == 40);
@@ -75,8 +75,8 @@ fn a_message_reaches_all_members_on_all_cores() {
 /// The bytes are the same for all members, compressed or not.
 #[test]
 fn a_message_is_encoded_once() {
-    let (room, deflate) = (Broadcast::new(16), Some(MessageDeflate::default()));
-    let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
+    let (room, deflate) = (Broadcast::new(16), Some(DeflateOptions::default()));
+    let settings = websocket::Options { deflate, ..websocket::Options::default() };
     let shared = room.clone();
     let served = Served::new(async move |ctx: &mut Context| chat(ctx, &shared, &settings).await);
     let small = DEFLATE.replace("deflate\r", "deflate; server_max_window_bits=9\r");
@@ -107,13 +107,13 @@ const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 /// A member that reads nothing loses messages, and is skipped or closed.
 #[test]
 fn slow_members_are_skipped_or_closed() {
-    for slow in [SlowMember::Skip, SlowMember::Close] {
+    for slow in [OnLag::Skip, OnLag::Close] {
         let (room, reports) = (Broadcast::new(2), ErrorReports::default());
         let shared = room.clone();
         let served = Served::with(
             |server| reports.attach(server),
             async move |ctx: &mut Context| -> corehttp::Result {
-                let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+                let mut socket = ctx.websocket(&websocket::Options::default()).await?;
                 // The member waits until it has lost some.
                 let mut member = shared.join(slow);
                 socket.receive().await?;
@@ -130,7 +130,7 @@ fn slow_members_are_skipped_or_closed() {
         (0..10).for_each(|at| assert_eq!(room.send(&format!("{at}")), 1));
         peer.send(frame(TEXT, "go"));
         match slow {
-            SlowMember::Skip => {
+            OnLag::Skip => {
                 assert_eq!(peer.receive_through("9"), "\u{fffd}\u{1}8\u{fffd}\u{1}9");
                 peer.send(close(1000, ""));
                 peer.receive_all();
@@ -154,12 +154,12 @@ fn slow_members_are_skipped_or_closed() {
 #[test]
 fn members_that_fall_behind_meanwhile_are_skipped_or_closed() {
     for (slow, expected) in [
-        (SlowMember::Skip, &["text of 1000", "text \"8\"", "text \"9\""][..]),
-        (SlowMember::Close, &["text of 1000", "close 1013 \"\""]),
+        (OnLag::Skip, &["text of 1000", "text \"8\"", "text \"9\""][..]),
+        (OnLag::Close, &["text of 1000", "close 1013 \"\""]),
     ] {
         let room = Broadcast::new(2);
         let shared = room.clone();
-        let settings = websocket::Settings { waiting_max: 10, ..websocket::Settings::default() };
+        let settings = websocket::Options { buffer_max: 10, ..websocket::Options::default() };
         let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut socket = ctx.websocket(&settings).await?;
             Ok(shared.join(slow).forward(&mut socket.writer).await?)
@@ -198,7 +198,7 @@ fn messages_of_many_threads_reach_all_members() {
     let shared = room.clone();
     let served = Served::with(
         |server| server.cores(2),
-        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Settings::default()).await,
+        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Options::default()).await,
     );
     let mut peers = [(); 12].map(|()| served.connect());
     for peer in &mut peers {
@@ -233,9 +233,9 @@ fn messages_of_many_threads_reach_all_members() {
 fn a_broadcast_ends_with_its_last_clone() {
     for messages in [0, 1, 2] {
         let room = Broadcast::new(2);
-        let member = Mutex::new(Some(room.join(SlowMember::Skip)));
+        let member = Mutex::new(Some(room.join(OnLag::Skip)));
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Options::default()).await?;
             let member = member.lock().unwrap().take();
             member.unwrap().forward(&mut socket.writer).await?;
             Ok(socket.close(CloseCode::NORMAL, "over").await?)
@@ -261,7 +261,7 @@ fn a_stop_closes_members_with_1001() {
     let shared = room.clone();
     let served = Served::with(
         |server| reports.attach(server),
-        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Settings::default()).await,
+        async move |ctx: &mut Context| chat(ctx, &shared, &websocket::Options::default()).await,
     );
     let mut peers = [(); 3].map(|()| served.connect());
     for peer in &mut peers {
@@ -288,8 +288,8 @@ fn a_close_ends_a_member_in_a_task_of_its_own() {
     let (room, done) = (Broadcast::new(16), Arc::<AtomicBool>::default());
     let (shared, noted) = (room.clone(), done.clone());
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Settings::default()).await?;
-        let (mut member, noted) = (shared.join(SlowMember::Skip), noted.clone());
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Options::default()).await?;
+        let (mut member, noted) = (shared.join(OnLag::Skip), noted.clone());
         spawn_local(async move { noted.store(member.forward(&mut writer).await.is_ok(), Relaxed) });
         assert!(reader.receive().await?.is_none());
         Ok(())
@@ -312,7 +312,7 @@ fn other_tasks_have_turns_while_a_message_is_sent() {
     let shared = room.clone();
     let service =
         Rc::new(Server::new().service(async move |ctx: &mut Context| {
-            chat(ctx, &shared, &websocket::Settings::default()).await
+            chat(ctx, &shared, &websocket::Options::default()).await
         }));
     let received = Rc::<Cell<usize>>::default();
     let most = block_on(async {

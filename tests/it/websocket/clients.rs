@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::client::ClientCause;
 use corehttp::net::{Dialer, MemoryListener};
 use corehttp::websocket::{
-    self, ClientWebSocket, CloseCode, Message, MessageDeflate, MessageKind, MessagePart, WebSocket,
+    self, ClientWebSocket, CloseCode, DeflateOptions, Message, MessageKind, MessagePart, WebSocket,
 };
 use corehttp::{Client, Context, Response, Server, ServerHandle, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -21,11 +21,15 @@ use crate::support::{ErrorReports, paused};
 
 fn served() -> (ServerHandle, Client) {
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
-    let settings = websocket::Settings {
+    let client = Client::builder().connect_to(&listener).build();
+    let settings = websocket::Options {
         protocols: vec!["v1".into()],
-        deflate: Some(MessageDeflate { message_min: 10, keeps_context: true, ..MessageDeflate::default() }),
-        ..websocket::Settings::default()
+        deflate: Some(DeflateOptions {
+            message_min: 10,
+            context_takeover: true,
+            ..DeflateOptions::default()
+        }),
+        ..websocket::Options::default()
     };
     let server = Server::bind(listener).cores(1);
     (server.start(async move |ctx: &mut Context| echo(ctx, &settings).await).unwrap(), client)
@@ -58,10 +62,10 @@ fn halves_of_a_client_move_between_threads() {
     let (_server, client) = served();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let deflate = Some(MessageDeflate { message_min: 10, ..MessageDeflate::default() });
+        let deflate = Some(DeflateOptions { message_min: 10, ..DeflateOptions::default() });
         let settings =
-            websocket::Settings { protocols: vec!["v1".into()], deflate, ..websocket::Settings::default() };
-        let socket = client.websocket("http://a/").settings(&settings).await.unwrap();
+            websocket::Options { protocols: vec!["v1".into()], deflate, ..websocket::Options::default() };
+        let socket = client.websocket("http://a/").options(&settings).await.unwrap();
         assert_eq!(socket.protocol.as_deref(), Some("v1"));
         let WebSocket { mut reader, mut writer, .. } = socket;
         let receives = tokio::spawn(async move {
@@ -122,14 +126,14 @@ fn parts_need_not_be_in_memory() {
 #[test]
 fn a_refusal_has_its_reason() {
     let listener = MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).build();
+    let client = Client::builder().connect_to(&listener).build();
     let _server =
         Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("no")).unwrap();
     block_on(async {
         let mut response = Response::new();
         let refused = client.websocket("wss2://a/").await.unwrap_err();
         assert!(matches!(refused.cause(), ClientCause::Request(_)), "{refused:?}");
-        let refused = client.websocket("ws://a/").open_into(&mut response).await.unwrap_err();
+        let refused = client.websocket("ws://a/").send_into(&mut response).await.unwrap_err();
         assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:?}");
         assert_eq!(response.text().unwrap(), "no");
     })
@@ -195,7 +199,7 @@ async fn the_end_of_a_connection_wakes_both_halves_and_is_no_success() {
 fn a_time_limit_is_for_the_opening() {
     let reports = ErrorReports::default();
     let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         sleep(Duration::from_secs(20)).await;
         Ok(socket.close(CloseCode(4000), "").await?)
     });
@@ -226,7 +230,7 @@ impl Dialer for Once {
 fn accept(key: &str) -> String {
     let head = super::support::HEAD.replace("dGhlIHNhbXBsZSBub25jZQ==", key);
     let answer = std::thread::spawn(move || {
-        let service = super::support::service(super::support::Echo::Whole, &websocket::Settings::default());
+        let service = super::support::service(super::support::Echo::Whole, &websocket::Options::default());
         paused(async move {
             let (mut near, far) = duplex(1 << 16);
             near.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
@@ -440,10 +444,10 @@ async fn sent_to(answer: &str) -> Result<[usize; 2], String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
     let fields = format!("{GOOD}sec-websocket-extensions: {answer}\r\n");
-    let deflate = MessageDeflate { message_min: 1, keeps_context: true, ..MessageDeflate::default() };
-    let settings = websocket::Settings { deflate: Some(deflate), ..websocket::Settings::default() };
+    let deflate = DeflateOptions { message_min: 1, context_takeover: true, ..DeflateOptions::default() };
+    let settings = websocket::Options { deflate: Some(deflate), ..websocket::Options::default() };
     let client = async {
-        let opened = Client::new().websocket(&url).settings(&settings).await;
+        let opened = Client::new().websocket(&url).options(&settings).await;
         let mut socket = opened.map_err(|error| format!("{error:#}"))?;
         let scattered = |at: u32| char::from(b'a' + (at.wrapping_mul(2_654_435_761) >> 16) as u8 % 26);
         let line: String = (0..800).map(scattered).collect();

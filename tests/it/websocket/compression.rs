@@ -1,6 +1,6 @@
 //! permessage-deflate (RFC 7692), in the order of the cases of Autobahn: negotiation, messages, and bombs.
 
-use corehttp::websocket::{self, MessageDeflate};
+use corehttp::websocket::{self, DeflateOptions};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::support::{
@@ -10,9 +10,9 @@ use crate::support::paused;
 
 pub const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
-fn settings(keeps_context: bool) -> websocket::Settings {
-    let deflate = MessageDeflate { message_min: 10, keeps_context, ..MessageDeflate::default() };
-    websocket::Settings { deflate: Some(deflate), message_max: 100_000, ..websocket::Settings::default() }
+fn settings(context_takeover: bool) -> websocket::Options {
+    let deflate = DeflateOptions { message_min: 10, context_takeover, ..DeflateOptions::default() };
+    websocket::Options { deflate: Some(deflate), message_max: 100_000, ..websocket::Options::default() }
 }
 
 /// `content`, compressed as a message.
@@ -39,10 +39,10 @@ pub fn inflated(inflate: &mut Decompress, payload: &[u8]) -> Vec<u8> {
 
 /// The extension that is agreed on for these `offers`.
 #[track_caller]
-fn check_offer(keeps_context: bool, offers: &str, expected: Option<&str>) {
+fn check_offer(context_takeover: bool, offers: &str, expected: Option<&str>) {
     let lines =
         if offers.is_empty() { String::new() } else { format!("Sec-WebSocket-Extensions: {offers}\r\n") };
-    let service = service(Echo::Whole, &settings(keeps_context));
+    let service = service(Echo::Whole, &settings(context_takeover));
     let (head, _) = paused(async { talk(&service, &lines, &[&close(1000, "")]).await });
     let agreed = head.lines().find_map(|line| line.strip_prefix("sec-websocket-extensions: "));
     assert_eq!(agreed, expected, "{offers}");
@@ -97,7 +97,7 @@ fn the_first_offer_that_can_be_met_is_accepted_rfc7692_7_1() {
 #[test]
 fn compressed_messages_are_read_autobahn_12() {
     let bye = close(1000, "");
-    for keeps_context in [false, true] {
+    for context_takeover in [false, true] {
         let small = [
             frame(TEXT | RSV1, compressed(&mut deflate(), b"Hello")),
             frame(TEXT, "plain"),
@@ -107,7 +107,7 @@ fn compressed_messages_are_read_autobahn_12() {
             bye.clone(),
         ];
         check_with(
-            &settings(keeps_context),
+            &settings(context_takeover),
             OFFER,
             &small.concat(),
             &["text \"Hello\"", "text \"plain\"", "binary \"\"", "binary \"\"", "close 1000 \"\""],
@@ -120,7 +120,7 @@ fn compressed_messages_are_read_autobahn_12() {
             frame(LAST, &whole[2..]),
             bye.clone(),
         ];
-        let service = service(Echo::Whole, &settings(keeps_context));
+        let service = service(Echo::Whole, &settings(context_takeover));
         let (_, received) = paused(async { talk(&service, OFFER, &[&cut.concat()]).await });
         assert_eq!(received[..3], [0x8a, 1, b'p']);
     }
@@ -152,7 +152,7 @@ fn the_examples_are_read_rfc7692_7_2_3() {
 
 #[test]
 fn long_messages_are_compressed_autobahn_13() {
-    for (keeps_context, lines) in [
+    for (context_takeover, lines) in [
         (false, OFFER.to_owned()),
         (true, OFFER.to_owned()),
         (true, OFFER.replace("deflate\r", "deflate; server_max_window_bits=9\r")),
@@ -163,7 +163,7 @@ fn long_messages_are_compressed_autobahn_13() {
     ] {
         let (mut own, text) = (deflate(), "All work and no play. ".repeat(900));
         let (mut sent, mut inflate) = (Vec::new(), Decompress::new(false));
-        let keeps_peers = keeps_context && !lines.contains("client_no");
+        let keeps_peers = context_takeover && !lines.contains("client_no");
         for _ in 0..3 {
             sent.extend(frame(TEXT | RSV1, compressed(&mut own, text.as_bytes())));
             if !keeps_peers {
@@ -171,7 +171,7 @@ fn long_messages_are_compressed_autobahn_13() {
             }
         }
         sent.extend(close(1000, ""));
-        let service = service(Echo::Whole, &settings(keeps_context));
+        let service = service(Echo::Whole, &settings(context_takeover));
         let (_, received) = paused(async { talk(&service, &lines, &[&sent]).await });
         let (mut rest, mut sizes) = (&received[..], Vec::new());
         while let [0xc1, len, more @ ..] = rest {
@@ -181,14 +181,14 @@ fn long_messages_are_compressed_autobahn_13() {
             };
             let (payload, behind) = more.split_at(len);
             assert_eq!(inflated(&mut inflate, payload), text.as_bytes());
-            if !keeps_context || lines.contains("server_no") {
+            if !context_takeover || lines.contains("server_no") {
                 inflate.reset(false);
             }
             sizes.push(len);
             rest = behind;
         }
         assert_eq!((sizes.len(), shown(rest)), (3, vec!["close 1000 \"\"".into()]));
-        let refers = keeps_context && !lines.contains("server_no");
+        let refers = context_takeover && !lines.contains("server_no");
         assert!(refers || sizes[1] == sizes[0], "{sizes:?}");
     }
 }
@@ -241,7 +241,7 @@ fn bombs_are_refused() {
     check_with(&settings(false), OFFER, &frame(BINARY | RSV1, &bomb), &["close 1009 \"\""]);
     // With the second bound, a message that is refused has as many bytes as a part has at most.
     for message_max in [100_000, 65_535] {
-        let settings = websocket::Settings { message_max, ..settings(false) };
+        let settings = websocket::Options { message_max, ..settings(false) };
         let full = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max]));
         let one_more = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max + 1]));
         let service = service(Echo::Whole, &settings);

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::websocket::{self, Broadcast, CloseCode, SlowMember, WebSocket};
+use corehttp::websocket::{self, Broadcast, CloseCode, OnLag, WebSocket};
 use corehttp::{Client, Context, Server, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::spawn_local;
@@ -49,7 +49,7 @@ const WAYS: [Way; 11] = [
 
 impl Way {
     async fn handle(self, ctx: &mut Context) -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         assert_eq!(socket.receive().await?.unwrap().text(), Some("a"));
         match self {
             Way::Returned => {}
@@ -84,7 +84,7 @@ impl Way {
             }
             Way::Lagged => {
                 let room = Broadcast::new(1);
-                let mut member = room.join(SlowMember::Close);
+                let mut member = room.join(OnLag::Close);
                 (0..3).for_each(|_| assert_eq!(room.send("lost"), 1));
                 member.forward(&mut socket.writer).await?;
             }
@@ -123,10 +123,10 @@ fn a_peer_that_sends_reads_why_it_is_closed_rfc6455_7_1_1() {
         let mut received = Vec::new();
         peer.stream.read_to_end(&mut received).unwrap_or_else(|error| panic!("{way:?}: {error}"));
         assert_eq!(shown(&received), way.expected(), "{way:?}");
-        assert_eq!(served.running.stats().total.open, 1, "{way:?}: the peer has not closed");
+        assert_eq!(served.running.counts().total.open, 1, "{way:?}: the peer has not closed");
         peer.send(close(1000, ""));
         drop(peer);
-        eventually("it is gone", || served.running.stats().total.open == 0);
+        eventually("it is gone", || served.running.counts().total.open == 0);
     }
 }
 
@@ -213,7 +213,7 @@ fn a_client_that_drops_its_websocket_leaves_with_1001() {
     for halves in [false, true] {
         let (sender, received) = std::sync::mpsc::channel();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Options::default()).await?;
             // Messages are on their way to a client that does not read them.
             socket.writer.feed(vec![7; 500_000].as_slice()).await?;
             let mut texts = Vec::new();
@@ -236,7 +236,7 @@ fn a_client_that_drops_its_websocket_leaves_with_1001() {
                     spawn_local(async move { drop(writer) });
                 }
             }
-            while served.running.stats().total.open > 0 {
+            while served.running.counts().total.open > 0 {
                 sleep(Duration::from_millis(1)).await;
             }
         })

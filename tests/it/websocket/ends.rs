@@ -48,7 +48,7 @@ fn check_report(sent: &[u8], expected: &[&str]) {
     let reports = ErrorReports::default();
     let service = reports
         .attach(Server::new())
-        .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+        .service(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
     paused(async { talk(&service, "", &[sent]).await });
     let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
     assert_eq!(causes, expected);
@@ -65,7 +65,7 @@ fn ends_are_reported() {
 #[test]
 fn a_server_closes_rfc6455_7_1_2() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         socket.send("last").await?;
         socket.close(CloseCode(4001), "enough").await?;
         assert_eq!(socket.close_reason().unwrap().code, CloseCode(4001));
@@ -84,7 +84,7 @@ fn a_server_closes_rfc6455_7_1_2() {
 #[test]
 fn codes_and_reasons_that_cannot_be_sent_are_refused() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         for code in [CloseCode::ABNORMAL, CloseCode(1004), CloseCode(0)] {
             assert!(socket.close(code, "").await.is_err());
         }
@@ -105,7 +105,7 @@ fn codes_and_reasons_that_cannot_be_sent_are_refused() {
 fn a_close_has_a_time_limit() {
     let reports = ErrorReports::default();
     let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         Ok(socket.close(CloseCode::NORMAL, "").await?)
     });
     paused(async {
@@ -131,7 +131,7 @@ fn silence_has_a_time_limit() {
         let reports = ErrorReports::default();
         let service = reports
             .attach(Server::new())
-            .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+            .service(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
         paused(async {
             let (mut near, far) = duplex(1 << 20);
             near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
@@ -156,7 +156,7 @@ fn silence_has_a_time_limit() {
 #[test]
 fn a_slow_reader_is_not_silent() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         let WebSocket { reader, writer, .. } = &mut socket;
         let long = [b'x'; 100_000];
         let (sent, received) = tokio::join!(writer.send(&long[..]), reader.receive());
@@ -187,7 +187,7 @@ fn a_slow_reader_is_not_silent() {
 fn a_peer_that_never_reads_is_given_up() {
     let reports = ErrorReports::default();
     let settings =
-        websocket::Settings { write_timeout: Duration::from_secs(3), ..websocket::Settings::default() };
+        websocket::Options { write_timeout: Duration::from_secs(3), ..websocket::Options::default() };
     let service =
         reports.attach(Server::new()).service(async move |ctx: &mut Context| echo(ctx, &settings).await);
     paused(async {
@@ -207,7 +207,7 @@ fn ends_at_every_byte_are_errors() {
         let reports = ErrorReports::default();
         let service = reports
             .attach(Server::new())
-            .service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+            .service(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
         paused(async { talk(&service, "", &[&sent[..end]]).await });
         let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
         assert_eq!(causes, ["the peer closed the connection without a close frame"], "{end}");
@@ -226,13 +226,13 @@ fn a_receive_can_be_given_up() {
         close(1000, ""),
     ];
     let expected = ["text \"hello\"", "pong \"p\"", "text \"\u{e9}\u{e9}\"", "close 1000 \"\""];
-    check_echo(Echo::Impatient, &websocket::Settings::default(), "", &sent.concat(), &expected);
+    check_echo(Echo::Impatient, &websocket::Options::default(), "", &sent.concat(), &expected);
 }
 
 /// The peer may reset the connection anywhere.
 #[test]
 fn resets_at_every_byte_leave_the_server_well() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
     let head = format!("{HEAD}\r\n");
     let sent = [head.as_bytes(), &frame(TEXT, "hello"), &frame(PING, "p"), &close(1000, "")].concat();
     for end in 0..=sent.len() {
@@ -240,8 +240,8 @@ fn resets_at_every_byte_leave_the_server_well() {
         peer.send(&sent[..end]);
         peer.reset();
     }
-    eventually("all are gone", || served.running.stats().total.open == 0);
-    assert_eq!(served.running.stats().total.errors.panic, 0);
+    eventually("all are gone", || served.running.counts().total.open == 0);
+    assert_eq!(served.running.counts().total.errors.panic, 0);
     let mut peer = served.connect();
     peer.send(&sent);
     assert!(peer.receive_all().contains("hello"));
@@ -250,7 +250,7 @@ fn resets_at_every_byte_leave_the_server_well() {
 /// The server closes with 1001 when it stops, and waits for the peer to close, too.
 #[test]
 fn a_stop_closes_with_1001() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
     let mut peer = served.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -267,7 +267,7 @@ fn a_stop_closes_with_1001() {
 /// A peer that is behind when the server stops gets the answers that wait, and 1001 behind them.
 #[test]
 fn a_stop_cuts_nothing_that_waits() {
-    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
     let mut peer = served.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -293,7 +293,7 @@ fn a_stop_leaves_time_for_a_message_that_was_begun() {
     let received = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
     let noted = received.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         while let Some(message) = socket.receive().await? {
             noted.lock().unwrap().push(message.text().unwrap().to_owned());
         }
@@ -319,7 +319,7 @@ fn a_stop_leaves_time_for_a_message_that_was_begun() {
 #[test]
 fn halves_live_in_tasks_of_their_own() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Settings::default()).await?;
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&websocket::Options::default()).await?;
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<String>(4);
         tokio::task::spawn_local(async move {
             while let Some(text) = receiver.recv().await {
@@ -353,10 +353,10 @@ fn halves_live_in_tasks_of_their_own() {
 
 #[test]
 fn requests_that_open_no_websocket_are_refused() {
-    let settings = websocket::Settings::default();
+    let settings = websocket::Options::default();
     let refused = |request: String, expected: &str| {
         let service =
-            Server::new().service(async |ctx: &mut Context| echo(ctx, &websocket::Settings::default()).await);
+            Server::new().service(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
         paused(async {
             let (mut near, far) = duplex(1 << 16);
             let talk = async {
@@ -395,7 +395,7 @@ fn requests_that_open_no_websocket_are_refused() {
 #[test]
 fn a_subprotocol_is_agreed_on_rfc6455_1_9() {
     let settings =
-        websocket::Settings { protocols: vec!["v2".into(), "v1".into()], ..websocket::Settings::default() };
+        websocket::Options { protocols: vec!["v2".into(), "v1".into()], ..websocket::Options::default() };
     let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
         let mut socket = ctx.websocket(&settings).await?;
         let protocol = socket.protocol.clone();

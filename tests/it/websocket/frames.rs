@@ -176,7 +176,7 @@ fn lengths_have_one_spelling_rfc6455_5_2() {
 #[test]
 fn long_messages_come_in_any_pieces_autobahn_9_10() {
     const LEN: usize = 1 << 20;
-    let service = super::support::service(Echo::Whole, &websocket::Settings::default());
+    let service = super::support::service(Echo::Whole, &websocket::Options::default());
     let mut expected = unmasked(BINARY, vec![b'*'; LEN]);
     expected.extend(unmasked(CLOSE, 1000u16.to_be_bytes()));
     let fragmented = |len: usize| {
@@ -207,7 +207,7 @@ fn long_messages_come_in_any_pieces_autobahn_9_10() {
 #[test]
 fn parts_are_the_message_rfc6455_5_4() {
     let joined = |sent: &[u8], expected: &[u8]| {
-        let service = super::support::service(Echo::Parts, &websocket::Settings::default());
+        let service = super::support::service(Echo::Parts, &websocket::Options::default());
         crate::support::paused(async {
             for cut in 0..=sent.len() {
                 let pieces = [&sent[..cut], &sent[cut..]];
@@ -234,7 +234,7 @@ fn parts_are_the_message_rfc6455_5_4() {
         bye(),
     ];
     joined(&frames.concat(), "\u{10348}a\u{fe}".as_bytes());
-    let parts = websocket::Settings::default();
+    let parts = websocket::Options::default();
     check_echo(Echo::Parts, &parts, "", &[frame(TEXT, b"\xff"), bye()].concat(), &[NOT_UTF8]);
     check_echo(Echo::Parts, &parts, "", &[frame(TEXT, ""), bye()].concat(), &["text \"\"", BYE]);
     check_echo(Echo::Parts, &parts, "", &[frame(LAST, ""), bye()].concat(), &[BROKEN]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
-use corehttp::server::ForwardedField;
+use corehttp::server::ForwardedHeader;
 use corehttp::websocket::{self, CloseCode, Message};
 use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
@@ -22,7 +22,7 @@ fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: Str
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to(&backend)?;
         ctx.set_forwarded(&mut onward);
-        ctx.forward(client.open(&onward)).await
+        ctx.forward(client.open_call(&onward)).await
     };
     Served::with(|server| set(server.trusted_proxies(this_machine())), wrap(BodyPlan::Stream, pass))
 }
@@ -33,7 +33,7 @@ fn busy_gateway(backend: String) -> Served {
     Served::new(async move |ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.forwarded_to(&backend)?;
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
-        let mut forwarded = std::pin::pin!(ctx.forward(client.open(&onward)));
+        let mut forwarded = std::pin::pin!(ctx.forward(client.open_call(&onward)));
         loop {
             tokio::select! {
                 done = &mut forwarded => return done,
@@ -44,7 +44,7 @@ fn busy_gateway(backend: String) -> Served {
 }
 
 fn this_machine() -> TrustedProxies {
-    TrustedProxies::new(["127.0.0.1"]).unwrap().fields([ForwardedField::XForwardedHost])
+    TrustedProxies::new(["127.0.0.1"]).unwrap().headers([ForwardedHeader::XForwardedHost])
 }
 
 /// Connects with a socket that holds little of what arrives.
@@ -61,7 +61,7 @@ const SHORT: Duration = Duration::from_secs(1);
 #[test]
 fn a_peer_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let mut socket = ctx.websocket(&websocket::Options::default()).await?;
         Ok(socket.send(&vec![7; 16 << 20]).await?)
     });
     let timeouts = Timeouts { write: SHORT, ..Timeouts::default() };
@@ -71,9 +71,9 @@ fn a_peer_that_takes_nothing_is_given_up() {
     for mut stream in peers.iter().map(|peer| &peer.stream) {
         stream.write_all(format!("{HEAD}\r\n").as_bytes()).unwrap();
     }
-    eventually("all have come", || behind.running.stats().total.requests >= 3);
+    eventually("all have come", || behind.running.counts().total.requests >= 3);
     eventually("both sides are closed", || {
-        front.running.stats().total.open == 0 && behind.running.stats().total.open == 0
+        front.running.counts().total.open == 0 && behind.running.counts().total.open == 0
     });
 }
 
@@ -81,7 +81,7 @@ fn a_peer_that_takes_nothing_is_given_up() {
 #[test]
 fn a_server_that_takes_nothing_is_given_up() {
     let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let _socket = ctx.websocket(&websocket::Settings::default()).await?;
+        let _socket = ctx.websocket(&websocket::Options::default()).await?;
         std::future::pending().await
     });
     let timeouts = ClientTimeouts { send: SHORT, ..ClientTimeouts::default() };
@@ -92,7 +92,7 @@ fn a_server_that_takes_nothing_is_given_up() {
     peer.receive();
     let flood = frame(BINARY, vec![7; 16 << 20]);
     assert!((&peer.stream).write_all(&flood).is_err(), "the gateway has closed");
-    eventually("the gateway has closed", || front.running.stats().total.open == 0);
+    eventually("the gateway has closed", || front.running.counts().total.open == 0);
 }
 
 /// The gateway replaces the host.
@@ -109,7 +109,7 @@ fn an_own_page_gets_in_through_a_gateway() {
         (this_machine(), "Origin: https://front.example\r\n", "101"),
         (this_machine(), "Origin: https://evil.example\r\n", "403"),
     ] {
-        let settings = websocket::Settings::default();
+        let settings = websocket::Options::default();
         let behind = Served::with(
             |server| server.trusted_proxies(proxies),
             async move |ctx: &mut Context| echo(ctx, &settings).await,
@@ -123,7 +123,7 @@ fn an_own_page_gets_in_through_a_gateway() {
 
 #[test]
 fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
-    let settings = websocket::Settings::default();
+    let settings = websocket::Options::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let received = front.ask(format!("{}\r\n", HEAD.replace("Version: 13", "Version: 8")));
@@ -145,13 +145,13 @@ fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
 
 #[test]
 fn a_websocket_passes_a_gateway() {
-    let settings = websocket::Settings { protocols: vec!["v1".into()], ..websocket::Settings::default() };
+    let settings = websocket::Options { protocols: vec!["v1".into()], ..websocket::Options::default() };
     let offered = settings.clone();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     block_on(async {
         let client = Client::new();
-        let request = client.websocket(&format!("ws://{}/a", front.addr())).settings(&offered);
+        let request = client.websocket(&format!("ws://{}/a", front.addr())).options(&offered);
         let mut socket = request.await.unwrap();
         assert_eq!(socket.protocol.as_deref(), Some("v1"));
         for len in [3, 100_000, 900_000] {
@@ -176,7 +176,7 @@ fn a_refusal_passes_a_gateway() {
     block_on(async {
         let mut response = Response::new();
         let request = Client::new().websocket(&format!("ws://{}/a", front.addr()));
-        assert!(request.open_into(&mut response).await.is_err());
+        assert!(request.send_into(&mut response).await.is_err());
         assert_eq!(response.text().unwrap(), "no");
     })
     .unwrap();
@@ -185,14 +185,14 @@ fn a_refusal_passes_a_gateway() {
 /// Either end may vanish.
 #[test]
 fn an_end_on_one_side_ends_the_other() {
-    let settings = websocket::Settings::default();
+    let settings = websocket::Options::default();
     let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
     let front = gateway(format!("http://{}", behind.addr()));
     let mut peer = front.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
     peer.reset();
-    eventually("the server behind has noticed", || behind.running.stats().total.errors.incomplete == 1);
+    eventually("the server behind has noticed", || behind.running.counts().total.errors.incomplete == 1);
     let mut peer = front.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
@@ -208,7 +208,7 @@ fn a_stop_of_a_gateway_closes_both_sides_with_1001() {
 
 #[track_caller]
 fn check_stop(gateway: fn(String) -> Served) {
-    let (settings, reports) = (websocket::Settings::default(), ErrorReports::default());
+    let (settings, reports) = (websocket::Options::default(), ErrorReports::default());
     let behind = Served::with(
         |server| reports.attach(server),
         async move |ctx: &mut Context| echo(ctx, &settings).await,
@@ -227,7 +227,7 @@ fn check_stop(gateway: fn(String) -> Served) {
     assert!(!rest.contains("on its way") && !rest.contains("Reset"), "{rest}");
     drop(socket);
     front.running.wait().unwrap();
-    eventually("the server behind has closed", || behind.running.stats().total.open == 0);
-    assert_eq!(behind.running.stats().total.messages_received, 2);
+    eventually("the server behind has closed", || behind.running.counts().total.open == 0);
+    assert_eq!(behind.running.counts().total.messages_received, 2);
     assert_eq!(reports.take(), []);
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use corehttp::websocket::{self, CloseCode, Message, MessageDeflate, MessageKind, MessagePart, WebSocket};
+use corehttp::websocket::{self, CloseCode, DeflateOptions, Message, MessageKind, MessagePart, WebSocket};
 use corehttp::{Context, Server};
 use flate2::Decompress;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, WriteHalf, duplex, split};
@@ -168,12 +168,12 @@ async fn application(
     deflate: Option<bool>,
     expected: Rc<RefCell<Vec<Frame>>>,
 ) -> corehttp::Result {
-    let deflate = deflate.map(|keeps_context| MessageDeflate {
+    let deflate = deflate.map(|context_takeover| DeflateOptions {
         message_min: 50,
-        keeps_context,
-        ..MessageDeflate::default()
+        context_takeover,
+        ..DeflateOptions::default()
     });
-    let settings = websocket::Settings { deflate, waiting_max: 3000, ..websocket::Settings::default() };
+    let settings = websocket::Options { deflate, buffer_max: 3000, ..websocket::Options::default() };
     let WebSocket { reader, writer, .. } = ctx.websocket(&settings).await?;
     let sent: Vec<usize> = steps
         .iter()

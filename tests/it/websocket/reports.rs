@@ -26,8 +26,8 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
         })
     };
     let served = Served::with(observe, async move |ctx: &mut Context| match echo_of {
-        Echo::Whole | Echo::Impatient => echo(ctx, &websocket::Settings::default()).await,
-        Echo::Parts => echo_parts(ctx, &websocket::Settings::default()).await,
+        Echo::Whole | Echo::Impatient => echo(ctx, &websocket::Options::default()).await,
+        Echo::Parts => echo_parts(ctx, &websocket::Options::default()).await,
     });
     let mut peer = served.connect();
     let wire = [format!("{HEAD}\r\n").as_bytes(), sent].concat();
@@ -39,7 +39,7 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
     let (messages_in, messages_out, received, sent, code, cut) = reports.lock().unwrap()[0];
     assert_eq!((messages_in, messages_out, code, cut), expected);
     assert_eq!((received, sent), (wire.len() as u64, answer.len() as u64));
-    let total = served.running.stats().total;
+    let total = served.running.counts().total;
     assert_eq!((total.messages_received, total.messages_sent), (messages_in, messages_out));
     assert_eq!((total.received, total.sent), (received, sent));
 }
@@ -65,7 +65,7 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
             })
         },
         async |ctx: &mut Context| -> corehttp::Result {
-            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Options::default()).await?;
             tokio::task::spawn_local(async move { while let Ok(Some(_)) = socket.receive().await {} });
             Ok(())
         },
@@ -78,5 +78,5 @@ fn a_websocket_in_another_task_is_counted_to_its_end() {
     peer.end();
     let mut answer = Vec::new();
     std::io::Read::read_to_end(&mut peer.stream, &mut answer).unwrap();
-    assert_eq!(served.running.stats().total.messages_received, 1);
+    assert_eq!(served.running.counts().total.messages_received, 1);
 }

@@ -32,7 +32,7 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
         async |ctx: &mut Context| -> corehttp::Result {
             let token = ctx.request.bearer_auth().unwrap_or("none").to_owned();
             let has_field = ctx.request.headers.get_bytes("x-room") == Some(b"7".as_slice());
-            let mut socket = ctx.websocket(&websocket::Settings::default()).await?;
+            let mut socket = ctx.websocket(&websocket::Options::default()).await?;
             let received = socket.receive().await?.map_or(0, |message| message.as_bytes().len());
             socket.send(&format!("{token} {has_field} {received}")).await?;
             Ok(socket.close(CloseCode::NORMAL, "").await?)
@@ -54,5 +54,5 @@ fn a_secure_websocket_opens_with_and_without_a_proxy() {
         })
         .unwrap();
     }
-    assert_eq!(proxy.running.stats().total.requests, 1);
+    assert_eq!(proxy.running.counts().total.requests, 1);
 }

@@ -95,7 +95,7 @@ fn shown_frame(first: u8, payload: &[u8]) -> String {
 }
 
 /// Sends messages back, whole.
-pub async fn echo(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
+pub async fn echo(ctx: &mut Context, settings: &websocket::Options) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     while let Some(message) = reader.receive().await? {
@@ -105,7 +105,7 @@ pub async fn echo(ctx: &mut Context, settings: &websocket::Settings) -> corehttp
 }
 
 /// Sends messages back part by part.
-pub async fn echo_parts(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
+pub async fn echo_parts(ctx: &mut Context, settings: &websocket::Options) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     while let Some(part) = reader.receive_part().await? {
@@ -115,7 +115,7 @@ pub async fn echo_parts(ctx: &mut Context, settings: &websocket::Settings) -> co
 }
 
 /// Sends messages back, and gives up each wait for one again and again.
-pub async fn echo_impatiently(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
+pub async fn echo_impatiently(ctx: &mut Context, settings: &websocket::Options) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
     let WebSocket { reader, writer, .. } = &mut socket;
     loop {
@@ -137,7 +137,7 @@ pub enum Echo {
     Impatient,
 }
 
-pub fn service(echo_of: Echo, settings: &websocket::Settings) -> Service<impl corehttp::Handler + use<>> {
+pub fn service(echo_of: Echo, settings: &websocket::Options) -> Service<impl corehttp::Handler + use<>> {
     let settings = settings.clone();
     Server::new().service(async move |ctx: &mut Context| match echo_of {
         Echo::Whole => echo(ctx, &settings).await,
@@ -179,22 +179,16 @@ pub async fn read_all(near: &mut DuplexStream, received: &mut Vec<u8>) {
 /// The echo answers `sent` with `expected`, however `sent` is cut.
 #[track_caller]
 pub fn check(sent: &[u8], expected: &[&str]) {
-    check_with(&websocket::Settings::default(), "", sent, expected);
+    check_with(&websocket::Options::default(), "", sent, expected);
 }
 
 #[track_caller]
-pub fn check_with(settings: &websocket::Settings, lines: &str, sent: &[u8], expected: &[&str]) {
+pub fn check_with(settings: &websocket::Options, lines: &str, sent: &[u8], expected: &[&str]) {
     check_echo(Echo::Whole, settings, lines, sent, expected);
 }
 
 #[track_caller]
-pub fn check_echo(
-    echo_of: Echo,
-    settings: &websocket::Settings,
-    lines: &str,
-    sent: &[u8],
-    expected: &[&str],
-) {
+pub fn check_echo(echo_of: Echo, settings: &websocket::Options, lines: &str, sent: &[u8], expected: &[&str]) {
     let service = service(echo_of, settings);
     let step = sent.len().div_ceil(CUTS_MAX).max(1);
     paused(async {

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
+use corehttp::client::ClientLimits;
 use corehttp::{Client, Request, Response};
 
 use super::{Ask, Fault, Task, check};
 
 pub(super) fn client() -> Client {
-    Client::builder().connections_per_host_max(2_000).build()
+    Client::builder()
+        .limits(ClientLimits { connections_per_host_max: 2_000, ..ClientLimits::default() })
+        .build()
 }
 
 pub(super) struct Corehttp {
@@ -22,7 +25,7 @@ impl Corehttp {
         let method = if task.content().is_some() { "POST" } else { "GET" };
         let mut request = Request::new(method, &task.url(address)).expect("the URL is good");
         if let Some(content) = task.content() {
-            request.body.set_shared(content);
+            request.body.set_shared_bytes(content);
         }
         Corehttp { client: client.clone(), task, request, response: Response::new() }
     }

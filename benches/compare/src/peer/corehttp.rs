@@ -21,7 +21,7 @@ pub(super) fn serve() -> io::Result<()> {
 
 async fn respond(ctx: &mut Context) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get, "/") => ctx.response.set_shared("text/plain", HELLO)?,
+        (Method::Get, "/") => ctx.response.set_shared_bytes("text/plain", HELLO)?,
         (Method::Get, "/json") => {
             ctx.response.headers.set("content-type", "application/json")?;
             serde_json::to_writer(&mut ctx.response.body, &Page::new())?;

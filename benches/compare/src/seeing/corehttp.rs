@@ -32,5 +32,5 @@ fn run(server: Server, handler: impl Handler + Send + Sync + 'static) -> io::Res
 fn respond(ctx: &mut Context) -> corehttp::Result {
     let id: u32 = ctx.params().get_as("id")?;
     black_box(id);
-    Ok(ctx.response.set_shared("text/plain", HELLO)?)
+    Ok(ctx.response.set_shared_bytes("text/plain", HELLO)?)
 }

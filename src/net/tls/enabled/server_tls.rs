@@ -151,7 +151,7 @@ impl ServerTls {
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
     /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
     /// `*.example.com`, come last.
-    pub fn and(self, identity: Identity) -> ServerTls {
+    pub fn and_identity(self, identity: Identity) -> ServerTls {
         self.with(|settings| {
             settings.resolver = Arc::new(CertResolver::new(settings.resolver.table().and(identity)));
         })

@@ -213,7 +213,7 @@ async fn roots_are_replaced_and_sessions_with_them() {
 #[test]
 fn an_added_identity_is_for_one_handle_alone() {
     let one = ServerTls::new(identity(&self_signed(&["a.example"])));
-    let two = one.clone().and(identity(&self_signed(&["b.example"])));
+    let two = one.clone().and_identity(identity(&self_signed(&["b.example"])));
     let shows = |tls: &ServerTls| ["a.example", "b.example"].map(|name| format!("{tls:?}").contains(name));
     assert_eq!((shows(&one), shows(&two)), ([true, false], [true, true]));
     two.clone().replace_identities([identity(&self_signed(&["a.example"]))]).unwrap();
@@ -434,7 +434,7 @@ fn an_invalid_identity_is_refused() {
 fn the_names_of_an_identity_are_shown_and_its_key_is_not() {
     let issued = self_signed(&["A.example", "*.b.example", "127.0.0.1"]);
     assert_eq!(identity(&issued).names(), ["a.example", "*.b.example"]);
-    let shown = format!("{:?}", ServerTls::new(identity(&issued)).and(identity(&issued)));
+    let shown = format!("{:?}", ServerTls::new(identity(&issued)).and_identity(identity(&issued)));
     assert!(shown.contains("a.example") && shown.len() < 400, "{shown}");
 }
 

@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use corehttp::client::HostChoice;
+use corehttp::client::BalancerChoice;
 
 use super::{Behavior, HALF, HOSTS, INTERVAL, PENALTY, Settings, WAIT, Way};
 
@@ -90,7 +90,7 @@ impl Model {
         let request = self.asked.len();
         self.asked.push(SentRequest { way, is_second: false, at: None, response: None });
         let Some(mut chosen) = self.choose(None) else { return };
-        if self.settings.choice == HostChoice::TwoRandom {
+        if self.settings.choice == BalancerChoice::TwoRandom {
             let (least, candidates) = (chosen, self.candidates(None));
             chosen = self.present[seen()];
             let is_worse = |other: &usize| self.burden(*other) >= self.burden(chosen) && *other != chosen;

@@ -1,4 +1,4 @@
-//! [`ServerStats`]: the counts of a server, also as text for Prometheus.
+//! [`ServerCounts`]: the counts of a server, and of each of its cores.
 
 use std::fmt;
 use std::iter::zip;
@@ -18,55 +18,44 @@ use crate::server::error::ErrorCause;
 ///
 /// # Examples
 ///
-/// A second server, reachable only from this machine, shows the counts of the first to Prometheus. `Display` writes
-/// them in its text format:
+/// ```
+/// use std::time::Duration;
 ///
-/// ```no_run
+/// use corehttp::net::MemoryListener;
 /// use corehttp::{Context, Server};
 ///
-/// fn main() -> corehttp::Result {
-///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
-///     let seen = running.clone();
-///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| {
-///         ctx.response.set_text(seen.stats().to_string());
-///     })?;
-///     running.wait()
-/// }
+/// # fn main() -> corehttp::Result {
+/// let server = Server::bind(MemoryListener::new()).start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
+/// let counts = server.counts();
+/// assert_eq!((counts.total.requests, counts.cores[0].open), (0, 0));
+/// println!("{counts}"); // one line for people; the feature `metrics` writes text for Prometheus
+/// server.stop(Duration::ZERO);
+/// server.wait()
+/// # }
 /// ```
 #[doc(alias("metrics", "prometheus"))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ServerStats {
+pub struct ServerCounts {
     /// The sum over all cores.
-    pub total: ServerCounts,
+    pub total: CoreCounts,
     /// The counts of each core.
-    pub cores: Vec<ServerCounts>,
+    pub cores: Vec<CoreCounts>,
 }
 
-impl ServerStats {
-    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
-        let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
-        let mut total = ServerCounts::default();
+impl ServerCounts {
+    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreCounterSet>) -> ServerCounts {
+        let cores: Vec<CoreCounts> = cores.map(CoreCounterSet::counts).collect();
+        let mut total = CoreCounts::default();
         cores.iter().for_each(|core| total += core);
-        ServerStats { total, cores }
-    }
-
-    fn write_pools(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, kind, help, count) in POOL_METRICS {
-            writeln!(f, "# HELP corehttp_pool_{name} {help}\n# TYPE corehttp_pool_{name} {kind}")?;
-            let pools = |(number, core): (usize, &ServerCounts)| core.pools().map(move |pool| (number, pool));
-            for (number, (pool, counts)) in self.cores.iter().enumerate().flat_map(pools) {
-                writeln!(f, "corehttp_pool_{name}{{core=\"{number}\",pool=\"{pool}\"}} {}", count(&counts))?;
-            }
-        }
-        Ok(())
+        ServerCounts { total, cores }
     }
 }
 
 /// The counts of one core, or of all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ServerCounts {
+pub struct CoreCounts {
     /// Connections open now.
     pub open: u64,
     /// Connections accepted, including those that were then refused.
@@ -90,7 +79,7 @@ pub struct ServerCounts {
     pub(super) pools: [PoolCounts; POOL_NAMES.len()],
 }
 
-impl ServerCounts {
+impl CoreCounts {
     /// Returns the counts of the objects that a core keeps to use them again, each kind with its name:
     ///
     /// - `contexts`, each with the buffers of an exchange. A connection takes one while it is busy;
@@ -110,16 +99,16 @@ impl ServerCounts {
 
     /// The same counts as those of a core that has ended: nothing is open or kept.
     #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(crate) fn ended(mut self) -> ServerCounts {
+    pub(crate) fn ended(mut self) -> CoreCounts {
         self.open = 0;
         self.pools.iter_mut().for_each(|pool| (pool.kept, pool.bytes) = (0, 0));
         self
     }
 }
 
-impl AddAssign<&ServerCounts> for ServerCounts {
-    fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, aborted, requests, received, sent, errors, pools, .. } = other;
+impl AddAssign<&CoreCounts> for CoreCounts {
+    fn add_assign(&mut self, other: &CoreCounts) {
+        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, pools, .. } = other;
         self.open += open;
         self.accepted += accepted;
         self.aborted += aborted;
@@ -261,7 +250,7 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 /// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
 /// all of them have cache lines that no other core writes.
 #[derive(Default)]
-pub(crate) struct CoreStats {
+pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
     /// count it.
     open: CachePadded<AtomicU64>,
@@ -277,7 +266,7 @@ pub(crate) struct CoreStats {
     pub(super) pools: Arc<PoolCounters>,
 }
 
-impl CoreStats {
+impl CoreCounterSet {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
         let mut errors = ErrorCounts::from_cause(cause);
@@ -289,11 +278,12 @@ impl CoreStats {
         self.open.0.load(Relaxed)
     }
 
-    pub(crate) fn counts(&self) -> ServerCounts {
-        let CoreStats { open: _, accepted, aborted, requests, received, sent, errors: counters, .. } = self;
+    pub(crate) fn counts(&self) -> CoreCounts {
+        let CoreCounterSet { open: _, accepted, aborted, requests, received, sent, errors: counters, .. } =
+            self;
         let mut errors = ErrorCounts::default();
         zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
-        ServerCounts {
+        CoreCounts {
             open: self.open(),
             accepted: accepted.get(),
             aborted: aborted.get(),
@@ -309,10 +299,10 @@ impl CoreStats {
 }
 
 /// A connection of a core, or one on its way there. The connection counts as open until the guard is dropped.
-pub(crate) struct OpenGuard(Arc<CoreStats>);
+pub(crate) struct OpenGuard(Arc<CoreCounterSet>);
 
 impl OpenGuard {
-    pub(super) fn new(core: &Arc<CoreStats>) -> OpenGuard {
+    pub(super) fn new(core: &Arc<CoreCounterSet>) -> OpenGuard {
         core.open.0.fetch_add(1, Relaxed);
         OpenGuard(core.clone())
     }
@@ -325,74 +315,57 @@ impl Drop for OpenGuard {
     }
 }
 
-impl fmt::Display for ServerStats {
-    /// Writes the counts of each core in the text format of Prometheus. Its content type is
-    /// `text/plain; version=0.0.4`.
+impl fmt::Display for ServerCounts {
+    /// Writes the total as one line for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, kind, help, count) in SERVER_METRICS {
-            writeln!(f, "# HELP corehttp_{name} {help}\n# TYPE corehttp_{name} {kind}")?;
-            for (number, core) in self.cores.iter().enumerate() {
-                writeln!(f, "corehttp_{name}{{core=\"{number}\"}} {}", count(core))?;
-            }
-        }
-        writeln!(f, "# HELP corehttp_errors_total What went wrong.\n# TYPE corehttp_errors_total counter")?;
-        for (number, core) in self.cores.iter().enumerate() {
-            for (kind, count) in core.errors.by_kind() {
-                writeln!(f, "corehttp_errors_total{{core=\"{number}\",kind=\"{kind}\"}} {count}")?;
-            }
-        }
-        self.write_pools(f)
+        self.total.fmt(f)
     }
 }
 
-/// The name of a metric, its type, its meaning, and its count, of a core or of a pool.
-type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
-
-pub(crate) const POOL_METRICS: [Metric<PoolCounts>; 4] = [
-    ("reused_total", "counter", "How often an object was used again.", |pool| pool.reused),
-    ("created_total", "counter", "How often an object was made, because none was free.", |pool| pool.created),
-    ("kept", "gauge", "Objects that are free.", |pool| pool.kept),
-    ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
-];
-
-pub(crate) const SERVER_METRICS: [Metric<ServerCounts>; 8] = [
-    ("connections_open", "gauge", "Connections open now.", |core| core.open),
-    ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
-    ("connections_aborted_total", "counter", "Connections aborted by a stop.", |core| core.aborted),
-    ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
-    ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
-    ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
-    ("messages_received_total", "counter", "Messages that WebSockets have received.", |core| {
-        core.messages_received
-    }),
-    ("messages_sent_total", "counter", "Messages that WebSockets have sent.", |core| core.messages_sent),
-];
+impl fmt::Display for CoreCounts {
+    /// Writes one line for people: the errors only of the kinds that there were.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, .. } = self;
+        write!(
+            f,
+            "connections: {open} open, {accepted} accepted, {aborted} aborted; requests: {requests}; "
+        )?;
+        write!(f, "bytes: {received} received, {sent} sent")?;
+        if self.messages_received + self.messages_sent > 0 {
+            write!(f, "; messages: {} received, {} sent", self.messages_received, self.messages_sent)?;
+        }
+        let mut separator = "; errors: ";
+        for (kind, count) in errors.by_kind().filter(|(_, count)| *count > 0) {
+            write!(f, "{separator}{count} {kind}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
 
     use super::*;
-    use crate::memory::PoolKind;
-    use crate::server::ErrorCounts;
 
     /// A request writes some counters, and these must not share a line with those of another core, nor with the count
     /// that other cores use.
     #[test]
     fn no_cache_line_that_two_cores_write_is_touched_by_a_request() {
         const LINES: usize = align_of::<CachePadded<u8>>();
-        assert_eq!((align_of::<CoreStats>(), offset_of!(CoreStats, open) % LINES), (LINES, 0));
+        assert_eq!((align_of::<CoreCounterSet>(), offset_of!(CoreCounterSet, open) % LINES), (LINES, 0));
         let [requests, received, sent, messages_received, messages_sent] = [
-            offset_of!(CoreStats, requests),
-            offset_of!(CoreStats, received),
-            offset_of!(CoreStats, sent),
-            offset_of!(CoreStats, messages_received),
-            offset_of!(CoreStats, messages_sent),
+            offset_of!(CoreCounterSet, requests),
+            offset_of!(CoreCounterSet, received),
+            offset_of!(CoreCounterSet, sent),
+            offset_of!(CoreCounterSet, messages_received),
+            offset_of!(CoreCounterSet, messages_sent),
         ];
         for counter in
-            [requests, received, sent, messages_received, messages_sent, offset_of!(CoreStats, errors)]
+            [requests, received, sent, messages_received, messages_sent, offset_of!(CoreCounterSet, errors)]
         {
-            assert_ne!(counter / LINES, offset_of!(CoreStats, open) / LINES);
+            assert_ne!(counter / LINES, offset_of!(CoreCounterSet, open) / LINES);
         }
         assert_eq!(
             [requests / 64, received / 64, sent / 64],
@@ -402,46 +375,17 @@ mod tests {
     }
 
     #[test]
-    fn each_count_of_each_core_is_a_line() {
-        let errors = ErrorCounts { accept: 8, ..ErrorCounts::default() };
-        let mut busy = ServerCounts {
-            open: 1,
-            accepted: 2,
-            aborted: 3,
-            requests: 4,
-            received: 5,
-            sent: 6,
-            messages_received: 7,
-            messages_sent: 9,
-            errors,
-            pools: [PoolCounts::default(); POOL_NAMES.len()],
-        };
-        busy.pools[PoolKind::Decoders as usize].reused = 10;
-        let stats = ServerStats { cores: vec![ServerCounts::default(), busy], ..ServerStats::default() };
-        let text = stats.to_string();
-        for line in [
-            "# TYPE corehttp_connections_open gauge",
-            "corehttp_connections_open{core=\"0\"} 0",
-            "corehttp_connections_open{core=\"1\"} 1",
-            "# HELP corehttp_connections_accepted_total Connections accepted.",
-            "# TYPE corehttp_connections_accepted_total counter",
-            "corehttp_connections_accepted_total{core=\"1\"} 2",
-            "corehttp_connections_aborted_total{core=\"1\"} 3",
-            "corehttp_requests_total{core=\"1\"} 4",
-            "corehttp_received_bytes_total{core=\"1\"} 5",
-            "corehttp_sent_bytes_total{core=\"1\"} 6",
-            "corehttp_messages_received_total{core=\"1\"} 7",
-            "corehttp_messages_sent_total{core=\"1\"} 9",
-            "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
-            "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
-            "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
-            "# TYPE corehttp_pool_kept gauge",
-            "corehttp_pool_reused_total{core=\"0\",pool=\"decoders\"} 0",
-            "corehttp_pool_reused_total{core=\"1\",pool=\"decoders\"} 10",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        }
-        assert_eq!(text.lines().count(), 8 * (2 + 2) + 2 + 2 * 11 + 4 * (2 + 2 * 7));
-        assert!(text.ends_with('\n'));
+    fn counts_are_a_line_for_people() {
+        let quiet = CoreCounts { open: 1, accepted: 2, aborted: 3, requests: 4, ..CoreCounts::default() };
+        let errors = ErrorCounts { accept: 8, timed_out: 9, ..ErrorCounts::default() };
+        let (received, sent, messages_received) = (5, 6, 7);
+        let busy = CoreCounts { received, sent, messages_received, errors, ..quiet.clone() };
+        let beginning = "connections: 1 open, 2 accepted, 3 aborted; requests: 4; bytes: ";
+        assert_eq!(quiet.to_string(), format!("{beginning}0 received, 0 sent"));
+        let total = format!(
+            "{beginning}5 received, 6 sent; messages: 7 received, 0 sent; errors: 9 timed_out, 8 accept"
+        );
+        let counts = ServerCounts { total: busy, cores: vec![quiet] };
+        assert_eq!(counts.to_string(), total);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::client_stats::{ClientCounts, ClientStats};
+use super::client_counts::{ClientCounts, HostCounts};
 use super::pool_counters::PoolCounters;
 use crate::memory::lock;
 
@@ -17,7 +17,7 @@ pub(crate) struct HostRegistry {
 /// The connections of a client that are open now.
 pub(crate) trait OpenConns: Send + Sync {
     /// Adds their numbers to the counts of their hosts.
-    fn add_to(&self, stats: &mut ClientStats);
+    fn add_to(&self, counts: &mut ClientCounts);
 }
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct HostMap {
 #[derive(Default)]
 struct HostEntry {
     /// The counts of pools that are gone.
-    retired: ClientCounts,
+    retired: HostCounts,
     pools: Vec<Arc<PoolCounters>>,
 }
 
@@ -60,19 +60,19 @@ impl HostRegistry {
     }
 
     /// The counts so far, with those of the connections that are open now.
-    pub(in crate::client) fn stats(&self) -> ClientStats {
-        let mut stats = self.counts();
+    pub(in crate::client) fn counts(&self) -> ClientCounts {
+        let mut counts = self.kept();
         if let Some(open) = self.open.upgrade() {
-            open.add_to(&mut stats);
+            open.add_to(&mut counts);
         }
-        stats.sum_up()
+        counts.sum_up()
     }
 
     /// The counts of all hosts, in which no connection is open.
-    fn counts(&self) -> ClientStats {
+    fn kept(&self) -> ClientCounts {
         let hosts = lock(&self.hosts);
         let by_key = hosts.by_key.iter().map(|(key, entry)| (key.clone(), entry.counts()));
-        ClientStats { hosts: by_key.collect(), other: hosts.others.counts(), ..ClientStats::default() }
+        ClientCounts { hosts: by_key.collect(), other: hosts.others.counts(), ..ClientCounts::default() }
     }
 }
 
@@ -83,7 +83,7 @@ impl HostMap {
 }
 
 impl HostEntry {
-    fn counts(&self) -> ClientCounts {
+    fn counts(&self) -> HostCounts {
         let mut counts = self.retired.clone();
         self.pools.iter().for_each(|pool| counts += &pool.counts());
         counts

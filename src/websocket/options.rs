@@ -1,4 +1,4 @@
-//! [`Settings`]: the bounds of a WebSocket, and what is negotiated when it is opened.
+//! [`Options`]: the bounds of a WebSocket, and what is negotiated when it is opened.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// times a second.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Settings::default()`, and a pattern that ends in `..`, work with both.
+/// `..Options::default()`, and a pattern that ends in `..`, work with both.
 ///
 /// # Examples
 ///
@@ -15,16 +15,16 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// use corehttp::websocket;
 ///
-/// let settings = websocket::Settings {
+/// let options = websocket::Options {
 ///     message_max: 64 << 10,
-///     silence: Duration::from_secs(60),
+///     ping_interval: Some(Duration::from_secs(60)),
 ///     protocols: vec!["chat.v2".into(), "chat.v1".into()],
-///     ..websocket::Settings::default()
+///     ..websocket::Options::default()
 /// };
-/// # assert_eq!(settings.frame_max, 1 << 20);
+/// # assert_eq!(options.frame_max, 1 << 20);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct Options {
     /// How many bytes a message may have, after it was decompressed. Then: code 1009. Default: 1 MiB. A message that is
     /// received [in parts](crate::websocket::Reader::receive_part) may be of any size.
     pub message_max: usize,
@@ -38,14 +38,14 @@ pub struct Settings {
     /// [`Writer::feed`](crate::websocket::Writer::feed), of a [`Broadcast`](crate::websocket::Broadcast), and those that
     /// [`Writer::send`](crate::websocket::Writer::send) holds back. Beyond: the sender waits until all are sent.
     /// Default: 64 KiB. A message may exceed the bound by its own size.
-    pub waiting_max: usize,
+    pub buffer_max: usize,
     /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
     /// many is allowed. Pongs that answer pings of this end do not count.
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
-    /// Then: the connection is closed. Default: 30 s. `Duration::MAX` is no limit, and no pings. While bytes wait to be
+    /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. While bytes wait to be
     /// written because the peer is behind, it is not silent if it takes some; bytes that the system has taken do not wait.
-    pub silence: Duration,
+    pub ping_interval: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
     pub write_timeout: Duration,
     /// How long a close may take, from the close frame that is sent to that of the peer. Then: the connection is
@@ -53,7 +53,7 @@ pub struct Settings {
     pub close_timeout: Duration,
     /// How messages are compressed (RFC 7692), if the peer can do that, too; `None` if they are not. Default: `None`,
     /// because it costs time, and because a message that mixes secrets with text of others reveals them by its length.
-    pub deflate: Option<MessageDeflate>,
+    pub deflate: Option<DeflateOptions>,
     /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them, and a
     /// server takes the first of them that is offered. Default: none.
     pub protocols: Vec<Cow<'static, str>>,
@@ -62,27 +62,28 @@ pub struct Settings {
     pub origins: Origins,
 }
 
-impl Settings {
+impl Options {
     pub(super) fn message_bounds(&self) -> MessageBounds {
-        let Settings { message_max, frame_max, fragments_max, .. } = *self;
+        let Options { message_max, frame_max, fragments_max, .. } = *self;
         MessageBounds { message_max, frame_max, fragments_max }
     }
 
     pub(super) fn link_bounds(&self) -> LinkBounds {
-        let Settings { waiting_max, silence, write_timeout, close_timeout, .. } = *self;
-        LinkBounds { waiting_max, silence, write: write_timeout, close: close_timeout }
+        let Options { buffer_max, ping_interval, write_timeout, close_timeout, .. } = *self;
+        let silence = ping_interval.unwrap_or(Duration::MAX);
+        LinkBounds { buffer_max, silence, write: write_timeout, close: close_timeout }
     }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for Options {
+    fn default() -> Options {
+        Options {
             message_max: 1 << 20,
             frame_max: 1 << 20,
             fragments_max: 4096,
-            waiting_max: 64 << 10,
+            buffer_max: 64 << 10,
             control_rate_max: 100,
-            silence: Duration::from_secs(30),
+            ping_interval: Some(Duration::from_secs(30)),
             write_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(5),
             deflate: None,
@@ -103,7 +104,7 @@ pub(super) struct MessageBounds {
 /// The bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkBounds {
-    pub(super) waiting_max: usize,
+    pub(super) buffer_max: usize,
     pub(super) silence: Duration,
     pub(super) write: Duration,
     pub(super) close: Duration,
@@ -122,7 +123,7 @@ pub enum Origins {
     /// Not all browsers say it of a WebSocket. So a proxy that replaces the host, as
     /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report it in a field that
     /// [`Server::trusted_proxies`](crate::Server::trusted_proxies) has it believed in, such as
-    /// [`XForwardedHost`](crate::server::ForwardedField::XForwardedHost). A gateway reports it by
+    /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost). A gateway reports it by
     /// [`Context::set_forwarded`](crate::Context::set_forwarded).
     #[default]
     Own,
@@ -137,12 +138,12 @@ pub enum Origins {
 /// A client may ask for a smaller window (`server_max_window_bits`, §7.1.2.1), from 2^9 bytes on, and gets it. An offer
 /// with a window of 2^8 bytes is declined, because zlib has none. The client takes any window that its
 /// server asks for (`client_max_window_bits`, §7.1.2.2), and sends its messages uncompressed if that is 2^8 bytes. Without
-/// `keeps_context`, the states that compress belong to the core, which keeps four at most, and not to the connections.
+/// `context_takeover`, the states that compress belong to the core, which keeps four at most, and not to the connections.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..MessageDeflate::default()`, and a pattern that ends in `..`, work with both.
+/// `..DeflateOptions::default()`, and a pattern that ends in `..`, work with both.
 #[derive(Clone, Copy, Debug)]
-pub struct MessageDeflate {
+pub struct DeflateOptions {
     /// Messages of fewer bytes are sent as they are. Default: 512.
     pub message_min: usize,
     /// The level, from 1, which is fast, to 9, which is small. Default: 1.
@@ -150,11 +151,11 @@ pub struct MessageDeflate {
     /// Whether a message may refer to those before it, which makes messages that are alike smaller, but keeps up to 300
     /// KiB for each connection, in both directions together. Default: false. Without it, a message that is cut short
     /// is refused, unless just the last four bytes of a stored block are missing; with it, that is not noticed.
-    pub keeps_context: bool,
+    pub context_takeover: bool,
 }
 
-impl Default for MessageDeflate {
-    fn default() -> MessageDeflate {
-        MessageDeflate { message_min: 512, level: 1, keeps_context: false }
+impl Default for DeflateOptions {
+    fn default() -> DeflateOptions {
+        DeflateOptions { message_min: 512, level: 1, context_takeover: false }
     }
 }

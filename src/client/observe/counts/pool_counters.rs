@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::client_stats::ClientCounts;
+use super::client_counts::HostCounts;
 use crate::memory::{Counter, lock};
 use crate::message::Timings;
 use crate::net::Traffic;
@@ -23,7 +23,7 @@ pub(in crate::client) struct PoolCounters {
     received: Counter,
     sent: Counter,
     /// Everything else.
-    others: Mutex<ClientCounts>,
+    others: Mutex<HostCounts>,
 }
 
 impl PoolCounters {
@@ -39,12 +39,12 @@ impl PoolCounters {
     }
 
     /// Changes the counts that need a lock.
-    pub(in crate::client) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
+    pub(in crate::client) fn count(&self, change: impl FnOnce(&mut HostCounts)) {
         change(&mut lock(&self.others));
     }
 
     /// The counts so far. Connections that are open are not among them.
-    pub(super) fn counts(&self) -> ClientCounts {
+    pub(super) fn counts(&self) -> HostCounts {
         let mut counts = lock(&self.others).clone();
         let answered = self.answered.get();
         counts.answered += answered;

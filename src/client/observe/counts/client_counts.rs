@@ -1,4 +1,4 @@
-//! [`ClientStats`]: the counts of a client, by host.
+//! [`ClientCounts`]: the counts of a client, by host.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -20,27 +20,27 @@ use crate::message::Timings;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
 /// client.get("http://127.0.0.1:1/").await.unwrap_err(); // nothing listens there
-/// let stats = client.stats();
-/// assert_eq!((stats.total.dials, stats.total.opened, stats.total.connect.failed), (1, 0, 1));
-/// assert_eq!(stats.hosts["http://127.0.0.1:1"], stats.total);
+/// let counts = client.counts();
+/// assert_eq!((counts.total.dials, counts.total.opened, counts.total.connect.failed), (1, 0, 1));
+/// assert_eq!(counts.hosts["http://127.0.0.1:1"], counts.total);
 /// # });
 /// ```
 #[doc(alias = "metrics")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ClientStats {
+pub struct ClientCounts {
     /// The sum over all hosts.
-    pub total: ClientCounts,
+    pub total: HostCounts,
     /// The counts of each host, by scheme, host and port as [`Host::origin`](crate::client::Host::origin) writes them. These
     /// are the first 256 hosts that the client was used for.
-    pub hosts: BTreeMap<Box<str>, ClientCounts>,
+    pub hosts: BTreeMap<Box<str>, HostCounts>,
     /// The counts of all further hosts together.
-    pub other: ClientCounts,
+    pub other: HostCounts,
 }
 
-impl ClientStats {
+impl ClientCounts {
     /// Computes the total.
-    pub(super) fn sum_up(mut self) -> ClientStats {
+    pub(super) fn sum_up(mut self) -> ClientCounts {
         self.total = self.other.clone();
         self.hosts.values().for_each(|host| self.total += host);
         self
@@ -52,7 +52,7 @@ impl ClientStats {
 /// A request that was redirected, sent again, or sent once more without its expectation counts each time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ClientCounts {
+pub struct HostCounts {
     /// Connections that are open now, and not in use. One to a proxy that reads requests, and so carries those to many
     /// hosts, counts for the host that has used it last.
     pub idle: u64,
@@ -108,7 +108,7 @@ pub struct PhaseCounts {
     pub failed: u64,
 }
 
-impl ClientCounts {
+impl HostCounts {
     /// Counts the failure of a dial or of an exchange in `phase`.
     pub(in crate::client) fn count_failure(&mut self, phase: ClientPhase) {
         let counts = match phase {
@@ -141,7 +141,7 @@ impl ClientCounts {
 
     /// The counts of each phase, with its name.
     pub(crate) fn phases(&self) -> [(&'static str, PhaseCounts); 7] {
-        let ClientCounts { queue, resolve, connect, tls, send, wait, receive, .. } = *self;
+        let HostCounts { queue, resolve, connect, tls, send, wait, receive, .. } = *self;
         [
             ("queue", queue),
             ("resolve", resolve),
@@ -154,7 +154,7 @@ impl ClientCounts {
     }
 
     fn phases_mut(&mut self) -> [&mut PhaseCounts; 7] {
-        let ClientCounts { queue, resolve, connect, tls, send, wait, receive, .. } = self;
+        let HostCounts { queue, resolve, connect, tls, send, wait, receive, .. } = self;
         [queue, resolve, connect, tls, send, wait, receive]
     }
 }
@@ -167,9 +167,9 @@ impl PhaseCounts {
     }
 }
 
-impl AddAssign<&ClientCounts> for ClientCounts {
-    fn add_assign(&mut self, other: &ClientCounts) {
-        let ClientCounts {
+impl AddAssign<&HostCounts> for HostCounts {
+    fn add_assign(&mut self, other: &HostCounts) {
+        let HostCounts {
             idle,
             busy,
             waiting,
