@@ -52,7 +52,7 @@ use crate::wire::Limits;
 /// ```
 #[must_use]
 pub struct Server {
-    pub(super) launch: LaunchOptions,
+    pub(crate) launch: LaunchOptions,
     pub(super) settings: ServerSettings,
 }
 
