@@ -83,8 +83,8 @@ pub use escape::{escape_html, escape_json, escape_log};
 pub(crate) use escape::{write_json_string, write_log_text};
 pub(crate) use fields::Headers;
 pub(crate) use fields::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameHash, NameSet, Repeated, is_field_value,
-    is_tchar, is_token, members, token_len, trim,
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameSet, Repeated, is_field_value, is_tchar,
+    is_token, members, token_len, trim,
 };
 pub use fields::{FieldValue, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]

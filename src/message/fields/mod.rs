@@ -10,9 +10,7 @@ mod value;
 
 pub(crate) use draft::HeadersDraft;
 pub use headers::{Headers, HeadersIter};
-pub(crate) use name::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, is_tchar, is_token, token_len,
-};
+pub(crate) use name::{CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, is_tchar, is_token, token_len};
 pub use parameters::{InvalidParameters, Parameters};
 pub use value::{FieldValue, InvalidField};
 pub(crate) use value::{Repeated, is_field_value, members, trim};

@@ -1,9 +1,8 @@
 //! Parses the heads of messages, and trailer sections (RFC 9112 §2 to §5, §7.1.2).
 //!
-//! httparse checks the grammar. The rules beyond the grammar are here: every line ends with CRLF, every limit holds, and
-//! all readers agree on the host. Most heads are parsed by the fast path, and never reach httparse.
+//! httparse reads the grammar of every head, and nothing here reads it again. The rules beyond the grammar are here: every
+//! line ends with CRLF, every limit holds, and all readers agree on the host.
 
-mod fast_path;
 mod fields;
 
 mod request;
