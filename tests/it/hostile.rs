@@ -234,6 +234,25 @@ fn heads_with_any_octet_anywhere_are_read_as_by_the_oracle_rfc9112_2_2() {
     assert!(refused > 1_000, "{refused}");
 }
 
+/// A part of a line is not parsed at once, but before an error is reported that blames the peer for less.
+#[test]
+fn a_fault_in_a_line_that_does_not_end_is_the_error_rfc9112_2_2() {
+    let wired = Wired::new(app);
+    let head = "POST / HTTP/1.1\r\nhost: a\r\n";
+    let trailers = format!("{head}transfer-encoding: chunked\r\n\r\n0\r\na: b\r\n");
+    for (begun, line) in
+        [("GET", "(/ H"), ("GET / HTTP/1.1\r\na: b", "\0"), (head, "x : y"), (&trailers, "x : y")]
+    {
+        let wire = format!("{begun}{line}");
+        let octets: Vec<&[u8]> = wire.as_bytes().chunks(1).collect();
+        for then in [Then::Ends, Then::Waits] {
+            for packets in [&[begun.as_bytes(), line.as_bytes()], &octets[..]] {
+                assert_eq!(outcome(&wired, packets, then).refused, Some(400), "{wire:?} {then:?}");
+            }
+        }
+    }
+}
+
 /// The request as [`app`] sees it, after the oracle has read it.
 const READ: Handlers = Handlers {
     note: &|request| {

@@ -3,11 +3,13 @@
 //! httparse reads the grammar of every head, and nothing here reads it again. The rules beyond the grammar are here: every
 //! line ends with CRLF, every limit holds, and all readers agree on the host.
 
+mod end_search;
 mod fields;
 
 mod request;
 mod response;
 
+pub(crate) use end_search::EndSearch;
 pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, trailers};
 pub(crate) use request::{begins_with, check_fields, request, request_front};
