@@ -81,7 +81,8 @@ mod tests {
     use super::*;
     use crate::message::FieldName;
 
-    const SECTION: &[u8] = b"Host:a\r\nVary: b\r\n\r\n";
+    // One text in memory, which a constant need not be.
+    static SECTION: &[u8] = b"Host:a\r\nVary: b\r\n\r\n";
 
     fn draft(headers: &mut Headers) -> HeadersDraft<'_> {
         let mut draft = headers.draft();
