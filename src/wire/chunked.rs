@@ -179,12 +179,8 @@ impl ChunkedDecoder {
                     let data = self.data(left, input.len() - framing);
                     return Ok(Decoded { framing, data });
                 }
-                State::Trailers(ref mut search) => {
-                    let section = &input[framing..];
-                    if !search.is_due(section, limits.trailers_max) {
-                        break;
-                    }
-                    let parsed = parse::trailers(section, limits, self.forbidden, trailers)?;
+                State::Trailers(search) => {
+                    let parsed = self.parse_trailers(search, &input[framing..], limits, trailers)?;
                     let Some(len) = parsed else { break };
                     framing += len;
                     self.state = State::Done;
@@ -198,6 +194,22 @@ impl ChunkedDecoder {
             }
         }
         Ok(Decoded { framing, data: 0 })
+    }
+
+    /// Parses the trailer section, if it may be complete.
+    fn parse_trailers(
+        &mut self,
+        mut search: EndSearch,
+        section: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+    ) -> Result<Option<usize>, WireError> {
+        let is_due = search.is_due(section, limits.trailers_max);
+        self.state = State::Trailers(search);
+        match is_due {
+            true => parse::trailers(section, limits, self.forbidden, trailers),
+            false => Ok(None),
+        }
     }
 
     /// Checks `input`, which remains, if nothing follows it: a part of the trailer section may not have been parsed yet.
