@@ -68,7 +68,7 @@ fn main() -> corehttp::Result {
             thread::sleep(match obtained.map_err(Into::into).and_then(|obtained| obtained) {
                 Ok(()) => RENEWED_AFTER,
                 Err(error) => {
-                    eprintln!("no certificate: {error}");
+                    eprintln!("no certificate: {error:#}");
                     TRIED_AGAIN_AFTER
                 }
             });

@@ -53,7 +53,7 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
             let replaced = tls::Identity::from_files(&chain, &key)
                 .and_then(|identity| handle.replace_identities([identity]));
             if let Err(error) = replaced {
-                eprintln!("still the old certificate: {error}");
+                eprintln!("still the old certificate: {error:#}");
             }
         }
     });

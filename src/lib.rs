@@ -75,7 +75,8 @@
 //! - State is captured by a closure, or shared by [`with_state`]. [`Server::run_per_core`] makes state for each core, which
 //!   needs no lock.
 //! - A handler runs inside a tokio runtime that the server makes, so `main` needs none. A handler may spawn tasks with
-//!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops.
+//!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops. No task can have `ctx` or a view
+//!   of it, but copies of what it needs. For `tokio::spawn`, the compiler names each part of a context that is not `Send`.
 //! - While a handler blocks or computes, its core serves no other connection. Long work belongs in
 //!   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
 //!
@@ -106,7 +107,7 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
 //! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
 //! `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of
-//! other processes).
+//! other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
 //! # Where to look
 //!
@@ -154,9 +155,6 @@ mod wire;
 
 mod exchange;
 
-#[cfg(feature = "tracing")]
-mod trace;
-
 pub mod client;
 pub mod server;
 
@@ -167,8 +165,6 @@ mod form;
 mod gateway;
 mod guard;
 mod router;
-#[cfg(feature = "tracing")]
-mod traced;
 
 #[cfg(feature = "access-log")]
 pub mod access_log;
@@ -192,6 +188,8 @@ pub mod session;
 pub mod sse;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 #[cfg(feature = "websocket")]
 pub mod websocket;
 
@@ -201,38 +199,38 @@ pub mod middleware;
 #[cfg(feature = "proxy-protocol")]
 pub mod proxy_protocol;
 pub mod tls;
-#[cfg(feature = "tracing")]
-pub mod tracing;
+
+mod absent;
 
 pub use client::client::{Client, ClientBuilder};
 pub use client::error::ClientError;
 pub use client::request_builder::RequestBuilder;
 pub use exchange::Timeouts;
-pub use message::body::Body;
+pub use message::content::Body;
+pub use message::content::Problem;
+pub use message::content::{Form, FormBuf};
 pub use message::cookie::{Cookies, SameSite, SetCookie};
-pub use message::date::HttpDate;
 pub use message::fields::Headers;
-pub use message::form::{Form, FormBuf};
-pub use message::method::Method;
-pub use message::path_params::PathParams;
-pub use message::problem::Problem;
+pub use message::request::PathParams;
 pub use message::request::Request;
 pub use message::response::Response;
-pub use message::status::Status;
+pub use message::start_line::Method;
+pub use message::start_line::Status;
+pub use message::start_line::Version;
+pub use message::text::HttpDate;
 pub use message::uri::Target;
-pub use message::version::Version;
 pub use net::address::{Address, PeerAddr};
 pub use router::Router;
 pub use runtime::{block_on, shutdown_signal};
-pub use server::body_plan::BodyPlan;
+pub use server::builder::Server;
+pub use server::builder::Service;
 pub use server::context::{BodyReader, BodyWriter, Context, Extensions};
 pub use server::error::{Error, Result};
+pub use server::forwarded::TrustedProxies;
+pub use server::handler::BodyPlan;
+pub use server::handler::with_state;
 pub use server::handler::{BoxHandler, Handler, IntoHandler};
-pub use server::server::Server;
-pub use server::server_handle::ServerHandle;
-pub use server::service::Service;
-pub use server::trusted_proxies::TrustedProxies;
-pub use server::with_state::with_state;
+pub use server::run::ServerHandle;
 pub use wire::Limits;
 
 /// The parts of which [`routes!`] makes a router.

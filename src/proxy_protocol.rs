@@ -20,4 +20,4 @@
 
 pub use crate::client::proxied::ProxyVersion;
 pub use crate::net::proxy_header::{ProxyHeader, ProxyTls};
-pub use crate::server::proxy_protocol::enabled::ProxyProtocol;
+pub use crate::server::opening::proxy_protocol::enabled::ProxyProtocol;

@@ -119,17 +119,17 @@ fn write_common(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     let status = report.status.map_or(499, Status::as_u16);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
     let quote_and_status = [b'"', b' ', hundreds, tens, ones, b' '];
-    match &report.method {
-        Some(method) => {
-            line.extend_from_slice(method.as_str().as_bytes());
-            line.push(b' ');
-            write_log_text(line, front(report.target).as_bytes());
-            line.extend_from_slice(match report.version {
-                Version::Http10 => b" HTTP/1.0",
-                Version::Http11 => b" HTTP/1.1",
-            });
-        }
-        None => line.push(b'-'),
+    line.extend_from_slice(report.method.as_ref().map_or(b"-", |method| method.as_str().as_bytes()));
+    // Of a refused request line, as much is written as is known.
+    if !report.target.is_empty() {
+        line.push(b' ');
+        write_log_text(line, front(report.target).as_bytes());
+    }
+    if report.has_version() {
+        line.extend_from_slice(match report.version {
+            Version::Http10 => b" HTTP/1.0",
+            Version::Http11 => b" HTTP/1.1",
+        });
     }
     line.extend_from_slice(&quote_and_status);
     write_number(line, report.sent);
@@ -165,6 +165,8 @@ fn write_json(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     }
     if let Some(method) = &report.method {
         write_text_member(line, "method", method.as_str());
+    }
+    if !report.target.is_empty() {
         write_text_member(line, "target", front(report.target));
     }
     if let Some(route) = report.matched_pattern() {

@@ -10,19 +10,17 @@ use tokio::sync::Semaphore;
 use super::balance::BalancerBuilder;
 use super::call::Call;
 use super::cookies::CookieStore;
-use super::error::ClientError;
 use super::host::Host;
-use super::observer::ClientObserver;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
 use super::redirect::Redirects;
 use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
-use super::response_reader::ResponseReader;
 use super::route::Proxies;
 use super::settings::{ClientTimeouts, Settings};
-use super::stats::ClientStats;
-use super::upgraded::ClientUpgraded;
+use crate::client::call::{ClientUpgraded, ResponseReader};
+use crate::client::error::ClientError;
+use crate::client::observe::{ClientObserver, ClientStats};
 use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
 use crate::net::{Dialer, Keepalive, MemoryConnector, Network, Resolver};
 
@@ -375,7 +373,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl ClientBuilder {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::error::ClientError;
-use super::origin;
 use super::pool::Pool;
 use super::request_sender::RequestSender;
-use super::response_reader::ResponseReader;
-use super::upgraded::ClientUpgraded;
+use crate::client::call::{ClientUpgraded, ResponseReader};
+use crate::client::error::ClientError;
+use crate::client::route::origin;
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 

@@ -34,67 +34,58 @@
 // Floor 4: the client. A pool holds the connections to one origin, and a pooled connection is one of them with
 // one exchange on it.
 //
-// In reading order: the client; how it sends a request; connections, and the way to an origin; one exchange; what
-// callers get; several hosts, and many requests at once; counts, errors and settings.
+// In reading order: the client and its settings; how it sends a request; connections, and the way to an origin; one
+// exchange; what callers get; several hosts, and many requests at once; reports and errors.
 
 pub(crate) mod client;
+mod cookies;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxied;
+mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
-#[cfg(feature = "tracing")]
-mod tracing;
 #[cfg(feature = "websocket")]
 mod websocket;
 
-mod cookies;
 mod redirect;
 pub(crate) mod request_builder;
 mod request_sender;
 
-mod origin;
 mod pool;
 mod route;
 
 mod exchange;
-mod response;
 
 mod call;
-mod host;
-mod outcome_recorder;
-mod response_reader;
-mod upgraded;
 
 mod balance;
+mod host;
 mod pipeline;
 
-mod observer;
-mod stats;
-mod trace;
-
-mod cause;
 pub(crate) mod error;
-mod settings;
+mod observe;
 
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub(crate) use call::CallExchange;
-pub use call::{Call, CallReader, CallWriter};
-pub use cause::{ClientCause, ClientPhase};
+pub use call::{Call, CallReader, CallWriter, ClientUpgraded, ResponseReader};
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
+pub use error::{ClientCause, ClientPhase};
+pub use exchange::ClientConnection;
 pub use host::Host;
-pub use observer::{
-    ClientCounters, ClientExchangeReport, ClientObserver, DialReport, ExchangeEnd, HostEvents, QueueReport,
+#[cfg(feature = "tracing")]
+pub(crate) use observe::{BeginSpan, RequestSpan};
+pub use observe::{
+    ClientCounters, ClientCounts, ClientExchangeReport, ClientObserver, ClientStats, DialReport, ExchangeEnd,
+    HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
-pub use response::ClientConnection;
-pub use response_reader::ResponseReader;
+#[cfg(feature = "tracing")]
+pub(crate) use route::Origin;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
-pub use stats::{ClientCounts, ClientStats, PhaseCounts};
-pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

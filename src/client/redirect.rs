@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::cause::{ClientCause, ClientPhase};
-use super::error::ClientError;
-use super::origin::{self, Origin};
-use super::trace::TraceFields;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
@@ -63,7 +61,7 @@ pub(super) struct OutgoingRequest<'a> {
     pub(super) request: &'a Request,
     pub(super) taint: RedirectTaint,
     pub(super) expect: ExpectField,
-    pub(super) trace: TraceFields<'a>,
+    pub(super) trace: Option<&'a Headers>,
 }
 
 /// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
@@ -78,13 +76,11 @@ pub(super) enum ExpectField {
 impl<'a> OutgoingRequest<'a> {
     /// The request of a caller.
     pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        let (taint, expect, trace) = (RedirectTaint::SameOrigin, ExpectField::Keep, TraceFields::default());
-        OutgoingRequest { request, taint, expect, trace }
+        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
     }
 
     /// Returns the same request as a part of a trace.
-    #[inline]
-    pub(super) fn with_trace(self, trace: TraceFields<'a>) -> OutgoingRequest<'a> {
+    pub(super) fn with_trace(self, trace: Option<&'a Headers>) -> OutgoingRequest<'a> {
         OutgoingRequest { trace, ..self }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::error::ClientError;
 use super::request_sender::RequestSender;
 use super::settings::ClientTimeouts;
+use crate::client::error::ClientError;
 use crate::message::{FieldValue, InvalidRequest, Request, Response};
 
 /// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by

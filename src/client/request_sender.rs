@@ -7,17 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{Call, CallExchange};
-use super::cause::{ClientCause, ClientPhase};
 use super::cookies::RequestCookies;
-use super::error::ClientError;
-use super::exchange::Progress;
-use super::observer::ExchangeEnd;
 use super::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
-use super::response_reader::ResponseReader;
 use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
-use super::stats::ClientStats;
-use super::upgraded::ClientUpgraded;
+use crate::client::call::{ClientUpgraded, ResponseReader};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::Progress;
+use crate::client::observe::{ClientSpan, ClientStats, ExchangeEnd};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status};
@@ -185,7 +182,7 @@ impl RequestSender {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed));
         }
         let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
-        let span = self.pools.settings.tracing.begin(request, &pool.origin);
+        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
@@ -315,7 +312,7 @@ impl RequestSender {
             && request.trailers.is_empty();
         let outgoing = OutgoingRequest::new(request);
         let (pool, framing) = self.prepare(pool, outgoing, length)?;
-        let span = self.pools.settings.tracing.begin(request, &pool.origin);
+        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
@@ -333,7 +330,11 @@ impl RequestSender {
             flushed.inspect_err(|error| span.end(Err(error)))?;
             let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
             let cookies = cookies.into_owned();
-            return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies, span)));
+            let mut exchange = CallExchange::new(pooled, early, trailers, cookies, span);
+            if length == BodyLength::Unknown {
+                exchange.note_fields(&request.headers);
+            }
+            return Ok(Call::new(exchange));
         }
         pooled.exchange.progress.wants_interim = true;
         if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), &mut early)).await {

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cause::ClientPhase;
 use super::cookies::CookieStore;
-use super::observer::Observers;
 use super::route::Proxies;
-use super::trace::ClientTracing;
+use crate::client::error::ClientPhase;
+use crate::client::observe::{Observers, Spans};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
 use crate::message::{FieldName, Headers};
@@ -18,7 +17,7 @@ use crate::wire::{Limits, encode};
 
 /// The settings of a client.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
@@ -32,7 +31,7 @@ pub(super) struct Settings {
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     pub(super) observers: Observers,
-    pub(super) tracing: ClientTracing,
+    pub(crate) spans: Spans,
     /// The codings that are asked for, if content is decoded and no default field names others.
     pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
@@ -91,7 +90,7 @@ impl Default for Settings {
             fields: Headers::new(),
             cookies: None,
             observers: Observers::new(),
-            tracing: ClientTracing::default(),
+            spans: None,
             accept_encoding: None,
             decode_max: None,
         }

@@ -11,10 +11,9 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-use super::cause::{ClientCause, ClientPhase};
 use super::client::Client;
-use super::error::ClientError;
-use super::response_reader::{ReadState, ResponseReader};
+use crate::client::call::{ReadState, ResponseReader};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::http_types::{ConversionError, to_http_response};
 use crate::message::{InvalidRequest, Request, Response};

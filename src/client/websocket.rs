@@ -2,9 +2,8 @@
 
 use std::io;
 
-use super::cause::{ClientCause, ClientPhase};
-use super::error::ClientError;
 use super::request_builder::RequestBuilder;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::message::Response;
 use crate::net::{Conn, ReadBuffer, Sendable};
 

@@ -21,7 +21,7 @@ use super::resource::StoredCoding;
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, is_compressible};
 use crate::memory::lock;
-use crate::message::percent;
+use crate::message::text::percent;
 use crate::runtime::available_cores;
 
 impl<N> Files<N> {

@@ -15,7 +15,8 @@ use super::path_lookup::{
 use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
-use crate::message::{Headers, InvalidField, Method, OctetSet, Request, Status, percent};
+use crate::message::text::percent;
+use crate::message::{Headers, InvalidField, Method, OctetSet, Request, Status};
 use crate::runtime::{BlockingLimit, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 

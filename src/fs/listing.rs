@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::disk::DirEntry;
-use crate::message::{Form, HttpDate, escape_html, month_number, percent};
+use crate::message::text::percent;
+use crate::message::{Form, HttpDate, escape_html, month_number};
 
 /// How many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;

@@ -6,7 +6,7 @@ use memchr::{memchr, memmem};
 
 #[cfg(windows)]
 use crate::message::is_file_name;
-use crate::message::percent;
+use crate::message::text::percent;
 
 /// A path below a root: names separated by one `/`, decoded once. The path of the root itself is empty. A path that
 /// ends with a `/`, or is empty, denotes a directory.

@@ -16,7 +16,8 @@ use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
-    /// piece by piece, with their trailers. So they may be of any size, and the server behind may answer while it
+    /// piece by piece, with their trailers, except those that have the name of a field that this server has set: of the
+    /// forwarded request, or of `ctx.response`. So they may be of any size, and the server behind may answer while it
     /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim responses,
     /// such as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
@@ -220,8 +221,18 @@ async fn relay(
             debug_assert!(written <= len, "no more is written than the chunk has");
         }
     }
-    let trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
+    let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
+    // The fields that the handler had set are still there.
+    remove_sent(&mut trailers, Some(&call.borrow_mut().early().headers));
     Ok(out.finish_with(&trailers).await?)
+}
+
+/// Removes the trailers whose names are those of fields of the gateway: a recipient that takes trailers for fields would
+/// have two values, of which one is not the gateway's.
+fn remove_sent(trailers: &mut Headers, fields: Option<&Headers>) {
+    if !trailers.is_empty() {
+        fields.into_iter().flatten().for_each(|(name, _)| _ = trailers.remove(name));
+    }
 }
 
 /// Forwards the body of a request to the server behind. A pump can be stopped at any time, and continues where it was.
@@ -277,6 +288,7 @@ impl Pump<'_> {
                 trailers.remove_ambiguous();
                 // A server that takes trailers for fields would believe them (RFC 9110 §6.5.1).
                 trailers.retain(|name| !describes_client(name));
+                remove_sent(&mut trailers, self.call.borrow().sent_fields());
                 return join_first(self.finish(&trailers), gone(body)).await;
             };
             self.chunk.clear();

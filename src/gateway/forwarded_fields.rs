@@ -117,7 +117,7 @@ pub(super) fn describes_client(name: &[u8]) -> bool {
 }
 
 /// The other fields from which frameworks and their libraries take the address or the scheme of a client.
-const CLIENT_FIELDS: [&[u8]; 15] = [
+const CLIENT_FIELDS: [&[u8]; 23] = [
     b"forwarded",
     b"forwarded-for",
     b"x-real-ip",
@@ -133,6 +133,14 @@ const CLIENT_FIELDS: [&[u8]; 15] = [
     b"cf-pseudo-ipv4",
     b"fastly-client-ip",
     b"x-appengine-user-ip",
+    b"x-proxyuser-ip",
+    b"x-azure-clientip",
+    b"x-azure-socketip",
+    b"x-envoy-external-address",
+    b"fly-client-ip",
+    b"do-connecting-ip",
+    b"proxy-client-ip",
+    b"wl-proxy-client-ip",
 ];
 
 /// Whether an authority can be written without being misread.

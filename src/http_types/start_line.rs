@@ -4,8 +4,9 @@ use http::Uri;
 use http::uri::InvalidUri;
 
 use super::conversion_error::ConversionError;
+use crate::message::text::percent;
 use crate::message::{
-    InvalidMethod, InvalidRequest, InvalidStatus, Method, OctetSet, Status, Target, Version, percent,
+    InvalidMethod, InvalidRequest, InvalidStatus, Method, OctetSet, Status, Target, Version,
 };
 
 impl From<Method> for http::Method {

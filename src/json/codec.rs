@@ -9,7 +9,7 @@ use serde_json::Deserializer;
 use crate::client::request_builder::RequestBuilder;
 use crate::error_text::{Excerpt, write_reason};
 use crate::message::{
-    Body, ContentError, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
+    Body, ContentError, Explained, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
 };
 
 impl Request {
@@ -268,15 +268,17 @@ pub enum InvalidJson {
 impl InvalidJson {
     /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
     pub fn status(&self) -> Status {
-        *self.status_ref()
+        self.explained().0
     }
 
-    fn status_ref(&self) -> &'static Status {
+    fn explained(&self) -> &'static Explained {
         match self {
-            InvalidJson::ContentType | InvalidJson::ContentCoding => &Status::UNSUPPORTED_MEDIA_TYPE,
-            InvalidJson::Unread => &Status::INTERNAL_SERVER_ERROR,
-            InvalidJson::Syntax(_) => &Status::BAD_REQUEST,
-            InvalidJson::Value(_) => &Status::UNPROCESSABLE_CONTENT,
+            InvalidJson::ContentType | InvalidJson::ContentCoding => {
+                &Explained(Status::UNSUPPORTED_MEDIA_TYPE)
+            }
+            InvalidJson::Unread => &Explained(Status::INTERNAL_SERVER_ERROR),
+            InvalidJson::Syntax(_) => &Explained(Status::BAD_REQUEST),
+            InvalidJson::Value(_) => &Explained(Status::UNPROCESSABLE_CONTENT),
         }
     }
 }
@@ -297,7 +299,7 @@ impl fmt::Display for InvalidJson {
 impl Error for InvalidJson {
     /// The status, which makes `?` in a handler answer with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.status_ref())
+        Some(self.explained())
     }
 }
 

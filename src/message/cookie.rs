@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::date;
 use super::{
     FieldName, FromText, Headers, HttpDate, InvalidForm, OctetSet, is_field_value, is_token,
     saturating_decimal, trim,
 };
 use crate::error_text::Excerpt;
+use crate::message::text::date;
 
 /// A view of the cookies of a request.
 ///

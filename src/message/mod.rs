@@ -22,96 +22,53 @@
 
 // Floor 1: what a message means (RFC 9110). Values only: nothing here reads a socket or a clock.
 //
-// In reading order: messages; their start-lines; fields; other parts; what is read from messages and made of them; and
-// how texts are spelled.
+// In reading order: messages; their parts, from the first line to the last; and how texts are spelled.
 
-mod invalid_request;
 pub(crate) mod request;
 pub(crate) mod response;
 
-pub(crate) mod method;
-pub(crate) mod status;
+pub(crate) mod start_line;
 pub(crate) mod uri;
-pub(crate) mod version;
 
+pub(crate) mod cookie;
 pub(crate) mod fields;
 
-pub(crate) mod body;
+pub(crate) mod content;
+
+pub(crate) mod text;
+
+pub(crate) use content::{Body, BodyLength, BodySource, ContentError, FileRange, Form, FormBuf, Problem};
 #[cfg(any(feature = "fs", feature = "multipart"))]
-mod body_chain;
-
-mod authorization;
-mod charset;
-mod content;
-pub(crate) mod cookie;
-mod credentials;
-pub(crate) mod form;
-mod forward;
-mod negotiation;
-mod precondition;
-pub(crate) mod problem;
-mod range;
-
-mod matched_route;
-pub(crate) mod path_params;
-
-pub(crate) mod date;
-mod escape;
-#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
-mod file_name;
-mod from_text;
-mod head_display;
-mod octet_set;
-pub(crate) mod percent;
-
-pub(crate) use body::Body;
-pub(crate) use body::{BodyLength, BodySource, FileRange};
-#[cfg(any(feature = "fs", feature = "multipart"))]
-pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
-pub use charset::{InvalidCharset, InvalidText};
-pub(crate) use content::ContentError;
+pub(crate) use content::{BodyChain, ChainLink, multipart};
+pub use content::{FormPairs, InvalidCharset, InvalidForm, InvalidPairs, InvalidText, InvalidValue};
 pub(crate) use cookie::{Cookies, SetCookie};
 pub use cookie::{InvalidCookie, RawSetCookie};
-pub(crate) use credentials::basic_credentials;
-use credentials::is_token68;
-pub use credentials::{BasicAuth, InvalidCredentials};
-pub(crate) use date::HttpDate;
-#[cfg(feature = "fs")]
-pub(crate) use date::month_number;
-pub use escape::{escape_html, escape_json, escape_log};
-#[cfg(feature = "access-log")]
-pub(crate) use escape::{write_json_string, write_log_text};
-pub(crate) use fields::Headers;
-pub(crate) use fields::{
-    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, HeadersDraft, NameSet, Repeated, is_field_value, is_tchar,
-    is_token, members, token_len, trim,
+pub use fields::{
+    BasicAuth, FieldValue, HeadersIter, InvalidCredentials, InvalidField, InvalidParameters, Parameters,
 };
-pub use fields::{FieldValue, HeadersIter, InvalidField, InvalidParameters, Parameters};
-#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
-pub(crate) use file_name::is_file_name;
-pub(crate) use form::{Form, FormBuf};
-pub use form::{FormPairs, InvalidForm, InvalidPairs, InvalidValue};
-pub use from_text::FromText;
-pub(crate) use from_text::{decimal, saturating_decimal};
-pub use invalid_request::{InvalidRequest, InvalidTarget};
-pub(crate) use matched_route::{MatchedRoute, NO_PATTERN, RoutePattern};
-pub(crate) use method::Method;
-pub use method::{ExtensionMethod, InvalidMethod};
-pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
-pub use path_params::InvalidPathParam;
-pub(crate) use path_params::PathParams;
+pub(crate) use fields::{
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, Headers, HeadersDraft, NameSet, Repeated, basic_credentials,
+    is_field_value, is_tchar, is_token, members, token_len, trim,
+};
+pub use request::InvalidPathParam;
+pub(crate) use request::{NO_PATTERN, PathParams, Request, RequestDraft, RequestLineDraft, RoutePattern};
 #[cfg(feature = "fs")]
-pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
-pub(crate) use problem::Problem;
-#[cfg(feature = "fs")]
-pub(crate) use range::{RangeSelection, may_send_range};
-pub(crate) use request::Request;
-pub(crate) use request::{RequestDraft, RequestLineDraft};
+pub(crate) use request::{
+    PreconditionResult, RangeSelection, Validators, evaluate_preconditions, may_send_range,
+};
 pub(crate) use response::Response;
 pub use response::{ClientInfo, Timings};
-pub use status::InvalidStatus;
-pub(crate) use status::Status;
-pub(crate) use uri::Target;
+pub(crate) use start_line::{Explained, Method, Status, Version};
+pub use start_line::{ExtensionMethod, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget};
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
+pub(crate) use text::is_file_name;
+#[cfg(feature = "fs")]
+pub(crate) use text::month_number;
+pub use text::{FromText, escape_html, escape_json, escape_log};
+pub(crate) use text::{HttpDate, OctetSet, decimal, find_octet, first_in_eight, saturating_decimal};
+#[cfg(feature = "access-log")]
+pub(crate) use text::{write_json_string, write_log_text};
 pub use uri::TargetForm;
-pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
-pub(crate) use version::Version;
+pub(crate) use uri::{
+    Authority, Scheme, Target, TargetBase, is_origin_of, port_number, split_port, uri_host,
+};

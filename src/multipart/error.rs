@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::error_text::Excerpt;
-use crate::message::Status;
+use crate::message::{Explained, Status};
 use crate::wire::WireDetail;
 
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
@@ -58,7 +58,7 @@ pub enum MultipartError {
 impl MultipartError {
     /// Returns the status that a peer who sent such a body is answered with (RFC 9110 §15.5).
     pub fn status(&self) -> Status {
-        *self.status_ref()
+        self.explained().0
     }
 
     /// The error of a file name that is not plain.
@@ -66,17 +66,21 @@ impl MultipartError {
         MultipartError::FileName(Excerpt(name).to_string().into())
     }
 
-    fn status_ref(&self) -> &'static Status {
+    fn explained(&self) -> &'static Explained {
         use MultipartError as E;
         match self {
-            E::Unread => &Status::INTERNAL_SERVER_ERROR,
-            E::ContentType | E::ContentCoding | E::TransferEncoding(_) => &Status::UNSUPPORTED_MEDIA_TYPE,
-            E::PartHeadTooLarge(..) => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            E::TooManyParts(_) | E::PartTooLarge(..) | E::BodyTooLarge(_) | E::MarginTooLarge(_) => {
-                &Status::CONTENT_TOO_LARGE
+            E::Unread => &Explained(Status::INTERNAL_SERVER_ERROR),
+            E::ContentType | E::ContentCoding | E::TransferEncoding(_) => {
+                &Explained(Status::UNSUPPORTED_MEDIA_TYPE)
             }
-            E::Boundary | E::Delimiter(_) | E::PartHead(_) | E::Disposition(_) => &Status::BAD_REQUEST,
-            E::Incomplete(_) | E::Text(_) | E::FileName(_) => &Status::BAD_REQUEST,
+            E::PartHeadTooLarge(..) => &Explained(Status::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            E::TooManyParts(_) | E::PartTooLarge(..) | E::BodyTooLarge(_) | E::MarginTooLarge(_) => {
+                &Explained(Status::CONTENT_TOO_LARGE)
+            }
+            E::Boundary | E::Delimiter(_) | E::PartHead(_) | E::Disposition(_) => {
+                &Explained(Status::BAD_REQUEST)
+            }
+            E::Incomplete(_) | E::Text(_) | E::FileName(_) => &Explained(Status::BAD_REQUEST),
         }
     }
 }
@@ -118,7 +122,7 @@ impl fmt::Display for MultipartError {
 impl Error for MultipartError {
     /// The status, which makes `?` in a handler answer with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.status_ref())
+        Some(self.explained())
     }
 }
 

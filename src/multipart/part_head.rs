@@ -7,7 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use memchr::{memchr, memmem};
 
 use super::error::MultipartError;
-use crate::message::{Headers, InvalidParameters, Parameters, percent};
+use crate::message::text::percent;
+use crate::message::{Headers, InvalidParameters, Parameters};
 use crate::wire::WireDetail;
 
 /// The head of a part. Its memory is used again for the next one.

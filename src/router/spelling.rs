@@ -4,7 +4,8 @@
 //! In the normal form, just those octets are escaped that must be, escapes are in upper case, and there are no segments `.`
 //! and `..`, and no empty ones but at the end. Empty segments count because many programs skip them.
 
-use crate::message::{OctetSet, percent};
+use crate::message::OctetSet;
+use crate::message::text::percent;
 
 /// How a path is spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

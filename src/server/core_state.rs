@@ -6,25 +6,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection_report::{ConnectionEnd, ConnectionReport};
-use super::error::ErrorStatuses;
-use super::error_report::{ErrorCause, ErrorReport};
-use super::error_response::ErrorResponseFn;
-use super::exchange_report::Observation;
-use super::observer::{CoreEvents, Observer};
-use super::proxy_protocol::ProxyProtocol;
-use super::report_limiter::ReportLimiter;
 use super::stats::CoreStats;
-use super::trusted_proxies::TrustedProxies;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr, Traffic};
 use crate::runtime;
+use crate::server::error::{ErrorCause, ErrorReport, ErrorResponseFn, ErrorStatuses};
+use crate::server::forwarded::TrustedProxies;
+use crate::server::opening::ProxyProtocol;
+use crate::server::report::{
+    ConnectionEnd, ConnectionReport, CoreEvents, Observation, Observer, ReportLimiter,
+};
 
 /// The state that the connections of one core share.
-pub(super) struct CoreState {
+pub(crate) struct CoreState {
     pub(super) bounds: Bounds,
     pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
@@ -191,7 +188,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How a server behaves, the same on all its cores.
 #[derive(Clone, Default)]
-pub(super) struct ServerSettings {
+pub(crate) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     /// In the order in which they are called.

@@ -25,75 +25,28 @@
 
 // Floor 4: the server. A connection is one short loop, and a handler gets a `Context` and nothing else.
 //
-// In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
-// it; handlers; and errors.
+// In reading order: the server and its threads; what a core's connections share; one connection; one exchange, as its
+// handler sees it; handlers, and what wraps them; and what is told of all.
 
-pub(crate) mod server;
-#[cfg(feature = "tls")]
-mod tls;
-
-#[cfg(all(feature = "handover", unix))]
-mod handed_over;
-mod handover;
-mod launch;
-#[cfg(all(feature = "systemd", unix))]
-mod managed;
-pub(crate) mod server_handle;
-pub(crate) mod service;
-mod stop;
-mod systemd;
+pub(crate) mod builder;
+pub(crate) mod run;
 
 mod core_state;
-mod observer;
-mod per_core;
 mod stats;
 
-mod accept_loop;
-mod connection_limiter;
-mod connection_report;
-mod opening;
-#[cfg(feature = "proxy-protocol")]
-mod proxied;
-pub(crate) mod proxy_protocol;
-
 mod connection;
-
-mod exchange;
-mod exchange_info;
-mod shared_conn;
-mod upgraded;
+pub(crate) mod opening;
 
 pub(crate) mod context;
-mod forwarded;
-#[cfg(feature = "tower")]
-mod tower;
-#[cfg(feature = "tracing")]
-mod tracing;
-pub(crate) mod trusted_proxies;
-
-pub(crate) mod body_plan;
-mod confine;
-mod refusal;
+mod exchange;
+pub(crate) mod forwarded;
 
 pub(crate) mod handler;
 pub(crate) mod middleware;
-pub(crate) mod with_state;
 
 pub(crate) mod error;
-mod error_report;
-mod error_response;
-mod error_status;
-mod exchange_report;
-mod invalid_response;
-mod observe;
-mod report_limiter;
+mod report;
 
-pub(crate) use body_plan::BodyPlan;
-#[cfg(feature = "tracing")]
-pub(crate) use confine::is_panic;
-#[cfg(feature = "tower")]
-pub(crate) use confine::{confined, take_panic};
-pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
 pub(crate) use context::{BodyReader, BodyWriter, Context};
@@ -102,33 +55,30 @@ pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
 pub use context::{Transform, TransformAction};
-pub use error::IntoError;
 pub(crate) use error::{Error, Result};
-pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
-pub use error_response::{error_page, problem_details};
-pub use exchange_report::{CutBy, ExchangeReport};
-pub use forwarded::Forwarded;
-pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
-pub(crate) use handler::BoxedFuture;
-pub use handler::{AsyncHandler, IntoResult, PlainHandler};
-pub(crate) use handler::{BoxHandler, Handler, IntoHandler};
-pub use invalid_response::InvalidResponse;
-pub use launch::ServerCore;
-pub(crate) use middleware::plan_guarded;
-pub(crate) use middleware::{Middleware, Wrap};
-pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
+pub use error::{
+    ErrorCause, ErrorReport, IntoError, InvalidProxyHeader, InvalidResponse, error_page, problem_details,
+};
+pub use exchange::Upgraded;
+#[cfg(feature = "websocket")]
+pub(crate) use exchange::UpgradedGuard;
+pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+pub use forwarded::{Forwarded, ForwardedField, InvalidNetwork};
+#[cfg(feature = "tracing")]
+pub(crate) use handler::is_panic;
+pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
+pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
+#[cfg(feature = "tower")]
+pub(crate) use handler::{confined, take_panic};
+pub(crate) use middleware::{Middleware, Wrap, plan_guarded};
 pub use opening::OpenedConnection;
-pub(crate) use refusal::Refusal;
+pub use report::{
+    ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ExchangeReport, Observer, PollReport,
+};
+pub use run::{IntoIoResult, ServerCore};
 #[cfg(feature = "metrics")]
 pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
-pub use stop::IntoIoResult;
-pub(crate) use trusted_proxies::TrustedProxies;
-pub use trusted_proxies::{ForwardedField, InvalidNetwork};
-pub use upgraded::Upgraded;
-#[cfg(feature = "websocket")]
-pub(crate) use upgraded::UpgradedGuard;
-pub use with_state::WithState;
 
 pub use crate::memory::PoolCounts;
 pub(crate) use crate::net::subscriber;

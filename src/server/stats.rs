@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
 use crate::net::tls;
+use crate::server::error::ErrorCause;
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -309,7 +309,7 @@ impl CoreStats {
 }
 
 /// A connection of a core, or one on its way there. The connection counts as open until the guard is dropped.
-pub(super) struct OpenGuard(Arc<CoreStats>);
+pub(crate) struct OpenGuard(Arc<CoreStats>);
 
 impl OpenGuard {
     pub(super) fn new(core: &Arc<CoreStats>) -> OpenGuard {

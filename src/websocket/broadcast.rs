@@ -10,13 +10,11 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender};
 use tokio::sync::watch;
 
-use super::close_code::CloseCode;
-use super::error::Error;
-use super::message::Message;
 use super::relay::{Place, Relays};
 use super::shared_message::SharedMessage;
 use super::writer::Writer;
 use crate::runtime::boxed;
+use crate::websocket::frame::{CloseCode, Error, Message};
 
 /// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
 /// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,

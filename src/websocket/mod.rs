@@ -23,52 +23,31 @@
 
 // Floor 5: WebSocket (RFC 6455), at servers and at clients, with permessage-deflate (RFC 7692).
 //
-// In reading order: frames and what they consist of, which are pure functions on bytes; messages, read and written;
-// settings; the connection; what handlers and clients use; and how a WebSocket is opened.
-
-mod close_code;
-mod error;
+// In reading order: frames; messages as frames; the connection; what handlers and clients use; and how a WebSocket is
+// opened.
 
 mod frame;
-mod utf8;
 
-mod close;
-mod message;
+mod codec;
 
-mod settings;
-
-mod deflate;
-mod input;
-
-mod decoder;
-mod encoder;
-
-mod half;
 mod link;
-mod relay;
-mod role;
-mod shared_message;
 
 mod reader;
 mod websocket;
 mod writer;
 
 mod broadcast;
+mod relay;
+mod shared_message;
 
 mod handshake;
-
-mod client;
-mod server;
+mod settings;
 
 pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
-pub use client::ClientRequest;
-pub use close::CloseReason;
-pub use close_code::CloseCode;
-pub use error::{Error, ProtocolError};
-pub use handshake::HandshakeError;
-pub use message::{Message, MessageKind, MessagePart};
+pub use frame::{CloseCode, CloseReason, Error, Message, MessageKind, MessagePart, ProtocolError};
+pub use handshake::{ClientRequest, HandshakeError};
+pub use link::{ClientRole, Role, ServerRole};
 pub use reader::Reader;
-pub use role::{ClientRole, Role, ServerRole};
 pub use settings::{MessageDeflate, Origins, Settings};
 pub use websocket::{ClientWebSocket, WebSocket};
 pub use writer::Writer;

@@ -6,16 +6,11 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
-use super::close::CloseReason;
-use super::decoder::{Decoder, Reading, Step};
-use super::error::Error;
-use super::half::{Half, Shared};
-use super::input::Input;
-use super::link::Link;
-use super::message::{Message, MessageKind, MessagePart};
-use super::role::{Role, ServerRole};
 use crate::exchange::ExchangeError;
 use crate::runtime::Budget;
+use crate::websocket::codec::{Decoder, Input, Reading, Step};
+use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
+use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.

@@ -6,12 +6,11 @@ use std::task::Context;
 
 use bytes::Bytes;
 
-use super::deflate::{DeflateParams, WINDOW_BITS_MAX, WINDOW_BITS_MIN};
-use super::encoder::{SharedForm, encode_alone};
-use super::link::Link;
-use super::message::{Message, MessageKind};
-use super::role::private::Sealed;
 use super::settings::MessageDeflate;
+use crate::websocket::codec::{DeflateParams, SharedForm, WINDOW_BITS_MAX, WINDOW_BITS_MIN, encode_alone};
+use crate::websocket::frame::{Message, MessageKind};
+use crate::websocket::link::Link;
+use crate::websocket::link::private::Sealed;
 
 /// A message in the forms in which it is written.
 pub(super) struct SharedMessage {

@@ -4,21 +4,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::close::CloseReason;
-use super::close_code::CloseCode;
-use super::decoder::Decoder;
-use super::deflate::DeflateParams;
-use super::encoder::Encoder;
-use super::half::{Half, Shared};
-use super::link::Link;
-use super::message::Message;
 use super::reader::Reader;
-use super::role::private::Sealed;
-use super::role::{ClientRole, Role, ServerRole};
 use super::settings::Settings;
 use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
 use crate::server::SocketObserver;
+use crate::websocket::codec::{Decoder, DeflateParams, Encoder};
+use crate::websocket::frame::{CloseCode, CloseReason, Message};
+use crate::websocket::link::private::Sealed;
+use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 
 /// An open WebSocket (RFC 6455): messages in both directions, over one connection.
 ///

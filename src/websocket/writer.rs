@@ -7,12 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::close_code::CloseCode;
-use super::half::Half;
-use super::link::Link;
-use super::message::{Message, MessagePart};
-use super::role::{Role, ServerRole};
 use super::shared_message::SharedMessage;
+use crate::websocket::frame::{CloseCode, Message, MessagePart};
+use crate::websocket::link::{Half, Link, Role, ServerRole};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.
 pub struct Writer<E: Role = ServerRole> {

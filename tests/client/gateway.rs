@@ -23,13 +23,18 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::oracle::gateway::{Behind, Transcript};
 use crate::support::{OK, Stage, paused, settle};
 
-/// Forwards the request below `http://b`, buffered first if it has the field `x-buffered`, and the response back.
+/// Forwards the request below `http://b`, buffered first if it has the field `x-buffered` and with a user if it has
+/// `x-token`, and the response back.
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("x-front", 1)?;
     if ctx.request.headers.remove("x-buffered") {
         ctx.buffer_body().await?;
     }
-    let onward = ctx.request.forwarded_to("http://b")?;
+    let is_known = ctx.request.headers.remove("x-token");
+    let mut onward = ctx.request.forwarded_to("http://b")?;
+    if is_known {
+        onward.headers.set("x-user", "ada")?;
+    }
     let change = |response: &mut Response| match response.headers.remove("x-refused") {
         true => Err(Status::FORBIDDEN.into()),
         false => Ok(()),
@@ -122,6 +127,12 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
              0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
             format!("HTTP/1.1 200 OK\r\n{front}transfer-encoding: chunked\r\n{close}0\r\nx-sum: 1\r\n\r\n"),
         ),
+        // A trailer with the name of a field that the gateway has set (RFC 9110 §6.5.1).
+        (
+            get,
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nX-Front: 2\r\nx-sum: 1\r\n\r\n",
+            format!("HTTP/1.1 200 OK\r\n{front}transfer-encoding: chunked\r\n{close}0\r\nx-sum: 1\r\n\r\n"),
+        ),
         (get, "HTTP/1.1 204 x\r\n\r\n", format!("HTTP/1.1 204 No Content\r\n{front}{close}")),
         (
             get,
@@ -168,9 +179,18 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
         ),
         // Some servers take trailers for fields (RFC 9110 §6.5.1).
         (
-            "transfer-encoding: chunked\r\n\r\n\
-             0\r\ntrue-client-ip: 192.0.2.66\r\nx_real_ip: 192.0.2.66\r\nx-sum: 1\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n0\r\ntrue-client-ip: 192.0.2.66\r\nx_real_ip: 192.0.2.66\r\n\
+             X-ProxyUser-Ip: 192.0.2.66\r\nx-sum: 1\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
+        (
+            "x-token: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nX-User: root\r\nx-sum: 1\r\n\r\n",
+            "x-user: ada\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
+        (
+            "x-buffered: 1\r\nx-token: 1\r\ntransfer-encoding: chunked\r\n\r\n\
+             0\r\nX-User: root\r\nx-sum: 1\r\n\r\n",
+            "x-user: ada\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
         ),
         ("content-length: 0\r\n\r\n", "content-length: 0\r\n\r\n"),
         // Chunks are not forwarded to a server of HTTP/1.0, which cannot read them (RFC 9112 §6.1).
@@ -1007,7 +1027,8 @@ fn a_gateway_believes_only_its_proxies() {
     );
     let lies = "X-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 192.0.2.66\r\nFORWARDED: for=192.0.2.66;proto=https\r\n\
                 x-forwarded-proto: https\r\nX-Forwarded-Host: evil\r\nx-real-ip: 192.0.2.66\r\n\
-                x-forwarded-port: 443\r\nx-forwarded-ssl: on\r\nx-forwarded: 1\r\n";
+                x-forwarded-port: 443\r\nx-forwarded-ssl: on\r\nx-forwarded: 1\r\nX-ProxyUser-Ip: 192.0.2.66\r\n\
+                x-azure-clientip: 192.0.2.66\r\nWL-Proxy-Client-IP: 192.0.2.66\r\n";
     check_forwarded(client, &LISTS, lies, own);
     check_forwarded(client, &HOPS, lies, own_hop);
     check_forwarded(client, &[], lies, "");

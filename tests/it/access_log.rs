@@ -68,7 +68,10 @@ fn the_line_of_a_refused_head_has_what_was_read_of_it() {
         ),
         ("HEAD /a?b HTTP/1.0\r\nReferer: c\r\nUser-Ag", "\"HEAD /a?b HTTP/1.0\" 400 ", " \"c\" \"-\""),
         ("GET /\" HTTP/1.1\r\nHost:\n\r\n", "\"GET /\\x22 HTTP/1.1\" 400 ", " \"-\" \"-\""),
-        ("GET / HTTP/1.1\nHost: a\r\n\r\n", "\"-\" 400 ", " \"-\" \"-\""),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n", "\"GET /\" 400 ", " \"-\" \"-\""),
+        ("GET /a\"\u{9b} HTTP/3.0\r\n\r\n", "\"GET /a\\x22\\xC2\\x9B\" 505 ", " \"-\" \"-\""),
+        ("BASELINE-CONTROL-OF-THEM-ALL /a HTTP/1.1\r\n\r\n", "\"- /a\" 501 ", " \"-\" \"-\""),
+        ("\x16\x03\x01\x02 /a HTTP/1.1\r\n\r\n", "\"-\" 400 ", " \"-\" \"-\""),
         ("GET", "\"-\" 400 ", " \"-\" \"-\""),
     ] {
         let combined = lines(access_log::Format::Combined, wire);

@@ -129,7 +129,8 @@ fn each_exchange_is_reported_once_and_as_it_ended() {
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), vec!["1 GET / - 400 whole"]),
         ("GET /hello/Ada?q HTTP/1.1\r\nhost".to_owned(), vec!["1 GET /hello/Ada?q - 400 whole"]),
         ("PUT /hello/Ada HTTP/1.0\r\n: x\r\n\r\n".to_owned(), vec!["1 PUT /hello/Ada - 400 whole"]),
-        ("no HTTP\r\n\r\n".to_owned(), vec!["1 - - - 400 whole"]),
+        ("broken\r\n\r\n".to_owned(), vec!["1 - - - 400 whole"]),
+        (get("/hello/Ada?q").replace("1.1", "2.0"), vec!["1 GET /hello/Ada?q - 505 whole"]),
         (
             get("/hello/a").repeat(2) + &get("/none") + &get("/hello/b"),
             vec![

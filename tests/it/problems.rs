@@ -142,6 +142,54 @@ fn a_page_and_a_text_show_the_detail_escaped() {
     }
 }
 
+/// Fails by an error of this crate, which says what is wrong with the request.
+fn explained(ctx: &mut Context) -> corehttp::Result {
+    let page = ctx.request.query().get_as::<u32>("page");
+    match ctx.request.path() {
+        "/query" => drop(page?),
+        "/form" => drop(ctx.request.form()?.strict()?),
+        "/text" => drop(ctx.request.text()?),
+        "/io" => page.map(drop).map_err(io::Error::other)?,
+        "/other" => page.map(drop).map_err(|error| Error::new(Status::NOT_FOUND, error))?,
+        "/server" => page.map(drop).map_err(|error| Error::new(Status::BAD_GATEWAY, error))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A name that the peer sent may be in the explanation, but no browser takes it for a page.
+#[test]
+fn a_fault_of_the_request_is_explained_rfc9457_3_1_4() {
+    const PAGE: &str = "the value of `page` is not of type u32";
+    for (path, status, text, detail) in [
+        ("/query", 400, PAGE, Some(PAGE)),
+        ("/io", 400, PAGE, Some(PAGE)),
+        ("/other", 404, PAGE, Some(PAGE)),
+        ("/server", 502, "Bad Gateway", None),
+        ("/text", 400, "is not UTF-8", Some("the content of the request is not UTF-8")),
+        ("/form", 400, "`<b>`", Some("`<b>`")),
+    ] {
+        let ask = |server: Server, accept: &str| {
+            let mut request = Request::post(&format!("{path}?page=<b>")).unwrap();
+            request.headers.set("accept", accept).unwrap();
+            request.headers.set("content-type", "application/x-www-form-urlencoded").unwrap();
+            request.body.set_bytes(if path == "/text" { b"\xff".as_slice() } else { b"<b>=%zz" });
+            block_on(server.service(explained).respond(request)).unwrap()
+        };
+        let plain = ask(Server::new(), "text/html");
+        assert_eq!(plain.status.as_u16(), status, "{path}");
+        assert!(plain.text().unwrap().contains(text), "{plain:?} {:?}", plain.text());
+        assert_eq!(plain.headers.content_type(), Some("text/plain; charset=utf-8"));
+        assert_eq!(plain.headers.get("x-content-type-options"), detail.map(|_| "nosniff"), "{path}");
+        let page = ask(Server::new().error_response(error_page), "text/html");
+        assert!(!page.text().unwrap().contains("<b>"), "{:?}", page.text());
+        let problem = ask(Server::new().error_response(problem_details), "");
+        let member = problem.text().unwrap().split(r#""detail":""#).nth(1).map(str::to_owned);
+        assert_eq!(member.is_some(), detail.is_some(), "{path}");
+        assert!(member.unwrap_or_default().contains(detail.unwrap_or_default()), "{:?}", problem.text());
+    }
+}
+
 #[test]
 fn a_redirect_is_no_problem_rfc9457_1() {
     for function in [problem_details, error_page] {

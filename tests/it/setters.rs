@@ -76,6 +76,11 @@ fn a_location_is_a_uri_reference_rfc9110_10_2_2() {
     for (location, expected) in [
         ("/café?q=ü#é", Some("/caf%C3%A9?q=%C3%BC#%C3%A9")),
         ("/a b", Some("/a%20b")),
+        // Browsers drop spaces at the ends, and would then read a host.
+        (" //evil.example", Some("%20//evil.example")),
+        (" https://evil.example/ ", Some("%20https://evil.example/%20")),
+        ("/a ", Some("/a%20")),
+        (" /\\evil.example", Some("%20/%5Cevil.example")),
         ("/a%20b?c[]=%d", Some("/a%20b?c[]=%25d")),
         ("https://[::1]:8443/é", Some("https://[::1]:8443/%C3%A9")),
         ("/\t/evil.example", None),

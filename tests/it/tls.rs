@@ -512,8 +512,8 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
 /// A person who has typed `http` for `https` would see an alert as a blank page. nginx and Go answer likewise.
 #[test]
 fn plain_http_is_answered_with_a_sentence() {
-    const RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
-        content-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
+    const RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\nx-content-type-options: nosniff\r\n\
+        content-type: text/plain; charset=utf-8\r\ncontent-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
     for secured in Secured::both() {
         let large =
             [b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n", &[b'x'; 300_000][..]].concat();

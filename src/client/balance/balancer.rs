@@ -6,15 +6,11 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, RandomPairs};
-use crate::client::call::Call;
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
+use crate::client::call::{Call, ClientUpgraded, InFlightGuard, OutcomeRecorder, ResponseReader};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::origin;
-use crate::client::outcome_recorder::{InFlightGuard, OutcomeRecorder};
 use crate::client::request_sender::RequestSender;
-use crate::client::response_reader::ResponseReader;
-use crate::client::upgraded::ClientUpgraded;
+use crate::client::route::origin;
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, TargetForm};

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::client::cause::ClientPhase;
-use crate::client::error::ClientError;
+use crate::client::call::InFlightGuard;
+use crate::client::error::{ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::outcome_recorder::InFlightGuard;
 use crate::memory::lock;
 use crate::message::{Request, Response};
 use crate::runtime::{self, Handle, Instant, select, sleep_until};

@@ -11,9 +11,9 @@ use tokio::io::AsyncWrite;
 
 use super::call_exchange::CallExchange;
 use super::halves::{CallReader, CallWriter, Half};
+use super::outcome_recorder::OutcomeRecorder;
+use super::response_reader::ResponseReader;
 use crate::client::error::ClientError;
-use crate::client::outcome_recorder::OutcomeRecorder;
-use crate::client::response_reader::ResponseReader;
 use crate::message::{Headers, Response};
 
 /// A request whose head has been sent, and whose body is written chunk by chunk.

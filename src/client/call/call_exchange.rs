@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use crate::client::cause::ClientPhase;
+use super::outcome_recorder::OutcomeRecorder;
+use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientError, ClientPhase};
 use crate::client::exchange::Upload;
-use crate::client::outcome_recorder::OutcomeRecorder;
+use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
-use crate::client::response_reader::ResponseReader;
-use crate::client::trace::ClientSpan;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -28,6 +27,8 @@ pub(crate) struct CallExchange {
     early: Box<Response>,
     /// The trailers of the request, if it has any. Boxed, since a call moves from one future to the next.
     trailers: Option<Box<Headers>>,
+    /// The fields that were sent with the head, if trailers may follow.
+    sent_fields: Option<Box<Headers>>,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
@@ -42,7 +43,18 @@ impl CallExchange {
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
-        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::from_span(span) }
+        let recorder = OutcomeRecorder::from_span(span);
+        CallExchange { pooled, early, trailers, sent_fields: None, cookies, recorder }
+    }
+
+    /// Notes the fields of the head, with which no trailer that a gateway forwards may be confused.
+    pub(in crate::client) fn note_fields(&mut self, fields: &Headers) {
+        self.sent_fields = Some(Box::new(fields.clone()));
+    }
+
+    /// The fields that were sent with the head, if they were noted.
+    pub(crate) fn sent_fields(&self) -> Option<&Headers> {
+        self.sent_fields.as_deref()
     }
 
     /// Sets the recorder of a balancer.

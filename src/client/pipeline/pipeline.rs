@@ -8,12 +8,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::queue::{EntryMeta, PendingResponse, Queue};
 use super::task::PipelineTask;
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::origin;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::observe::ClientSpan;
 use crate::client::pool::Pool;
 use crate::client::redirect::OutgoingRequest;
 use crate::client::request_sender::{self, RequestSender};
+use crate::client::route::origin;
 use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -124,7 +124,7 @@ impl Pipeline {
         shared.check(request)?;
         let permit = shared.enter(limits).await?;
         let pool = shared.pool()?;
-        let span = shared.sender.settings().tracing.begin(request, &pool.origin);
+        let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin);
         let outgoing = OutgoingRequest::new(request).with_trace(span.fields());
         let cookies = pool.cookies(outgoing);
         let mut pending = shared.push(outgoing, cookies.cookie(), pool, permit)?;

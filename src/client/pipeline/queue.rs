@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{Reset, lock};
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};

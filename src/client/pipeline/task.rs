@@ -7,9 +7,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::queue::{Dequeued, Queue};
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::observer::ExchangeEnd;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::observe::ExchangeEnd;
 use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
 use crate::client::request_sender::RequestSender;
 use crate::client::settings::RequestLimits;
@@ -26,7 +25,7 @@ pub(super) struct PipelineTask {
     sender: RequestSender,
     /// The time limits of each request on a connection. Its caller looks at that of the whole exchange.
     limits: RequestLimits,
-    /// The [`origin::key`](crate::client::origin::key).
+    /// The [`origin::key`](crate::client::route::key).
     key: Arc<str>,
     queue: Arc<Queue>,
     /// The requests in flight on the connection, in order.

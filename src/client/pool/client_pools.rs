@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use super::pool::{Pool, SharedConns};
 use super::pool_group::{PoolGroup, PoolOwner, Reach};
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::origin::{self, Origin};
-use crate::client::route::{InvalidProxy, Proxy};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::observe::{ClientStats, HostRegistry, OpenConns};
+use crate::client::route::{InvalidProxy, Origin, Proxy, origin};
 use crate::client::settings::Settings;
-use crate::client::stats::{ClientStats, HostRegistry, OpenConns};
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::Target;
 use crate::runtime::{self, Handle, Id};

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::origin::TlsHandshake;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestLimits;
 use crate::memory::lock;
 use crate::message::Timings;

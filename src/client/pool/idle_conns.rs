@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pool_group::PoolGroup;
-use crate::client::response::ClientConnection;
+use crate::client::exchange::ClientConnection;
 use crate::net::{Conn, Sendable};
 use crate::runtime::{Instant, later};
 

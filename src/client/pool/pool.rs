@@ -11,17 +11,13 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
-use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
-use crate::client::error::ClientError;
-use crate::client::exchange::ClientExchange;
-use crate::client::observer::HostEvents;
-use crate::client::origin::Origin;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{ClientConnection, ClientExchange};
+use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
-use crate::client::response::ClientConnection;
-use crate::client::route::Proxy;
+use crate::client::route::{Origin, Proxy};
 use crate::client::settings::{RequestLimits, Settings};
-use crate::client::stats::HostRegistry;
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -237,14 +233,7 @@ impl Pool {
             out,
             request,
             framing,
-            RequestDefaults {
-                scheme,
-                authority,
-                headers: defaults,
-                accept_encoding,
-                cookie,
-                trace: trace.headers(),
-            },
+            RequestDefaults { scheme, authority, headers: defaults, accept_encoding, cookie, trace },
         );
     }
 

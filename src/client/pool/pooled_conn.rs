@@ -10,12 +10,10 @@ use tokio::io::ReadBuf;
 
 use super::idle_conns::IdleConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
-use crate::client::observer::ExchangeEnd;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{ClientConnection, ClientExchange, ExchangeSpec, ResponseStage, Upload};
+use crate::client::observe::ExchangeEnd;
 use crate::client::redirect::OutgoingRequest;
-use crate::client::response::ClientConnection;
 use crate::client::settings::{ClientTimeouts, RequestLimits, Settings};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
@@ -28,7 +26,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// One connection while it is in use. Dropping it closes the connection and frees its permit.
 ///
 /// The struct is three pointers, since it moves from one future to the next.
-pub(in crate::client) struct PooledConn {
+pub(crate) struct PooledConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
     pub(in crate::client) exchange: Box<ClientExchange>,
     /// The last field, so that the permit becomes free after the connection is back in the pool.

@@ -5,8 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::pooled_conn::PooledConn;
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
 use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};

@@ -6,16 +6,16 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::origin::{Origin, TlsHandshake};
 use super::socks::{NameResolution, Socks};
 use super::socks_handshake::Login;
-use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
-use crate::client::error::ClientError;
-use crate::client::origin::{Origin, TlsHandshake};
+use crate::client::error::{ClientCause, ClientError, ClientPhase, ProxyRefusal};
 use crate::error_text::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
+use crate::message::text::percent;
 use crate::message::{
     FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
-    basic_credentials, percent, port_number, split_port, uri_host,
+    basic_credentials, port_number, split_port, uri_host,
 };
 use crate::net::{
     BoxedStream, Conn, DialTimes, HostConnector, Sendable, TimerSlot, TlsConnector, TokioTimer, Transport,

@@ -2,10 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::origin::Origin;
 use super::socks_handshake::{self as handshake, Destination, Login, SocksError, SocksReply};
-use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::error::ClientError;
-use crate::client::origin::Origin;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::net::{
     BoxedStream, ConnError, DialError, DialTimes, HostConnector, InvalidHost, Transport, timed,
 };

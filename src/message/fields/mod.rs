@@ -8,6 +8,11 @@ mod name;
 mod parameters;
 mod value;
 
+mod credentials;
+
+pub(crate) use credentials::basic_credentials;
+pub(super) use credentials::is_token68;
+pub use credentials::{BasicAuth, InvalidCredentials};
 pub(crate) use draft::HeadersDraft;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameSet, is_tchar, is_token, token_len};

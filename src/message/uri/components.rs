@@ -258,7 +258,7 @@ fn query_after(path: Span, target: &[u8]) -> Result<Span, InvalidTarget> {
 /// No reader ends a target at one of these. The octets at which some do are not here: a control, SP, DEL, and `#`.
 /// Neither is a `\`, which WHATWG's URLs and some servers take for a `/`.
 ///
-/// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
+/// A `%` is allowed without its digits; [`percent::decode`](crate::message::text::decode) then reads it as itself.
 static PATH: OctetSet = ASCII.with_obs_text();
 
 /// The same for a query, in which `\` is an octet like any other, and so is `?`.

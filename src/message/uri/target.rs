@@ -6,7 +6,7 @@ use std::fmt;
 use super::components::{Components, Scheme, TargetForm, split_port};
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
-use crate::message::percent::{self, Plus};
+use crate::message::text::{Plus, percent};
 use crate::message::{Form, InvalidRequest, InvalidTarget, InvalidText, Method, OctetSet};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::url::{Url, parse_normalized};
 use super::{Target, TargetForm};
-use crate::message::{InvalidTarget, InvalidText, Method, OctetSet, basic_credentials, percent};
+use crate::message::text::percent;
+use crate::message::{InvalidTarget, InvalidText, Method, OctetSet, basic_credentials};
 
 fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
     let mut parsed = Target::default();

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::components::{Components, Scheme, TargetForm, port_number, split_port};
 use super::idna;
 use crate::memory::Span;
-use crate::message::{InvalidTarget, OctetSet, basic_credentials, percent};
+use crate::message::text::percent;
+use crate::message::{InvalidTarget, OctetSet, basic_credentials};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///

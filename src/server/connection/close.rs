@@ -8,11 +8,9 @@ use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
-use crate::server::connection_report::ConnectionEnd;
 use crate::server::core_state::CoreState;
-use crate::server::exchange::{CloseMode, Exchange};
-use crate::server::exchange_report::CutBy;
-use crate::server::shared_conn::SharedConn;
+use crate::server::exchange::{CloseMode, Exchange, SharedConn};
+use crate::server::report::{ConnectionEnd, CutBy};
 
 /// Ends the connection. Any wait for the peer is bounded.
 pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {

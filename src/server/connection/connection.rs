@@ -5,14 +5,13 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 use super::close::{age_limit, idle_end, makes_room, poll_stop};
+use super::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use super::serve;
 use crate::net::{Conn, TimerSlot};
-use crate::server::connection_report::{ConnectionEnd, ConnectionReport};
 use crate::server::core_state::CoreState;
-use crate::server::observer::PollReport;
+use crate::server::exchange::UpgradedHandle;
 use crate::server::opening::Opening;
-use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
-use crate::server::upgraded::UpgradedHandle;
+use crate::server::report::{ConnectionEnd, ConnectionReport, PollReport};
 use crate::server::{Context, ErrorCause, ErrorReport, Handler};
 
 /// One connection, as its task holds it. An idle connection holds all of these fields, so there are few.

@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use crate::server::exchange_report::CutBy;
-use crate::server::per_core::PerCore;
+use super::per_core::PerCore;
+use crate::server::report::CutBy;
 use crate::server::{Context, ErrorCause, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.

@@ -13,15 +13,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
 use super::handler_outcome::{finalize_response, refuse};
+use super::per_core::PerCore;
 use super::serve::{
     RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
 };
 use crate::exchange::{ExchangeError, Expectation};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Request, Response};
 use crate::net::Conn;
-use crate::server::error_report::Refused;
+use crate::server::error::Refused;
 use crate::server::exchange::CloseMode;
-use crate::server::per_core::PerCore;
 use crate::server::{Context, Handler};
 use crate::wire::Framing;
 

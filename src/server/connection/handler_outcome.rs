@@ -6,19 +6,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_all_user_values};
+use super::per_core::PerCore;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
-use crate::server::confine::{is_panic, is_time_over};
-use crate::server::connection_report::ConnectionEnd;
-use crate::server::error_report::Refused;
-use crate::server::error_response::write_error_response;
+use crate::server::error::{Refused, write_error_response};
 use crate::server::exchange::{CloseMode, ResponseContent};
-use crate::server::exchange_report::{CutBy, HeadState};
-use crate::server::per_core::PerCore;
-use crate::server::refusal::RefusalOrigin;
+use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
+use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
+use crate::wire::parse::refused_line;
 
 /// How a handler ended.
 pub(super) enum HandlerOutcome {
@@ -163,9 +161,15 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
     let Context { exchange, request, .. } = ctx;
+    let line = (head == HeadState::NoLine).then(|| {
+        exchange.conn.bounds(|bounds| refused_line(exchange.incoming.borrow().input.unread(), &bounds.limits))
+    });
     exchange.observe(|observation| {
         if head != HeadState::Accepted && !observation.is_open() {
             observation.begin_refused(now, request, head);
+            if let Some((method, target)) = line.flatten() {
+                observation.note_line(method, &target);
+            }
         }
         observation.cut = Some(CutBy::from_cause(&cause));
     });

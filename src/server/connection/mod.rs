@@ -4,6 +4,7 @@
 //! future (`serve.rs`), which holds the [`Context`](super::Context) in a guard meanwhile.
 
 mod connection;
+mod per_core;
 
 mod open;
 mod serve;
@@ -17,3 +18,4 @@ mod detached;
 pub(super) use connection::Connection;
 pub(super) use detached::respond;
 pub(super) use handler_outcome::reject;
+pub(super) use per_core::PerCore;

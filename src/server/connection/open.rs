@@ -11,17 +11,15 @@ use std::task::Poll;
 use super::close::{poll_stop_opening, shutdown_and_linger};
 use super::context_guard::ContextGuard;
 use super::handler_outcome::reject;
+use super::per_core::{JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
-use crate::net::tls;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, TimerSlot, Transport};
-use crate::server::connection_limiter::PeerPermit;
-use crate::server::connection_report::ConnectionEnd;
+use crate::net::{Conn, TimerSlot, Transport, tls};
 use crate::server::core_state::CoreState;
-use crate::server::error_report::Refused;
-use crate::server::opening::{Opening, RareConnectionState};
-use crate::server::per_core::{JobOutcome, PerCore};
+use crate::server::error::Refused;
+use crate::server::opening::{Opening, PeerPermit, RareConnectionState};
+use crate::server::report::ConnectionEnd;
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.

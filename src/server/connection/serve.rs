@@ -10,16 +10,14 @@ use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
 use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
 use super::open::open;
+use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
-use crate::server::confine::{HandlerTime, time_over};
-use crate::server::connection_report::ConnectionEnd;
-use crate::server::error_report::Refused;
-use crate::server::exchange::{CloseMode, Exchange, NextStep};
-use crate::server::per_core::{Job, JobOutcome, PerCore};
-use crate::server::refusal::Refusal;
-use crate::server::shared_conn::SharedConn;
+use crate::server::error::Refused;
+use crate::server::exchange::{CloseMode, Exchange, NextStep, SharedConn};
+use crate::server::handler::{HandlerTime, Refusal, time_over};
+use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
 /// Does the job of a connection.

@@ -13,7 +13,7 @@ use crate::exchange::{ExchangeError, Incoming};
 use crate::message::{Body, Headers, Request};
 use crate::runtime::Budget;
 use crate::server::Result;
-use crate::server::shared_conn::SharedConn;
+use crate::server::exchange::SharedConn;
 
 /// A request's body, read as it arrives. If the handler reads slowly, the peer has to wait.
 ///

@@ -14,9 +14,7 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::exchange::{Exchange, ResponseContent};
-use crate::server::exchange_info::UnreadBody;
-use crate::server::shared_conn::SharedConn;
+use crate::server::exchange::{Exchange, ResponseContent, SharedConn, UnreadBody};
 use crate::server::{InvalidResponse, Result};
 
 /// The body of a response, written piece by piece. The head is sent with it.

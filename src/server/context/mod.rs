@@ -1,11 +1,15 @@
 //! [`Context`]: one exchange, as its handler sees it.
 //!
 //! The handler reads the request and sets the response in the [`Context`]. If it streams, it reads with a
-//! [`BodyReader`] and writes with a [`BodyWriter`], which borrow the [`Exchange`](super::exchange::Exchange) of the
+//! [`BodyReader`] and writes with a [`BodyWriter`], which borrow the [`Exchange`](crate::server::exchange::Exchange) of the
 //! context.
 
 mod context;
+#[cfg(feature = "tower")]
+mod tower;
 mod upgrade;
+#[cfg(feature = "tracing")]
+mod watch;
 #[cfg(feature = "websocket")]
 mod websocket;
 

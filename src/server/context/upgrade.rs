@@ -7,9 +7,8 @@ use super::context::Context;
 use super::head_filter::SentKind;
 use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, ReadBuffer};
-use crate::server::connection_report::ConnectionReport;
-use crate::server::exchange_report::CutBy;
-use crate::server::upgraded::{Upgraded, UpgradedGuard, UpgradedHandle};
+use crate::server::exchange::{Upgraded, UpgradedGuard, UpgradedHandle};
+use crate::server::report::{ConnectionReport, CutBy};
 use crate::server::{InvalidResponse, Result};
 
 impl Context {

@@ -11,9 +11,9 @@ use std::task;
 use super::context::Context;
 use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer, Traffic};
-use crate::server::exchange_report::SocketCounts;
+use crate::server::exchange::UpgradedGuard;
+use crate::server::report::SocketCounts;
 use crate::server::stats::CoreStats;
-use crate::server::upgraded::UpgradedGuard;
 
 /// A connection that a WebSocket has taken over.
 pub(crate) struct SwitchedConn {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::server::handler::BoxedFuture;
-use crate::server::refusal::Refusal;
+use crate::server::handler::{BoxedFuture, Refusal};
 use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// The handler, or the other middleware, beneath a function that is [middleware].

@@ -6,9 +6,7 @@ use std::future::ready;
 
 use super::middleware::Middleware;
 use crate::message::Status;
-use crate::server::confine::call_confined;
-use crate::server::handler::BoxedFuture;
-use crate::server::refusal::Refusal;
+use crate::server::handler::{BoxedFuture, Refusal, call_confined};
 use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// A handler with middleware around it.

@@ -12,5 +12,5 @@ mod response;
 pub(crate) use end_search::EndSearch;
 pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, trailers};
-pub(crate) use request::{begins_with, check_fields, request, request_front};
+pub(crate) use request::{begins_with, check_fields, refused_line, request, request_front};
 pub(crate) use response::response;

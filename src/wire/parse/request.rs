@@ -12,7 +12,7 @@ use super::fields::{
 use crate::memory::Span;
 use crate::message::{
     Authority, FieldName, Headers, InvalidMethod, Method, Repeated, Request, RequestDraft, RequestLineDraft,
-    Version, members,
+    Version, is_token, members,
 };
 use crate::wire::{Limits, WireError};
 
@@ -55,6 +55,23 @@ pub(crate) fn begins_with(method: Method, mut input: &[u8]) -> bool {
         input = rest;
     }
     input.strip_prefix(method.as_str().as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+}
+
+/// The method and the target of a request line that is refused, as far as they came: for reports alone. The target is not
+/// checked. There is none as long as it may go on; and no method that is too long to be kept.
+#[cold]
+pub(crate) fn refused_line(mut input: &[u8], limits: &Limits) -> Option<(Option<Method>, String)> {
+    while let [b'\r', b'\n', rest @ ..] = input {
+        input = rest;
+    }
+    let line = &input[..input.len().min(limits.request_line_max)];
+    let (method, rest) = line.split_at(memchr(b' ', line)?);
+    let rest = &rest[" ".len()..];
+    let end = rest.iter().position(|octet| *octet <= b' ' || *octet == 0x7f);
+    let is_cut = line.len() < input.len();
+    let target = &rest[..end.or(is_cut.then_some(rest.len()))?];
+    let is_known = is_token(method) && !target.is_empty();
+    is_known.then(|| (Method::parse(method).ok(), String::from_utf8_lossy(target).into_owned()))
 }
 
 /// Makes the head at the front of `input` that of `request`, if it is complete. Otherwise the request is as new.
@@ -304,6 +321,31 @@ mod tests {
             let head = [end.as_bytes(), b"\xff\xff\xff"].concat();
             let _ = request(&head, &Limits::default(), &mut parsed);
             assert_eq!((parsed.path(), parsed.has_line()), ("/", true), "{end:?}");
+        }
+    }
+
+    /// However the line is cut, as soon as it is known to be wrong.
+    #[test]
+    fn a_refused_line_is_known_as_far_as_its_target_rfc9112_3() {
+        let limits = Limits { request_line_max: 40, ..Limits::default() };
+        let (long, longest) = ("M".repeat(32), "x".repeat(80));
+        for (line, method, target) in [
+            ("GET / HTTP/3.0\r\n", Some("GET"), "/"),
+            ("\r\nPUT /a?b=c HTTP\r\n", Some("PUT"), "/a?b=c"),
+            ("GET http:/// HTTP/1.1\r\n", Some("GET"), "http:///"),
+            ("GET /a\x01b HTTP/1.1\r\n", Some("GET"), "/a"),
+            ("GET /a b HTTP/1.1\r\n", Some("GET"), "/a"),
+            ("GET /a\n", Some("GET"), "/a"),
+            (&format!("{long} / HTTP/1.1\r\n"), None, "/"),
+            (&format!("GET /{longest} HTTP/1.1\r\n"), Some("GET"), &format!("/{}", &longest[..35])),
+        ] {
+            let method = method.map(|name| Method::parse(name.as_bytes()).unwrap());
+            assert_eq!(refused_line(line.as_bytes(), &limits), Some((method, target.to_owned())), "{line:?}");
+        }
+        for unknown in
+            ["", "GET", "GET ", "GET /a", "GET  /a HTTP/1.1\r\n", " / HTTP/1.1", "\x16\x03\x01 /a "]
+        {
+            assert_eq!(refused_line(unknown.as_bytes(), &limits), None, "{unknown:?}");
         }
     }
 

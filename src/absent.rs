@@ -1,0 +1,227 @@
+//! The methods that come with features, where their feature is not enabled. None of them can be called: the compiler says
+//! which feature to enable, instead of that there is no such method.
+//!
+//! The bounds are on `for<'a> &'a Self`, because the compiler refuses one on `Self` where the method is declared. No type
+//! implements the traits.
+
+#[cfg(not(feature = "form"))]
+mod form {
+    use crate::{FormBuf, Request, RequestBuilder};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `form` of corehttp is not enabled",
+        label = "comes with the feature `form`",
+        note = "`cargo add corehttp --features form` enables it"
+    )]
+    pub trait FeatureForm {
+        fn absent<T>() -> T;
+    }
+
+    impl Request {
+        #[doc(hidden)]
+        pub fn query_as<T>(&self) -> crate::Result<T>
+        where
+            for<'a> &'a Self: FeatureForm,
+        {
+            <&Self>::absent()
+        }
+
+        #[doc(hidden)]
+        pub fn form_as<T>(&self) -> crate::Result<T>
+        where
+            for<'a> &'a Self: FeatureForm,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl FormBuf {
+        #[doc(hidden)]
+        pub fn from_value<T>(_: impl Sized) -> T
+        where
+            for<'a> &'a Self: FeatureForm,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl RequestBuilder {
+        #[doc(hidden)]
+        pub fn query(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureForm,
+        {
+            self
+        }
+
+        #[doc(hidden)]
+        pub fn form(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureForm,
+        {
+            self
+        }
+    }
+}
+
+#[cfg(not(feature = "fs"))]
+mod fs {
+    use crate::Context;
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `fs` of corehttp is not enabled",
+        label = "comes with the feature `fs`",
+        note = "`cargo add corehttp --features fs` enables it"
+    )]
+    pub trait FeatureFs {
+        fn absent<T>() -> T;
+    }
+
+    impl Context {
+        #[doc(hidden)]
+        pub fn send_file<T>(&mut self, _: impl Sized) -> T
+        where
+            for<'a> &'a Self: FeatureFs,
+        {
+            <&Self>::absent()
+        }
+    }
+}
+
+#[cfg(not(feature = "json"))]
+mod json {
+    use crate::{Body, Request, RequestBuilder, Response};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `json` of corehttp is not enabled",
+        label = "comes with the feature `json`",
+        note = "`cargo add corehttp --features json` enables it"
+    )]
+    pub trait FeatureJson {
+        fn absent<T>() -> T;
+    }
+
+    impl Request {
+        #[doc(hidden)]
+        pub fn json<T>(&self) -> crate::Result<T>
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::absent()
+        }
+
+        #[doc(hidden)]
+        pub fn set_json(&mut self, _: impl Sized) -> crate::Result
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl Response {
+        #[doc(hidden)]
+        pub fn json<T>(&self) -> crate::Result<T>
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::absent()
+        }
+
+        #[doc(hidden)]
+        pub fn set_json(&mut self, _: impl Sized) -> crate::Result
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl RequestBuilder {
+        #[doc(hidden)]
+        pub fn json(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            self
+        }
+    }
+
+    impl Body {
+        #[doc(hidden)]
+        pub fn json<T>(&self) -> crate::Result<T>
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::absent()
+        }
+    }
+}
+
+#[cfg(not(feature = "multipart"))]
+mod multipart {
+    use crate::{Context, Request};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `multipart` of corehttp is not enabled",
+        label = "comes with the feature `multipart`",
+        note = "`cargo add corehttp --features multipart` enables it"
+    )]
+    pub trait FeatureMultipart {
+        fn absent<T>() -> T;
+    }
+
+    impl Context {
+        #[doc(hidden)]
+        pub fn multipart<T>(&mut self) -> T
+        where
+            for<'a> &'a Self: FeatureMultipart,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl Request {
+        #[doc(hidden)]
+        pub fn multipart<T>(&self) -> T
+        where
+            for<'a> &'a Self: FeatureMultipart,
+        {
+            <&Self>::absent()
+        }
+    }
+}
+
+#[cfg(not(feature = "websocket"))]
+mod websocket {
+    use crate::{Client, Context};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `websocket` of corehttp is not enabled",
+        label = "comes with the feature `websocket`",
+        note = "`cargo add corehttp --features websocket` enables it"
+    )]
+    pub trait FeatureWebsocket {
+        fn absent<T>() -> T;
+    }
+
+    impl Context {
+        #[doc(hidden)]
+        pub fn websocket<T>(&mut self, _: impl Sized) -> T
+        where
+            for<'a> &'a Self: FeatureWebsocket,
+        {
+            <&Self>::absent()
+        }
+    }
+
+    impl Client {
+        #[doc(hidden)]
+        pub fn websocket<T>(&self, _: &str) -> T
+        where
+            for<'a> &'a Self: FeatureWebsocket,
+        {
+            <&Self>::absent()
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! [`ResponseReader`]: the body of a response, read as it arrives (RFC 9112 §6).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::outcome_recorder::InFlightGuard;
+use crate::client::error::ClientError;
+use crate::client::pool::PooledConn;
+use crate::message::Headers;
+
+/// The body of a response, read as it arrives. If you read slowly, the server has to wait.
+///
+/// Made by [`Client::open_response`](crate::Client::open_response) and [`Call::finish`](crate::client::Call::finish). Once the
+/// body has been read to its end, the connection is free for other requests. If the `ResponseReader` is
+/// dropped before that, the connection is closed.
+///
+/// To read a stream of events, use an [`EventReader`](crate::sse::EventReader).
+///
+/// # Examples
+///
+/// A download:
+///
+/// ```
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
+/// use corehttp::{Client, Request, Response};
+/// use tokio::io::{AsyncWrite, AsyncWriteExt};
+///
+/// async fn download(
+///     client: &Client,
+///     url: &str,
+///     mut file: impl AsyncWrite + Unpin, // such as tokio::fs::File
+/// ) -> Result<usize, Box<dyn std::error::Error>> {
+///     let mut response = Response::new();
+///     let mut reader = client.open_response(&Request::get(url)?, &mut response).await?;
+///     if !response.status.is_success() {
+///         return Err(response.status.into());
+///     }
+///     let (length, mut received) = (response.headers.content_length(), 0);
+///     while let Some(chunk) = reader.chunk().await? {
+///         file.write_all(chunk).await?;
+///         received += chunk.len();
+///         println!("{received} of {length:?} bytes");
+///     }
+///     file.flush().await?;
+///     Ok(received)
+/// }
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+/// # let size = corehttp::block_on(download(&client, "http://example.com/", tokio::io::sink()))??;
+/// # assert_eq!(size, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ResponseReader {
+    pub(crate) state: ReadState,
+    pub(crate) trailers: Headers,
+}
+
+/// How far the body has been read.
+pub(crate) enum ReadState {
+    /// The end has not been read. A balancer counts the request until then.
+    Open(Box<PooledConn>, Option<InFlightGuard>),
+    Read,
+    /// The end is never reached, because of this error.
+    Broken(ClientError),
+}
+
+impl ResponseReader {
+    pub(crate) fn new(pooled: PooledConn) -> ResponseReader {
+        let is_end_stream = pooled.exchange.incoming.is_end_stream();
+        let mut reader =
+            ResponseReader { state: ReadState::Open(Box::new(pooled), None), trailers: Headers::new() };
+        if is_end_stream {
+            reader.release();
+        }
+        reader
+    }
+
+    /// Keeps the guard of a balancer until the body has been read.
+    pub(crate) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
+        if let ReadState::Open(_, guard) = &mut self.state {
+            *guard = in_flight;
+        }
+        self
+    }
+
+    /// Returns the next chunk of the body, of whatever size it arrived in; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
+    pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
+        let wait = PauseOnDrop(self);
+        let len = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
+        drop(wait);
+        match &self.state {
+            ReadState::Open(pooled, _) if len > 0 => Ok(Some(pooled.chunk())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    pub fn trailers(&self) -> &Headers {
+        &self.trailers
+    }
+
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let pooled = match &mut self.state {
+            ReadState::Open(pooled, _) => pooled,
+            ReadState::Read => return Poll::Ready(Ok(0)),
+            ReadState::Broken(error) => return Poll::Ready(Err(error.duplicate())),
+        };
+        let polled = ready!(pooled.poll_chunk(cx));
+        match &polled {
+            Ok(0) => self.release(),
+            Ok(_) => {}
+            // The permit is free at once, for a caller that sends another request before this reader is dropped.
+            Err(error) => self.state = ReadState::Broken(error.duplicate()),
+        }
+        Poll::Ready(polled)
+    }
+
+    /// Gives the connection back, once the body has been read.
+    fn release(&mut self) {
+        if let ReadState::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, ReadState::Read) {
+            debug_assert!(pooled.exchange.incoming.is_end_stream(), "the body has been read to its end");
+            mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
+            pooled.release();
+        }
+    }
+}
+
+/// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
+struct PauseOnDrop<'a>(&'a mut ResponseReader);
+
+impl Drop for PauseOnDrop<'_> {
+    fn drop(&mut self) {
+        if let ReadState::Open(pooled, _) = &mut self.0.state {
+            pooled.pause();
+        }
+    }
+}
+
+impl Drop for ResponseReader {
+    /// A caller that has counted the bytes of a body need not read beyond its last one.
+    fn drop(&mut self) {
+        if let ReadState::Open(pooled, _) = &self.state
+            && pooled.exchange.incoming.is_end_stream()
+        {
+            self.release();
+        }
+    }
+}
+
+impl AsyncRead for ResponseReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let len = ready!(self.poll_chunk(cx))?;
+        if let ReadState::Open(pooled, _) = &mut self.state
+            && len > 0
+        {
+            pooled.read_chunk(out);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl fmt::Debug for ResponseReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseReader").field("trailers", &self.trailers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! [`ClientPhase`] and [`ClientCause`]: what was being done when an exchange failed, and why it failed.
+
+use std::error::Error;
+use std::{fmt, io};
+
+use crate::coding::CodingError;
+use crate::error_text::write_causes;
+use crate::exchange::ExchangeError;
+use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
+use crate::net::tls;
+
+/// The phase of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClientPhase {
+    /// Checking the request. Nothing has been dialed.
+    Prepare,
+    /// Waiting for one of the connections of the host.
+    Queue,
+    /// Looking up the host's addresses.
+    Resolve,
+    /// Connecting, and the handshake with the proxy if there is one.
+    Connect,
+    /// The TLS handshake.
+    Tls,
+    /// Sending the request.
+    Send,
+    /// Waiting for the head of the response.
+    Wait,
+    /// Receiving the body of the response.
+    Receive,
+    /// Following a redirect.
+    Redirect,
+}
+
+/// The cause of a [`ClientError`](super::error::ClientError).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientCause {
+    /// The phase, or the whole exchange, took longer than it may.
+    TimedOut,
+    /// The request is invalid.
+    Request(InvalidRequest),
+    /// The target names no scheme and host, or not those of the [`Host`](crate::client::Host) or [`Pipeline`](crate::client::Pipeline);
+    /// or it is more than a path, for a [`Balancer`](crate::client::Balancer).
+    Origin,
+    /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
+    /// [`Pipeline`](crate::client::Pipeline)'s connection has ended.
+    NoRuntime,
+    /// The name has no address, or the resolver, the operating system or the dialer failed.
+    Io(io::Error),
+    /// The server closed the connection without a response.
+    Closed,
+    /// The exchange failed halfway, or the server broke RFC 9112 or a limit.
+    Exchange(ExchangeError),
+    /// The content cannot be decoded (RFC 9110 §8.4).
+    Coding(CodingError),
+    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
+    /// [`ClientBuilder::head_max`](crate::ClientBuilder::head_max).
+    TooManyInformational,
+    /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
+    /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
+    Upgrade,
+    /// The proxy did not answer a CONNECT with success (see
+    /// [`ClientError::proxy_response`](super::error::ClientError::proxy_response)), a SOCKS proxy did not connect, or the
+    /// environment names none that can be used (see [`Proxies::from_env`](crate::client::Proxies::from_env)).
+    Proxy(Box<dyn Error + Send + Sync>),
+    /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
+    /// feature `tls`.
+    Tls(tls::Error),
+    /// The status is one of a failure, and the caller asked for an error then: see
+    /// [`Response::error_for_status`](crate::Response::error_for_status).
+    Status(Status),
+    /// There were more redirects than the client follows.
+    TooManyRedirects,
+    /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
+    Location(Option<InvalidTarget>),
+    /// A redirect has several `location` fields, which lead to different places.
+    AmbiguousLocation,
+    /// A redirect leads from https to http, which would expose a confidential request.
+    Downgrade,
+    /// The request would have to be sent again, but its body was a stream, which can be sent only once.
+    BodyConsumed,
+    /// The length of the body is unknown, and the server has answered in HTTP/1.0, which has no chunks (RFC 9112 §6.1).
+    LengthRequired,
+    /// The request is of a kind that a [`Pipeline`](crate::client::Pipeline) does not send.
+    NotPipelinable,
+    /// The connection of a [`Pipeline`](crate::client::Pipeline) failed on another request before this one was answered.
+    PipelineBroken,
+    /// The [`Balancer`](crate::client::Balancer) has no host.
+    NoHost,
+}
+
+impl ClientCause {
+    /// The cause of an exchange that failed with `error`. An alert of TLS is why the connection failed, and no fault of
+    /// the exchange.
+    pub(crate) fn from_exchange(error: ExchangeError) -> ClientCause {
+        match error {
+            ExchangeError::Io(error) => match tls::Error::from_alert(error) {
+                Ok(refused) => ClientCause::Tls(refused),
+                Err(error) => ClientCause::Exchange(ExchangeError::Io(error)),
+            },
+            error => ClientCause::Exchange(error),
+        }
+    }
+
+    /// Whether the source alone explains the failure.
+    pub(super) fn is_transparent(&self) -> bool {
+        match self {
+            ClientCause::Request(_)
+            | ClientCause::Io(_)
+            | ClientCause::Exchange(_)
+            | ClientCause::Coding(_)
+            | ClientCause::Proxy(_)
+            | ClientCause::Tls(_) => true,
+            ClientCause::TimedOut
+            | ClientCause::Origin
+            | ClientCause::NoRuntime
+            | ClientCause::Closed
+            | ClientCause::TooManyInformational
+            | ClientCause::Upgrade
+            | ClientCause::Status(_)
+            | ClientCause::TooManyRedirects
+            | ClientCause::Location(_)
+            | ClientCause::AmbiguousLocation
+            | ClientCause::Downgrade
+            | ClientCause::BodyConsumed
+            | ClientCause::LengthRequired
+            | ClientCause::NotPipelinable
+            | ClientCause::PipelineBroken
+            | ClientCause::NoHost => false,
+        }
+    }
+
+    pub(super) fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ClientCause::Request(error) => Some(error),
+            ClientCause::Io(error) => Some(error),
+            ClientCause::Exchange(error) => Some(error),
+            ClientCause::Coding(error) => Some(error),
+            ClientCause::Proxy(error) => Some(&**error),
+            ClientCause::Tls(error) => Some(error),
+            ClientCause::Location(Some(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The kind of the [`io::Error`] that this becomes: that of its cause.
+    pub(super) fn kind(&self) -> io::ErrorKind {
+        match self {
+            ClientCause::TimedOut => io::ErrorKind::TimedOut,
+            ClientCause::Io(error) => error.kind(),
+            ClientCause::Exchange(error) => error.kind(),
+            ClientCause::Coding(error) => error.kind(),
+            ClientCause::Tls(error) => error.kind(),
+            // If the connection to the proxy did not fail, the proxy has refused.
+            ClientCause::Proxy(error) => error
+                .source()
+                .and_then(|cause| cause.downcast_ref())
+                .map_or(io::ErrorKind::ConnectionRefused, io::Error::kind),
+            ClientCause::Closed => io::ErrorKind::UnexpectedEof,
+            ClientCause::PipelineBroken => io::ErrorKind::ConnectionAborted,
+            ClientCause::TooManyInformational | ClientCause::Location(_) | ClientCause::AmbiguousLocation => {
+                io::ErrorKind::InvalidData
+            }
+            ClientCause::Upgrade => io::ErrorKind::Unsupported,
+            ClientCause::Request(_)
+            | ClientCause::Origin
+            | ClientCause::BodyConsumed
+            | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
+            ClientCause::NoRuntime
+            | ClientCause::Status(_)
+            | ClientCause::TooManyRedirects
+            | ClientCause::Downgrade
+            | ClientCause::LengthRequired
+            | ClientCause::NoHost => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl fmt::Display for ClientPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClientPhase::Prepare => "preparing the request",
+            ClientPhase::Queue => "waiting for a connection",
+            ClientPhase::Resolve => "looking up the host",
+            ClientPhase::Connect => "connecting",
+            ClientPhase::Tls => "the TLS handshake",
+            ClientPhase::Send => "sending the request",
+            ClientPhase::Wait => "waiting for the response",
+            ClientPhase::Receive => "receiving the body",
+            ClientPhase::Redirect => "following the redirect",
+        })
+    }
+}
+
+impl fmt::Display for ClientCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClientCause::TimedOut => "it took too long",
+            ClientCause::Request(_) => "the request is invalid",
+            ClientCause::Origin => "the target is not one that can be sent here",
+            ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
+            ClientCause::Io(_) => "the system or the network failed",
+            ClientCause::Closed => "the server closed the connection without a response",
+            ClientCause::Exchange(_) => "the exchange failed",
+            ClientCause::Coding(_) => "the content cannot be decoded",
+            ClientCause::TooManyInformational => "there were too many interim responses",
+            ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
+            ClientCause::Proxy(_) => "the proxy refused",
+            ClientCause::Tls(_) => "the connection is not secure",
+            ClientCause::Status(status) => return write!(f, "the server responded {status}"),
+            ClientCause::TooManyRedirects => "there were too many in a row",
+            ClientCause::Location(_) => "its field location is empty, or not a URL that can be requested",
+            ClientCause::AmbiguousLocation => "its fields location lead to several places",
+            ClientCause::Downgrade => "it leads from https to http",
+            ClientCause::BodyConsumed => "the body was a stream, which can be sent only once",
+            ClientCause::LengthRequired => {
+                "the server speaks HTTP/1.0, and the length of the body is unknown"
+            }
+            ClientCause::NotPipelinable => "the request cannot be pipelined",
+            ClientCause::PipelineBroken => "the connection broke on another request",
+            ClientCause::NoHost => "the balancer has no host",
+        })?;
+        if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
+    }
+}
+
+/// The response of a proxy that opened no tunnel (RFC 9110 §9.3.6).
+#[derive(Clone)]
+pub(crate) struct ProxyRefusal(pub(crate) Response);
+
+impl fmt::Display for ProxyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the proxy answered {}", self.0.status)
+    }
+}
+
+impl fmt::Debug for ProxyRefusal {
+    /// Shows the status only, since the fields may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProxyRefusal").field(&self.0.status).finish()
+    }
+}
+
+impl Error for ProxyRefusal {}

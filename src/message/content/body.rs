@@ -1,0 +1,422 @@
+//! [`Body`]: the content of one message (RFC 9110 §6.4).
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+
+use super::charset::InvalidText;
+use crate::memory::{Arena, Reset, clear_cold, lock};
+
+/// The content of a message: nothing, bytes, or a stream.
+///
+/// A clone copies bytes, unless they were [shared](Body::set_shared).
+///
+/// # Examples
+///
+/// ```
+/// use std::io::Write;
+/// use corehttp::Body;
+///
+/// let mut body = Body::new();
+/// body.set_bytes("copied");                          // into memory that is reused
+/// body.set_shared("static, or a `Bytes`, or a Vec"); // not copied
+/// body.set_bytes("");
+/// write!(body, "{} + {} = {}", 1, 2, 3)?;
+/// assert_eq!(body.text().unwrap(), "1 + 2 = 3");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Body {
+    /// The content, if it is not in `buffer`.
+    pub(super) unbuffered: Option<Unbuffered>,
+    /// Whether the content is in `buffer`, which is empty otherwise.
+    is_buffered: bool,
+    /// Copied or received content. The memory is kept for the next message.
+    buffer: Arena,
+}
+
+/// Content that is not in the buffer of the body. Dropping it may run code of the application.
+#[derive(Clone)]
+pub(super) enum Unbuffered {
+    Shared(Bytes),
+    Stream {
+        source: Arc<Mutex<Option<BodySource>>>,
+        len: Option<u64>,
+        /// The range of a file that the source reads, if it reads one: the system can send that by itself.
+        file: Option<FileRange>,
+    },
+}
+
+/// A range of an open file.
+#[derive(Clone)]
+pub(crate) struct FileRange {
+    pub(crate) file: Arc<File>,
+    pub(crate) range: Range<u64>,
+}
+
+/// Where a streamed body comes from.
+pub(crate) type BodySource = Pin<Box<dyn AsyncRead + Send>>;
+
+impl Body {
+    /// Creates a body without content. Allocates nothing.
+    pub fn new() -> Body {
+        Body::default()
+    }
+
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Body::set_shared`] does not copy.
+    pub fn set_bytes(&mut self, bytes: impl AsRef<[u8]>) {
+        let buffer = self.receive();
+        buffer.clear();
+        buffer.extend(bytes.as_ref());
+    }
+
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// [`Body::set_bytes`] copies, and therefore takes borrowed bytes.
+    pub fn set_shared(&mut self, bytes: impl Into<Bytes>) {
+        self.set_unbuffered(Unbuffered::Shared(bytes.into()));
+    }
+
+    /// Sets the content to what `source` yields.
+    ///
+    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
+    /// The exchange waits for the source to end: limit a source that does not end, such as a socket, with
+    /// `AsyncReadExt::take`. Without a length, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the
+    /// connection closes. The first send takes the source, which clones of this body share.
+    ///
+    /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
+    /// write the chunks itself, with [`Context::body_writer`](crate::Context::body_writer).
+    pub fn set_stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
+        let source: BodySource = Box::pin(source);
+        self.set_unbuffered(Unbuffered::Stream {
+            source: Arc::new(Mutex::new(Some(source))),
+            len,
+            file: None,
+        });
+    }
+
+    /// Sets the content to what `source` yields, which is a range of a file.
+    pub(crate) fn stream_file(&mut self, source: BodySource, file: FileRange) {
+        debug_assert!(file.range.start <= file.range.end, "a range of a file does not run backwards");
+        let len = Some(file.range.end - file.range.start);
+        let source = Arc::new(Mutex::new(Some(source)));
+        self.set_unbuffered(Unbuffered::Stream { source, len, file: Some(file) });
+    }
+
+    /// Removes the content.
+    pub fn clear(&mut self) {
+        clear_cold(&mut self.unbuffered);
+        self.is_buffered = false;
+        self.buffer.clear();
+    }
+
+    fn set_unbuffered(&mut self, content: Unbuffered) {
+        self.clear();
+        debug_assert!(!self.is_buffered && self.buffer.is_empty(), "there is one content");
+        self.unbuffered = Some(content);
+    }
+
+    /// Returns the content as bytes; empty for a stream, which [`Body::text`] refuses.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.unbuffered {
+            None => self.buffer.as_slice(),
+            Some(Unbuffered::Shared(bytes)) => bytes,
+            Some(Unbuffered::Stream { .. }) => &[],
+        }
+    }
+
+    /// Returns the content as text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because the body may be
+    /// another server's, which is not the peer's fault. For the content of a request, use
+    /// [`Request::text`](crate::Request::text), whose error becomes 400.
+    pub fn text(&self) -> Result<&str, InvalidText> {
+        match self.is_stream() {
+            true => Err(InvalidText::Unread),
+            false => std::str::from_utf8(self.bytes()).map_err(|_| InvalidText::Body),
+        }
+    }
+
+    /// Returns the content without copying it, or this body if it is a stream.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the body if that is a stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Body, Response};
+    ///
+    /// let mut response = Response::new();
+    /// response.set_text("a page that a cache keeps");
+    /// let page = std::mem::take(&mut response.body).into_bytes().expect("a text is no stream");
+    /// response.body.set_shared(page.clone());
+    /// assert_eq!(response.body.bytes(), page);
+    /// ```
+    pub fn into_bytes(self) -> Result<Bytes, Body> {
+        match self.unbuffered {
+            None => Ok(self.buffer.into_bytes()),
+            Some(Unbuffered::Shared(bytes)) => Ok(bytes),
+            Some(Unbuffered::Stream { .. }) => Err(self),
+        }
+    }
+
+    /// Returns the length of [`Body::bytes`]; 0 for a stream.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Returns the length of the content, even of a stream; `None` for a stream of unknown length.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Body;
+    ///
+    /// let mut body = Body::from("bytes");
+    /// assert_eq!(body.known_len(), Some(5));
+    /// body.set_stream(tokio::io::empty(), Some(0));
+    /// assert_eq!(body.known_len(), Some(0));
+    /// body.set_stream(tokio::io::empty(), None);
+    /// assert_eq!(body.known_len(), None);
+    /// ```
+    pub fn known_len(&self) -> Option<u64> {
+        match self.declared_length() {
+            BodyLength::NoContent => Some(0),
+            BodyLength::Known(length) => Some(length),
+            BodyLength::Unknown => None,
+        }
+    }
+
+    /// Returns whether there is no content: neither bytes nor a stream.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && !self.is_stream()
+    }
+
+    /// Returns whether the content is a stream.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.unbuffered, Some(Unbuffered::Stream { .. }))
+    }
+
+    /// Whether dropping the content may run code of the application.
+    #[inline]
+    pub(crate) fn is_unbuffered(&self) -> bool {
+        self.unbuffered.is_some()
+    }
+
+    /// Whether the content was a stream, which has been taken.
+    pub(crate) fn is_source_taken(&self) -> bool {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { source, .. }) => lock(source).is_none(),
+            Some(Unbuffered::Shared(_)) | None => false,
+        }
+    }
+
+    /// The length of the content, if it is known before it is sent. A message without content has no length.
+    #[inline]
+    pub(crate) fn declared_length(&self) -> BodyLength {
+        debug_assert!(self.is_buffered || self.buffer.is_empty(), "content in the buffer is the content");
+        match &self.unbuffered {
+            None if self.is_buffered => BodyLength::Known(self.buffer.len() as u64),
+            None => BodyLength::NoContent,
+            Some(Unbuffered::Shared(bytes)) => BodyLength::Known(bytes.len() as u64),
+            Some(Unbuffered::Stream { len: Some(len), .. }) => BodyLength::Known(*len),
+            Some(Unbuffered::Stream { len: None, .. }) => BodyLength::Unknown,
+        }
+    }
+
+    /// Takes the stream, if there is one that has not been taken yet.
+    pub(crate) fn take_source(&self) -> Option<BodySource> {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { source, .. }) => lock(source).take(),
+            Some(Unbuffered::Shared(_)) | None => None,
+        }
+    }
+
+    /// The range of a file, if that is the content.
+    pub(crate) fn file_range(&self) -> Option<&FileRange> {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { file, .. }) => file.as_ref(),
+            Some(Unbuffered::Shared(_)) | None => None,
+        }
+    }
+
+    /// Makes the buffer the content, to receive into it.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> &mut Arena {
+        clear_cold(&mut self.unbuffered);
+        self.is_buffered = true;
+        &mut self.buffer
+    }
+
+    /// The buffer to append to, which holds the content so far.
+    #[inline]
+    fn append(&mut self) -> io::Result<&mut Arena> {
+        if !self.is_buffered {
+            self.begin_buffer()?;
+        }
+        debug_assert!(self.unbuffered.is_none(), "there is one content");
+        Ok(&mut self.buffer)
+    }
+
+    /// Makes the buffer the content, with a copy of content from outside of it, so that more can be appended.
+    #[cold]
+    fn begin_buffer(&mut self) -> io::Result<()> {
+        if self.is_stream() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
+        }
+        self.is_buffered = true;
+        if let Some(Unbuffered::Shared(bytes)) = self.unbuffered.take() {
+            self.buffer.extend(&bytes);
+        }
+        Ok(())
+    }
+}
+
+/// The length of content, as far as it is known before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyLength {
+    NoContent,
+    Known(u64),
+    Unknown,
+}
+
+impl Reset for Body {
+    fn reset(&mut self) {
+        self.clear();
+    }
+
+    fn shrink(&mut self) -> usize {
+        self.buffer.shrink(BUFFER_KEPT_MAX)
+    }
+}
+
+/// How much memory is kept.
+const BUFFER_KEPT_MAX: usize = 16 << 10;
+
+macro_rules! bytes_are_bodies {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Body {
+            /// Makes a body of the bytes without copying them: see [`Body::set_shared`].
+            fn from(bytes: $type) -> Body {
+                Body { unbuffered: Some(Unbuffered::Shared(bytes.into())), ..Body::default() }
+            }
+        }
+    )*};
+}
+
+bytes_are_bodies!(&'static str, &'static [u8], String, Vec<u8>, Bytes);
+
+/// Appends to the content, so that serializers can write directly into the body.
+impl io::Write for Body {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    // The provided method checks after each write whether all of it was taken, and serializers write a token at a time.
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append()?.extend(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Write for Body {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.append().map_err(|_| fmt::Error)?.extend(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl PartialEq for Body {
+    /// Compares the bytes. A stream equals nothing.
+    fn eq(&self, other: &Body) -> bool {
+        !self.is_stream() && !other.is_stream() && self.bytes() == other.bytes()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.declared_length(), self.is_stream()) {
+            (BodyLength::NoContent, _) => f.write_str("none"),
+            (BodyLength::Known(_), false) => write!(f, "{} bytes", self.len()),
+            (BodyLength::Known(len), true) => write!(f, "a stream of {len} bytes"),
+            (BodyLength::Unknown, _) => f.write_str("a stream"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn writing_appends_to_the_content() {
+        let mut body = Body::new();
+        body.set_shared("shared");
+        body.write_all(b", then written").unwrap();
+        assert_eq!(body.text(), Ok("shared, then written"));
+        body.clear();
+        body.write_all(b"fresh").unwrap();
+        fmt::Write::write_str(&mut body, ", and formatted").unwrap();
+        assert_eq!(body.text(), Ok("fresh, and formatted"));
+    }
+
+    #[test]
+    fn a_body_made_of_bytes_does_not_copy_them() {
+        #[track_caller]
+        fn check(bytes: impl Into<Body>, expected: &str) {
+            let body = bytes.into();
+            assert_eq!(
+                (body.text(), body.declared_length()),
+                (Ok(expected), BodyLength::Known(expected.len() as u64))
+            );
+            assert!(matches!(body.unbuffered, Some(Unbuffered::Shared(_))));
+        }
+        check("", "");
+        check("static", "static");
+        check(&b"bytes"[..], "bytes");
+        check(String::from("string"), "string");
+        check(vec![b'v'; 3], "vvv");
+        check(Bytes::from_static(b"shared"), "shared");
+    }
+
+    #[test]
+    fn a_stream_is_taken_once_and_cannot_be_written_to() {
+        let mut body = Body::new();
+        body.set_stream(&b"source"[..], Some(6));
+        let twin = body.clone();
+        assert!(body.write_all(b"x").is_err() && fmt::Write::write_str(&mut body, "x").is_err());
+        assert_eq!((body.declared_length(), body.is_empty()), (BodyLength::Known(6), false));
+        assert!(twin.take_source().is_some() && body.take_source().is_none());
+    }
+
+    #[test]
+    fn a_reset_body_equals_a_new_one_and_keeps_little_memory() {
+        let mut body = Body::new();
+        body.set_bytes(vec![0; 1 << 20]);
+        body.reset();
+        body.shrink();
+        assert_eq!((&body, body.declared_length()), (&Body::new(), BodyLength::NoContent));
+        assert!(body.buffer.spare(0).len() <= BUFFER_KEPT_MAX);
+    }
+}

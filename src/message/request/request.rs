@@ -1,0 +1,636 @@
+//! [`Request`]: a method and a target, with headers, a body and trailers (RFC 9110 §6, §9); [`RequestDraft`], one whose
+//! head is being parsed (RFC 9112 §3, §5).
+
+use std::borrow::Cow;
+use std::mem;
+
+use bytes::Bytes;
+
+use super::matched_route::MatchedRoute;
+use crate::memory::Reset;
+use crate::message::content::{FORM_TYPE, decode_text, essence};
+use crate::message::{
+    Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, HeadersDraft, InvalidCharset,
+    InvalidCookie, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, Method, Target,
+    Version, cookie, is_token, split_port, uri,
+};
+
+/// A request, either received or to be sent. The same type serves in both directions.
+///
+/// Method, target and version are accessed through methods, so that they always agree. Headers, body and trailers are
+/// whole values that can be swapped, taken or assigned.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Method, Request};
+///
+/// let mut request = Request::post("http://example.com/items?page=2")?;
+/// request.headers.set("content-type", "application/json")?;
+/// request.body.set_bytes(r#"{"a":1}"#);
+/// assert_eq!((request.method(), request.path()), (Method::Post, "/items"));
+/// assert_eq!(request.query().get("page").as_deref(), Some("2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    pub(super) method: Method,
+    version: Version,
+    target: Target,
+    pub(super) matched_route: MatchedRoute,
+    /// The header fields (RFC 9110 §6.3).
+    pub headers: Headers,
+    /// The content (RFC 9110 §6.4).
+    pub body: Body,
+    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them after the content,
+    /// which is then sent in chunks; a request without content is sent without them. Fields that are not allowed there,
+    /// such as `content-type`, are left out (§6.5.1).
+    pub trailers: Headers,
+}
+
+impl Request {
+    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
+    ///
+    /// A URL is read as browsers read it, and what must be escaped is escaped: [`Target`](Target#urls) has the list,
+    /// and [`Request::target`] the result. To put a text into a path, use [`Target::escape_segment`], and into a query
+    /// [`FormBuf`].
+    ///
+    /// A user and a password in the URL are sent as `authorization: Basic`, unless the request has that field. They are
+    /// neither shown nor part of [`Target::as_str`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the method is one that [`Method::parse`] refuses, or if the URL has another scheme, or no host that can
+    /// be looked up. A host beyond ASCII (`http://bücher.example/`) needs the feature `idna`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let request = Request::get("HTTP://joe:secret@Example.com:80/a/../100% café?q=a b#top")?;
+    /// assert_eq!(request.target().as_str(), "http://example.com/100%25%20caf%C3%A9?q=a%20b");
+    /// assert_eq!(request.basic_auth().unwrap().user_id, "joe");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
+    where
+        InvalidRequest: From<M::Error>,
+    {
+        let mut request = Request { method: method.try_into()?, ..Request::default() };
+        request.set_url(url)?;
+        Ok(request)
+    }
+
+    /// Creates a GET request (RFC 9110 §9.3.1).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn get(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Get, url)
+    }
+
+    /// Creates a HEAD request (RFC 9110 §9.3.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn head(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Head, url)
+    }
+
+    /// Creates a POST request (RFC 9110 §9.3.3).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn post(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Post, url)
+    }
+
+    /// Creates a PUT request (RFC 9110 §9.3.4).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn put(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Put, url)
+    }
+
+    /// Creates a PATCH request (RFC 5789).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn patch(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Patch, url)
+    }
+
+    /// Creates a DELETE request (RFC 9110 §9.3.5).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn delete(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Delete, url)
+    }
+
+    /// Creates a request for a target that is known to be valid.
+    pub(crate) fn with_target(method: Method, target: Target) -> Request {
+        Request { method, target, ..Request::default() }
+    }
+
+    /// Makes the request like new: a GET for `/` without fields. Its memory is kept and reused.
+    pub fn clear(&mut self) {
+        self.reset();
+    }
+
+    /// Changes the target to another `url`, of the kind that [`Request::new`] takes. The user and the password of the
+    /// last one are gone. Everything else stays, even a `host` field that was set.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a URL that [`Request::new`] refuses. The request is then unchanged.
+    ///
+    /// # Examples
+    ///
+    /// One request for several URLs, which reuses its memory:
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::{Client, Request, Response, Status};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let connector = listener.connector();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+    /// # corehttp::block_on(async {
+    /// let client = Client::new();
+    /// # let client = Client::builder().memory(connector).build();
+    /// let (mut request, mut response) = (Request::default(), Response::new());
+    /// request.headers.set("accept", "text/plain")?;
+    /// for url in ["http://example.com/a", "http://example.com/b?page=2", "http://example.org/"] {
+    ///     request.set_url(url)?;
+    ///     client.send(&request, &mut response).await?;
+    ///     assert_eq!(response.status, Status::OK);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
+        let set = self.replace_target(|target| target.set_url(url));
+        set.map_err(|invalid| InvalidRequest::from_url(invalid, url))
+    }
+
+    /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
+    /// refuses to send such a request.
+    pub fn set_method(&mut self, method: Method) {
+        self.matched_route.clear_choices();
+        self.method = method;
+    }
+
+    /// Returns the method.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Returns the version that the peer speaks.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Returns the request target, as it was sent (RFC 9112 §3.2).
+    #[inline]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Returns the path as it was sent, not decoded. The path is `*` for `OPTIONS *`, even if that is spelled as a URL
+    /// without a path (RFC 9112 §3.2.4), and empty for CONNECT.
+    #[inline]
+    pub fn path(&self) -> &str {
+        self.target.path_for(&self.method)
+    }
+
+    /// Returns the path with its percent-escapes decoded once.
+    ///
+    /// A decoded `/` looks like any other; to route by segments, use [`Target::segments`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
+        uri::decode_path(self.path())
+    }
+
+    /// Returns the query as a [`Form`], which decodes a pair only when it is looked up.
+    #[inline]
+    pub fn query(&self) -> Form<'_> {
+        self.target.query()
+    }
+
+    /// Returns the content as bytes; empty for a body that was not received, which [`Request::text`] and its like refuse.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// Returns the content as text.
+    ///
+    /// The body must have been received, as for [`Request::form`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
+    /// because a body may be that of another server. Also fails, with 500, if the content has not been received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn shout(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     response.set_text(request.text()?.to_uppercase());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn text(&self) -> Result<&str, InvalidText> {
+        let content = self.received().ok_or(InvalidText::Unread)?;
+        std::str::from_utf8(content).map_err(|_| InvalidText::Content)
+    }
+
+    /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
+    ///
+    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed; it counts more than
+    /// the name of a charset. Other charsets than UTF-8, those that browsers read, need the feature `charset`. A
+    /// charset in a `<meta>` of the page is not read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not text in that charset, which is then 400 in a handler with `?`, or if the charset is
+    /// not known, which is 415. Also fails, with 500, if the content has not been received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn shout(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     response.set_text(request.text_decoded()?.to_uppercase());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
+        decode_text(&self.headers, self.received()).map_err(InvalidCharset::of_request)
+    }
+
+    /// Returns the content as an `application/x-www-form-urlencoded` form.
+    ///
+    /// The body must have been received; if the plan was to stream it, call
+    /// [`Context::buffer_body`](crate::Context::buffer_body) first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is of another type, has a content coding, is not UTF-8, or has more than
+    /// [`Form::PAIRS_MAX`] pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content
+    /// has not been received. To allow more pairs: `Form::new(request.text()?).at_most(10_000)?`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn sign_in(ctx: &mut Context) -> corehttp::Result {
+    ///     let name = ctx.request.form()?.get("name").unwrap_or_default();
+    ///     ctx.response.set_text(format!("Hello, {name}!"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
+        let content = self.content_of(|essence| essence.eq_ignore_ascii_case(FORM_TYPE))?;
+        let text = std::str::from_utf8(content).map_err(|_| InvalidForm::Text)?;
+        Form::new(text).at_most(Form::PAIRS_MAX)
+    }
+
+    /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
+    /// An escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the target cannot have a query, as that of CONNECT and `*`.
+    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
+        self.target.set_query(query.as_ref())
+    }
+
+    /// Sets the content to a copy of `text`, as `text/plain` in UTF-8.
+    pub fn set_text(&mut self, text: impl AsRef<str>) {
+        self.headers.put(FieldName::CONTENT_TYPE, b"text/plain; charset=utf-8");
+        self.body.set_bytes(text.as_ref());
+    }
+
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared`] does not copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content type is not a valid field value. The request is then unchanged.
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
+        self.body.set_bytes(bytes);
+        Ok(())
+    }
+
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// [`Request::set_bytes`] copies, and therefore takes borrowed bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content type is not a valid field value. The request is then unchanged.
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
+        self.body.set_shared(bytes);
+        Ok(())
+    }
+
+    /// Makes `form` the content, and sets the content type.
+    pub fn set_form(&mut self, form: &FormBuf) {
+        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE);
+        self.body.set_bytes(form.as_str());
+    }
+
+    /// Returns a view of the cookies of the request.
+    #[inline]
+    pub fn cookies(&self) -> Cookies<'_> {
+        Cookies::new(&self.headers)
+    }
+
+    /// Appends a cookie to the `cookie` field.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is not a token, or the value is not valid in a cookie.
+    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
+        if !is_token(name.as_bytes()) {
+            return Err(InvalidCookie::Name(cookie::quoted(name)));
+        }
+        if !cookie::is_value(value.as_bytes()) {
+            return Err(InvalidCookie::Value(cookie::quoted(name)));
+        }
+        // There must be only one line (RFC 6265bis §5.8.1).
+        let mut line = Vec::new();
+        for old in self.headers.named(FieldName::COOKIE) {
+            line.extend_from_slice(old);
+            line.extend_from_slice(b"; ");
+        }
+        for piece in [name, "=", value] {
+            line.extend_from_slice(piece.as_bytes());
+        }
+        self.headers.put(FieldName::COOKIE, &line);
+        Ok(())
+    }
+
+    /// Returns the host and port that the request is for: those of an absolute target, otherwise the Host field (RFC
+    /// 9112 §3.3).
+    pub fn authority(&self) -> Option<&str> {
+        self.target.authority().or_else(|| self.headers.host())
+    }
+
+    /// Returns the host that the request is for: [`Request::authority`] without the port. An IPv6 address keeps its
+    /// brackets.
+    ///
+    /// # Examples
+    ///
+    /// Redirecting from http to https:
+    ///
+    /// ```
+    /// use corehttp::{Context, Status};
+    ///
+    /// fn secure(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
+    ///     // This keeps the path and the query, whatever form the target has.
+    ///     let there = request.forwarded_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
+    ///     Ok(response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
+    /// }
+    /// # let service = corehttp::Server::new().service(secure);
+    /// # corehttp::block_on(async {
+    /// # for url in ["http://[::1]:8080/a?b=c", "/a?b=c"] {
+    /// #     let mut request = corehttp::Request::get(url)?;
+    /// #     request.headers.set("host", "[::1]:8080")?;
+    /// #     let response = service.respond(request).await;
+    /// #     assert_eq!(response.headers.get("location"), Some("https://[::1]/a?b=c"));
+    /// # }
+    /// # let nowhere = service.respond(corehttp::Request::get("/")?).await;
+    /// # assert_eq!(nowhere.status, Status::BAD_REQUEST);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn host(&self) -> Option<&str> {
+        self.authority().map(|authority| split_port(authority).0)
+    }
+
+    /// Returns the content, if it is of a type that `is_type` accepts by its [`essence`].
+    pub(crate) fn content_of(&self, is_type: impl FnOnce(&[u8]) -> bool) -> Result<&[u8], ContentError> {
+        match self.headers.single(FieldName::CONTENT_TYPE) {
+            Ok(Some(content_type)) if is_type(essence(content_type)) => {}
+            _ => return Err(ContentError::MediaType),
+        }
+        if self.headers.codings().next().is_some() {
+            return Err(ContentError::Coding);
+        }
+        self.received().ok_or(ContentError::NotReceived)
+    }
+
+    /// The content, unless it has not been received.
+    fn received(&self) -> Option<&[u8]> {
+        (!self.is_unread()).then(|| self.body.bytes())
+    }
+
+    /// Whether there is content that is not in memory: a stream, or content that was declared but not received.
+    pub(crate) fn is_unread(&self) -> bool {
+        let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
+        // A chunked body may turn out to be empty. Once that is known, it counts as received.
+        let is_chunked = self.headers.first(FieldName::TRANSFER_ENCODING).is_some();
+        let is_missing = self.body.declared_length() == BodyLength::NoContent;
+        self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
+    }
+
+    /// Whether the request has a line that was received, or a target that was set.
+    pub(crate) fn has_line(&self) -> bool {
+        !self.target.is_unset()
+    }
+
+    #[allow(dead_code, reason = "unused without the feature `http`")]
+    pub(crate) fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    #[inline]
+    pub(super) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
+    /// Begins a draft of another head for this request.
+    #[inline]
+    pub(crate) fn draft(&mut self) -> RequestDraft<'_> {
+        let Request { method, target, version, headers, .. } = self;
+        RequestDraft { line: RequestLineDraft { method, target, version }, fields: headers.draft() }
+    }
+}
+
+impl Reset for Request {
+    fn reset(&mut self) {
+        let Self { method, version, target, matched_route, headers, body, trailers } = self;
+        (*method, *version) = Default::default();
+        target.reset();
+        matched_route.clear();
+        headers.reset();
+        body.reset();
+        trailers.reset();
+    }
+
+    fn shrink(&mut self) -> usize {
+        self.target.shrink() + self.headers.shrink() + self.body.shrink() + self.trailers.shrink()
+    }
+}
+
+/// A request whose head is being parsed, in the memory of the request.
+///
+/// The request has a head once the draft is committed, and that head is a whole one. A request whose draft is dropped has
+/// the method, the target and the fields of a new one.
+pub(crate) struct RequestDraft<'r> {
+    pub(crate) line: RequestLineDraft<'r>,
+    pub(crate) fields: HeadersDraft<'r>,
+}
+
+/// The request line of a [`RequestDraft`].
+pub(crate) struct RequestLineDraft<'r> {
+    pub(crate) method: &'r mut Method,
+    pub(crate) target: &'r mut Target,
+    pub(crate) version: &'r mut Version,
+}
+
+impl RequestDraft<'_> {
+    /// Makes this the head of the request. `text` is that head.
+    #[inline]
+    pub(crate) fn commit(self, text: &[u8]) {
+        let RequestDraft { line, fields } = self;
+        mem::forget(line);
+        fields.commit(text);
+    }
+}
+
+impl Drop for RequestLineDraft<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        (*self.method, *self.version) = Default::default();
+        self.target.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Request {
+        let mut request = Request::post("http://a/b?c").unwrap();
+        request.headers.set("host", "c").unwrap();
+        request.trailers.set("x-sum", 1).unwrap();
+        request.body.set_bytes("hello");
+        request
+    }
+
+    #[test]
+    fn a_new_url_replaces_the_target_and_nothing_else() {
+        let mut aimed = filled();
+        for url in ["http://other:81/d", "/e?f", "https://a", "http://a?b#c", "/"] {
+            aimed.set_url(url).unwrap();
+            assert_eq!(aimed.target(), Request::get(url).unwrap().target());
+            assert_eq!((&aimed.headers, &aimed.body), (&filled().headers, &filled().body), "{url}");
+        }
+        aimed.set_url("http://a/b?c").unwrap();
+        assert_eq!(aimed, filled());
+        aimed.set_method("PROPFIND".parse().unwrap());
+        assert_eq!((aimed.method().as_str(), aimed.target().as_str()), ("PROPFIND", "http://a/b?c"));
+    }
+
+    #[test]
+    fn a_url_that_is_refused_leaves_the_request_as_it_was() {
+        for (url, reason) in [
+            ("", InvalidTarget::Form),
+            ("*", InvalidTarget::Form),
+            ("d", InvalidTarget::Form),
+            ("?d", InvalidTarget::Form),
+            ("a:80", InvalidTarget::Scheme),
+            ("ftp://a/", InvalidTarget::Scheme),
+            ("http://", InvalidTarget::Authority),
+            ("http://a b/", InvalidTarget::Authority),
+            ("http://a:x/", InvalidTarget::Authority),
+            ("http://a:b%0a@c/", InvalidTarget::Userinfo),
+        ] {
+            let mut request = filled();
+            let refused = InvalidRequest::from_url(reason, url);
+            assert_eq!(request.set_url(url), Err(refused.clone()), "{url:?}");
+            assert_eq!(request, filled(), "{url:?}");
+            assert_eq!(Request::get(url), Err(refused), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_and_a_password_are_those_of_one_url_and_never_shown_rfc7617() {
+        let mut request = filled();
+        request.set_url("http://joe:s%40cret@a/b?c").unwrap();
+        let auth = request.basic_auth().unwrap();
+        assert_eq!((&*auth.user_id, &*auth.password), ("joe", "s@cret"));
+        for shown in [format!("{request:?}"), request.target().to_string(), format!("{:?}", request.target())]
+        {
+            assert!(!shown.contains("joe") && !shown.contains("cret") && !shown.contains("Basic"), "{shown}");
+        }
+        assert_ne!(request, filled());
+        request.headers.set("authorization", "Bearer x").unwrap();
+        assert_eq!((request.basic_auth(), request.bearer_auth()), (None, Some("x")));
+        request.headers.remove("authorization");
+        for url in ["http://a/b?c", "http://a/b?c ", "/"] {
+            request.set_url("http://joe@a/").unwrap();
+            request.set_url(url).unwrap();
+            assert_eq!(request.basic_auth(), None, "{url}");
+        }
+        request.set_url("http://joe@a/").unwrap();
+        request.clear();
+        assert_eq!(request.basic_auth(), None);
+    }
+
+    #[test]
+    fn the_host_comes_from_the_target_or_the_field_without_a_port_rfc9112_3_3() {
+        for (url, field, expected) in [
+            ("/", Some("a"), Some("a")),
+            ("/", Some("A.b:80"), Some("A.b")),
+            ("/", Some("a:"), Some("a")),
+            ("/", Some("[::1]"), Some("[::1]")),
+            ("/", Some("[::1]:80"), Some("[::1]")),
+            ("/", Some(""), Some("")),
+            ("/", None, None),
+            ("http://a:80/", None, Some("a")),
+            ("http://a:80/", Some("b:81"), Some("a")),
+            ("https://[fe80::1]:8443/", Some("b"), Some("[fe80::1]")),
+        ] {
+            let mut request = Request::get(url).unwrap();
+            field.into_iter().for_each(|host| request.headers.set("host", host).unwrap());
+            assert_eq!(request.host(), expected, "{url} {field:?}");
+        }
+    }
+
+    #[test]
+    fn a_cleared_request_equals_a_new_one() {
+        let mut request = filled();
+        request.clear();
+        assert_eq!((&request, request.target().as_str()), (&Request::default(), "/"));
+        assert_eq!(request, Request::get("/").unwrap());
+    }
+}

@@ -1,0 +1,106 @@
+//! [`Server::systemd`]: a server that systemd manages, with the sockets that it passes (sd_listen_fds(3)).
+
+use std::io;
+
+use listenfd::ListenFd;
+
+use super::server::Server;
+use crate::net::Address;
+use crate::server::run::Notifier;
+
+impl Server {
+    /// Makes the server a service of systemd. Without systemd, nothing changes, so a program can always call it.
+    ///
+    /// - **Sockets.** If systemd has passed sockets to the process (`LISTEN_FDS`), the server listens on these, in place of
+    ///   the addresses that were set before. systemd keeps them open: while the service is restarted, connections wait
+    ///   in them, and none is lost. They are secure if the server has a [`Server::tls`](crate::Server::tls).
+    /// - **State.** With `Type=notify`, systemd learns when all cores listen (`READY=1`), and that a stop was ordered
+    ///   (`STOPPING=1`).
+    /// - **Watchdog.** With `WatchdogSec=`, it gets a sign of life at least twice in that time (`WATCHDOG=1`), as long as
+    ///   the task queue of every core moves. A core that a handler blocks for longer has the service restarted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a socket that was passed is neither TCP nor a stream of a Unix socket, or does not listen.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .systemd()?
+    ///         .stop_on(shutdown_signal(), Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    ///
+    /// `/etc/systemd/system/app.socket`, with which the service is started by the first connection, or with the machine:
+    ///
+    /// ```ini
+    /// [Socket]
+    /// ListenStream=80
+    /// Backlog=4096
+    ///
+    /// [Install]
+    /// WantedBy=sockets.target
+    /// ```
+    ///
+    /// `/etc/systemd/system/app.service`:
+    ///
+    /// ```ini
+    /// [Unit]
+    /// Requires=app.socket
+    /// After=app.socket
+    ///
+    /// [Service]
+    /// Type=notify
+    /// ExecStart=/usr/local/bin/app
+    /// # Longer than the grace of the stop.
+    /// TimeoutStopSec=15
+    /// WatchdogSec=10
+    /// Restart=on-failure
+    /// LimitNOFILE=1048576
+    /// DynamicUser=yes
+    /// ```
+    ///
+    /// # With a handover
+    ///
+    /// With `Server::handover`, `systemctl reload` has a new process take the place of the one that runs. Before that one
+    /// stops, the new one reports that it is now the main process (`MAINPID=`). Only the main process notifies the
+    /// watchdog, which so watches the old one while the new one starts. Such a service has no socket unit, since it passes the
+    /// sockets on itself, and its unit differs in these lines:
+    ///
+    /// ```ini
+    /// [Service]
+    /// # The new process is not the main one yet when it reports.
+    /// NotifyAccess=all
+    /// RuntimeDirectory=app
+    /// # systemd sets the watchdog for the first process alone, in microseconds.
+    /// ExecReload=/bin/sh -c 'WATCHDOG_USEC=10000000 /usr/local/bin/app &'
+    /// ```
+    #[doc(alias("LISTEN_FDS", "socket activation", "sd_notify", "watchdog"))]
+    pub fn systemd(mut self) -> io::Result<Server> {
+        let mut passed = ListenFd::from_env();
+        let sockets = (0..passed.len()).map(|index| Ok((take(&mut passed, index)?, None)));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        if !sockets.is_empty() {
+            self.launch.addresses = sockets;
+        }
+        self.launch.notifier = Some(Notifier::from_env());
+        Ok(self)
+    }
+}
+
+/// Takes a socket that was passed.
+fn take(passed: &mut ListenFd, index: usize) -> io::Result<Address> {
+    if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
+        return Ok(listener.into());
+    }
+    let listener = passed.take_unix_listener(index).map_err(|error| {
+        io::Error::new(error.kind(), format!("socket {index} of LISTEN_FDS cannot be listened on: {error}"))
+    })?;
+    listener.map(Address::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+}

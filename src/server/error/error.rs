@@ -1,0 +1,458 @@
+//! [`Error`]: how a handler fails.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::iter;
+use std::sync::Arc;
+
+use super::invalid_response::InvalidResponse;
+use crate::coding::CodingError;
+use crate::error_text::write_causes;
+use crate::exchange::ExchangeError;
+use crate::message::{
+    Explained, InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
+};
+use crate::wire::WireError;
+
+/// The result of handlers and servers: by default nothing, or an [`Error`].
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// An error of a handler: the status to answer with, and a cause that the peer does not see, unless it is the peer's fault.
+///
+/// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
+/// this crate choose a better status:
+///
+/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
+///   of its directory;
+/// - 408 for a body that is too slow, and 413 for one that is too large;
+/// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
+/// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
+///
+/// The peer is told the text of an error of this crate that says what is wrong with its path, query, form, JSON, upload or
+/// text: "the JSON is wrong: missing field `name` at line 1 column 12". It never gets the text of another error, such as
+/// one of your own.
+///
+/// A [`Status`] converts too, and so does a [`Problem`], which explains the status to the peer. Other causes, such as a
+/// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`].
+///
+/// # Errors of your own
+///
+/// An error of your own is a [`std::error::Error`] like any other, by hand or by the crate thiserror. `?` converts it, and
+/// [`Server::error_status`](crate::Server::error_status) chooses the status, in one place for all handlers. Without that
+/// it is 500, unless the error returns a [`Status`] or a [`Problem`] as its [`source`](StdError::source).
+///
+/// ```
+/// use std::fmt;
+/// use corehttp::{Context, Server, Status, routes};
+///
+/// #[derive(Debug)] // `#[derive(thiserror::Error)]` writes the two impls
+/// enum ShopError {
+///     SoldOut,
+///     Stock(std::num::ParseIntError),
+/// }
+///
+/// impl fmt::Display for ShopError {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str(match self {
+///             ShopError::SoldOut => "nothing is left",
+///             ShopError::Stock(_) => "the stock is unknown",
+///         })
+///     }
+/// }
+///
+/// impl std::error::Error for ShopError {}
+///
+/// impl ShopError {
+///     fn status(&self) -> Status {
+///         match self {
+///             ShopError::SoldOut => Status::CONFLICT,
+///             ShopError::Stock(_) => Status::SERVICE_UNAVAILABLE,
+///         }
+///     }
+/// }
+///
+/// fn take_one(stock: &str) -> Result<u32, ShopError> {
+///     let left: u32 = stock.parse().map_err(ShopError::Stock)?;
+///     left.checked_sub(1).ok_or(ShopError::SoldOut)
+/// }
+///
+/// fn order(ctx: &mut Context) -> corehttp::Result {
+///     let left = take_one(ctx.request.text()?)?; // each error has its status: 400, 409 or 503
+///     ctx.response.set_text(left.to_string());
+///     Ok(())
+/// }
+///
+/// let server = Server::new().error_status(ShopError::status);
+/// let service = server.service(routes! { POST "/orders" => order }); // or `Server::run`
+/// # for (stock, status) in [("2", Status::OK), ("0", Status::CONFLICT), ("x", Status::SERVICE_UNAVAILABLE)] {
+/// #     let mut request = corehttp::Request::post("/orders")?;
+/// #     request.set_text(stock);
+/// #     assert_eq!(corehttp::block_on(service.respond(request))?.status, status);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// All handlers fail with this type, and not with one of their own, so that the compiler knows the error type of a closure
+/// that ends with `Ok(())`. A failed request to another server is answered with 500 like any other error; a gateway
+/// answers with what [`ClientError::status`](crate::ClientError::status) returns, which
+/// `error_status(ClientError::status)` does for all of its handlers.
+///
+/// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
+/// errors. An `Error` converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an
+/// anyhow error: `anyhow::Error::from_boxed(error.into())`.
+///
+/// # A status for one place
+///
+/// ```
+/// use corehttp::{Error, Result, Status};
+///
+/// fn page(text: &str) -> Result<u32> {
+///     if text.is_empty() {
+///         return Err(Status::NOT_FOUND.into());
+///     }
+///     text.parse().map_err(|error| Error::new(Status::BAD_REQUEST, error))
+/// }
+///
+/// assert_eq!(page("").unwrap_err().status(), Status::NOT_FOUND);
+/// assert_eq!(page("x").unwrap_err().status(), Status::BAD_REQUEST);
+/// ```
+///
+/// An error type of your own that is not a [`std::error::Error`] can implement the conversion. (For one that is, the
+/// compiler refuses it, with E0119 or E0117.)
+///
+/// ```
+/// use corehttp::{Error, Status};
+///
+/// enum Denied {
+///     Nobody,
+///     Database(std::io::Error),
+/// }
+///
+/// impl From<Denied> for Error {
+///     fn from(denied: Denied) -> Error {
+///         match denied {
+///             Denied::Nobody => Status::FORBIDDEN.into(),
+///             Denied::Database(error) => Error::new(Status::SERVICE_UNAVAILABLE, error),
+///         }
+///     }
+/// }
+///
+/// fn enter(name: &str) -> corehttp::Result {
+///     if name.is_empty() { Err(Denied::Nobody)? }
+///     Err(Denied::Database(std::io::Error::other("gone")).into())
+/// }
+///
+/// assert_eq!(enter("").unwrap_err().status(), Status::FORBIDDEN);
+/// assert_eq!(enter("Ada").unwrap_err().status(), Status::SERVICE_UNAVAILABLE);
+/// ```
+pub struct Error(Kind);
+
+/// Two words in all, since a handler's result is moved for every request. The discriminant takes a whole word, because
+/// the result would be moved in pieces otherwise.
+#[repr(usize)]
+enum Kind {
+    Plain(Status),
+    Caused(Box<Caused>),
+}
+
+struct Caused {
+    status: Status,
+    /// Whether the status was given, in place of one that was derived from the type of the cause.
+    is_given: bool,
+    cause: Box<dyn StdError + Send + Sync>,
+}
+
+const _: () =
+    assert!(size_of::<Result>() == 2 * size_of::<usize>(), "a handler's result is returned in registers");
+
+impl Error {
+    /// Creates an error with the `status` to answer with, and its `cause`.
+    pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        Error(Kind::Caused(Box::new(Caused { status, is_given: true, cause: cause.into() })))
+    }
+
+    /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
+    /// `Box<dyn Error + Send + Sync>`, or an `anyhow::Error`. A boxed cause may choose the status, as one that `?`
+    /// converts; otherwise the peer is answered with 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::error::Error as StdError;
+    /// use corehttp::{Context, Error};
+    ///
+    /// fn stock() -> Result<u32, Box<dyn StdError + Send + Sync>> {
+    ///     Ok("7".parse()?)
+    /// }
+    ///
+    /// fn on_one_thread() -> Result<u32, Box<dyn StdError>> {
+    ///     Ok("7".parse()?)
+    /// }
+    ///
+    /// fn handler(ctx: &mut Context) -> corehttp::Result {
+    ///     let left = stock().map_err(Error::other)?;
+    ///     let on_shelf = on_one_thread().map_err(|error| Error::other(error.to_string()))?; // not `Send`
+    ///     let rest = left.checked_sub(on_shelf).ok_or("more on the shelf than in stock").map_err(Error::other)?;
+    ///     ctx.response.set_text(rest.to_string());
+    ///     Ok(())
+    /// }
+    /// # let response = corehttp::block_on(corehttp::Server::new().service(handler).respond(Default::default()))?;
+    /// # assert_eq!(response.body.text()?, "0");
+    /// # Ok::<(), Box<dyn StdError>>(())
+    /// ```
+    pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        let cause = cause.into();
+        match cause.downcast_ref::<Status>() {
+            Some(status) => Error(Kind::Plain(*status)),
+            None => {
+                let status = status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+                Error(Kind::Caused(Box::new(Caused { status, is_given: false, cause })))
+            }
+        }
+    }
+
+    /// Has `choose` choose the status, unless that was given with the cause. It is called with the cause and then with
+    /// each cause of that, until it chooses one.
+    pub(super) fn with_chosen_status(
+        mut self,
+        choose: impl Fn(&(dyn StdError + 'static)) -> Option<Status>,
+    ) -> Error {
+        if let Kind::Caused(caused) = &mut self.0
+            && !caused.is_given
+            && let Some(status) = causes(&*caused.cause).find_map(choose)
+        {
+            caused.status = status;
+            caused.is_given = true;
+        }
+        self
+    }
+
+    /// Returns the status that the peer is answered with.
+    pub fn status(&self) -> Status {
+        match &self.0 {
+            Kind::Plain(status) => *status,
+            Kind::Caused(caused) => caused.status,
+        }
+    }
+
+    /// Whether the content of the request has a coding that is not supported.
+    pub(crate) fn is_unknown_coding(&self) -> bool {
+        matches!(self.downcast_cause(), Some(CodingError::Unknown | CodingError::TooMany))
+    }
+
+    /// Whether the peer could not be read from or written to, so that it cannot be answered either.
+    pub(crate) fn is_connection_lost(&self) -> bool {
+        self.downcast_cause().is_some_and(|error: &ExchangeError| error.status().is_none())
+    }
+
+    /// Whether the error is a response like any other, which is not reported: a bare status, or a [`Problem`] alone.
+    pub(crate) fn is_response(&self) -> bool {
+        self.cause().is_none_or(|cause| cause.is::<Problem>())
+    }
+
+    /// Whether the request is at fault, or its peer, and not the handler.
+    pub(crate) fn is_peer_fault(&self) -> bool {
+        self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
+    }
+
+    /// Whether the handler has failed with a bare status that is not the server's fault, such as 404: an answer.
+    pub(super) fn is_answer(&self) -> bool {
+        self.cause().is_none() && !self.status().is_server_error()
+    }
+
+    /// Whether the application or the machine is at fault, and neither the request nor its peer.
+    pub(super) fn is_fault(&self) -> bool {
+        self.downcast_cause().map_or(!self.is_peer_fault(), ExchangeError::is_fault)
+    }
+
+    /// The details that the handler has failed with: the cause itself, or its immediate source.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        let source = || self.cause()?.source()?.downcast_ref();
+        self.downcast_cause().or_else(source)
+    }
+
+    /// The text of an error of this crate that says what is wrong with the content, the form, the query or the path of the
+    /// request, for its peer. The text of any other error may be meant for logs alone.
+    pub(super) fn explanation(&self) -> Option<String> {
+        let cause = self.cause().filter(|_| self.status().is_client_error())?;
+        let is_explained = self.downcast_cause::<InvalidForm>().is_some()
+            || self.downcast_cause::<InvalidPathParam>().is_some()
+            || self.downcast_cause::<InvalidText>().is_some()
+            || self.downcast_cause::<InvalidCharset>().is_some()
+            || self.downcast_cause::<CodingError>().is_some()
+            // That of an `io::Error` is the source of the error inside of it.
+            || cause.source().is_some_and(|source| source.is::<Explained>());
+        is_explained.then(|| cause.to_string())
+    }
+
+    /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
+    /// on.
+    pub(crate) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
+        let cause = self.cause()?;
+        let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
+        cause.downcast_ref().or_else(inner)
+    }
+
+    /// The cause, if it is an `E`, or else the error as it is.
+    pub(crate) fn into_cause<E: StdError + 'static>(self) -> Result<E, Error> {
+        let Kind::Caused(caused) = self.0 else { return Err(self) };
+        let Caused { status, is_given, cause } = *caused;
+        match cause.downcast() {
+            Ok(cause) => Ok(*cause),
+            Err(cause) => Err(Error(Kind::Caused(Box::new(Caused { status, is_given, cause })))),
+        }
+    }
+
+    /// Returns the cause; `None` if the error is a bare [`Status`].
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        match &self.0 {
+            Kind::Plain(_) => None,
+            Kind::Caused(caused) => Some(&*caused.cause),
+        }
+    }
+}
+
+impl<E: IntoError> From<E> for Error {
+    #[inline]
+    fn from(error: E) -> Error {
+        match (&error as &dyn StdError).downcast_ref::<Status>() {
+            Some(status) => Error(Kind::Plain(*status)),
+            None => Error::other(error),
+        }
+    }
+}
+
+/// A cause that `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
+///
+/// The trait exists for its diagnostic: for any other type, the compiler prints which conversion to write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
+    label = "not a `std::error::Error + Send + Sync + 'static`: write \
+             `.map_err(|error| corehttp::Error::other(error.to_string()))?`",
+    note = "a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>` stays the cause as it is: \
+            `.map_err(corehttp::Error::other)?`",
+    note = "`corehttp::Error::other(cause)` answers with 500, `corehttp::Error::new(status, cause)` with `status`; a \
+            status alone is an error, too: `Status::NOT_FOUND.into()`",
+    note = "an error type of your own implements `std::error::Error`, and `Server::error_status` chooses its status; or it \
+            implements `From<..> for corehttp::Error`",
+    note = "the error of `Mutex::lock` borrows the mutex: after a panic under the lock, \
+            `.unwrap_or_else(PoisonError::into_inner)` goes on with the value as it is"
+)]
+pub trait IntoError: StdError + Send + Sync + 'static {}
+
+// Without this attribute, the compiler would print that `std::error::Error` is missing, which cannot be implemented for
+// a string.
+#[diagnostic::do_not_recommend]
+impl<E: StdError + Send + Sync + 'static> IntoError for E {}
+
+/// The statuses that the application has chosen for types of errors: the functions of
+/// [`Server::error_status`](crate::Server::error_status), in the order in which they were set.
+#[derive(Clone, Default)]
+pub(crate) struct ErrorStatuses(Vec<ChooseStatus>);
+
+/// Chooses the status of an error, if that is of the function's type.
+type ChooseStatus = Arc<dyn Fn(&(dyn StdError + 'static)) -> Option<Status> + Send + Sync>;
+
+impl ErrorStatuses {
+    pub(crate) fn add<E: StdError + 'static>(
+        &mut self,
+        choose: impl Fn(&E) -> Status + Send + Sync + 'static,
+    ) {
+        self.0.push(Arc::new(move |cause| cause.downcast_ref().map(&choose)));
+    }
+
+    /// Chooses the status of a handler's error, unless the handler has given it one.
+    #[cold]
+    pub(crate) fn choose_for(&self, error: Error) -> Error {
+        error.with_chosen_status(|cause| self.0.iter().find_map(|choose| choose(cause)))
+    }
+}
+
+/// An error and the chain of its causes. An [`io::Error`] returns the causes of the error inside of it as its own, so that
+/// error is a link as well.
+fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    iter::successors(Some(error), |&error| {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source())
+    })
+}
+
+/// The status that an error itself chooses, also inside an [`io::Error`].
+fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 14] = [
+        |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
+        |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
+        |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
+        |error| error.downcast_ref::<InvalidTarget>()?.status(),
+        |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
+        |error| Some(error.downcast_ref::<WireError>()?.status()),
+        |error| Some(error.downcast_ref::<CodingError>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidForm>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidPathParam>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidText>()?.status()),
+        |error| error.downcast_ref::<InvalidCharset>()?.status(),
+        // Only the immediate source: deeper ones may be about another message than the request that is answered.
+        |error| error.source()?.downcast_ref::<Status>().copied(),
+        |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
+        |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
+    ];
+    choices.iter().find_map(|choice| choice(error))
+}
+
+/// The status that nginx logs for a peer that is gone. No response has it.
+const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
+
+impl fmt::Display for Error {
+    /// The cause, or else the status. `{:#}` also writes the causes of the cause, but not the status that one of them
+    /// has chosen, since that is the response.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
+        write!(f, "{cause}")?;
+        match cause.source() {
+            Some(source) if source.is::<Status>() || source.is::<Explained>() => Ok(()),
+            source if f.alternate() => write_causes(f, source),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    /// The same as `{:#}`, since a `main` function prints its error by `{:?}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
+    }
+}
+
+/// An [`Error`] as a [`std::error::Error`], which it cannot be itself.
+struct Opaque(Error);
+
+impl fmt::Display for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Opaque {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.cause().and_then(|cause| cause.source())
+    }
+}
+
+impl From<Error> for Box<dyn StdError + Send + Sync> {
+    fn from(error: Error) -> Box<dyn StdError + Send + Sync> {
+        Box::new(Opaque(error))
+    }
+}
+
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Box<dyn StdError> {
+        Box::new(Opaque(error))
+    }
+}

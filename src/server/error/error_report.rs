@@ -1,0 +1,332 @@
+//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to
+//! be answered.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use super::error::Error;
+use crate::error_text::write_escaped;
+use crate::exchange::ExchangeError;
+use crate::message::{Problem, Request, Status};
+use crate::net::{Peer, PeerAddr, tls};
+
+/// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
+/// [`Server::error_response`](crate::Server::error_response) see it.
+///
+/// `{}` formats it as one line: the status, the peer, the method and path if they are known, the cause, and how many
+/// reports like it were left out before it, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more
+/// suppressed`. Neither `{}` nor `{:?}` reveals more of the request than that.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ErrorReport;
+///
+/// fn log(report: &ErrorReport) {
+///     let id = report.request.and_then(|request| request.headers.get("x-request-id"));
+///     eprintln!("{}.{} {id:?} {report}", report.connection_id, report.exchange_number);
+/// }
+///
+/// let server = Server::new().on_error(log);
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+/// ```
+#[non_exhaustive]
+pub struct ErrorReport<'a> {
+    /// The status of the response. `None` if the peer was not answered: because the connection was gone or not yet
+    /// secure, because at least part of a response had been sent, or because very many connections were refused at
+    /// once.
+    pub status: Option<Status>,
+    /// The address of the peer.
+    pub peer_addr: PeerAddr,
+    /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
+    pub connection_id: u64,
+    /// The number of the exchange on its connection, counted from 1; 0 if the connection itself was refused.
+    pub exchange_number: u64,
+    /// The request, if its head was received and valid. The request is as the handler left it, and its body may be
+    /// gone.
+    pub request: Option<&'a Request>,
+    /// The cause.
+    pub cause: ErrorCause,
+    /// How many reports of the same kind, of the same core, were left out since the last one that
+    /// [`Server::on_error`](crate::Server::on_error) got. Always 0 if there is a `request`, and for
+    /// [`Server::error_response`](crate::Server::error_response).
+    pub suppressed: u64,
+}
+
+/// Why an exchange or a connection failed or was refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorCause {
+    /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its response
+    /// incomplete.
+    Exchange(ExchangeError),
+    /// The handler failed.
+    Handler(Error),
+    /// The handler panicked, or a value that it left behind panicked when it was dropped, or a function panicked that was
+    /// given to the server, such as that of [`Server::error_response`](crate::Server::error_response) or
+    /// [`Server::on_connect`](crate::Server::on_connect).
+    Panic,
+    /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
+    Refused,
+    /// The TLS handshake failed.
+    Tls(tls::Error),
+    /// The PROXY header that the connection should have begun with is missing or malformed.
+    ProxyHeader(InvalidProxyHeader),
+    /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
+    /// is this many.
+    Connections(usize),
+    /// The peer has as many connections as
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows, which is this many.
+    ConnectionsOfPeer(usize),
+    /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer: it has the default
+    /// of [`PeerAddr`], and the number 0.
+    Accept(io::Error),
+}
+
+impl ErrorReport<'_> {
+    /// The report of a refused connection that carried no exchange, and gets no response.
+    pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
+        let Peer { addr: peer_addr, id: connection_id } = peer;
+        ErrorReport {
+            status: None,
+            peer_addr,
+            connection_id,
+            exchange_number: 0,
+            request: None,
+            cause,
+            suppressed: 0,
+        }
+    }
+
+    /// Returns whether the server is at fault: the application, this machine, or a limit of the server as a whole. Such a
+    /// report belongs in a log. All others are of peers, which sent what is refused with a 4xx, were too slow, or went away;
+    /// a server on the open internet has many of them.
+    ///
+    /// A fault is a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished; a refusal with
+    /// 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501; a socket that fails while its peer is there;
+    /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`]; and
+    /// [`ErrorCause::Connections`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Server};
+    ///
+    /// let server = Server::new().on_error(|report| {
+    ///     if report.is_fault() {
+    ///         eprintln!("{report}");
+    ///     }
+    /// });
+    /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+    /// ```
+    #[doc(alias("severity", "level"))]
+    pub fn is_fault(&self) -> bool {
+        match &self.cause {
+            ErrorCause::Exchange(error) => error.is_fault(),
+            ErrorCause::Handler(error) => error.is_fault(),
+            ErrorCause::Refused => self
+                .status
+                .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),
+            ErrorCause::Tls(error) => matches!(error, tls::Error::Panic | tls::Error::Resolver(_)),
+            ErrorCause::Panic | ErrorCause::Accept(_) | ErrorCause::Connections(_) => true,
+            ErrorCause::ProxyHeader(_) | ErrorCause::ConnectionsOfPeer(_) => false,
+        }
+    }
+
+    /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status, and
+    /// as its detail what is wrong with the request, if an [`Error`] of this crate says so. No other cause is part of them.
+    ///
+    /// # Examples
+    ///
+    /// Details that name the exchange, as the log does, and all faults of the peer, those that the application has found
+    /// included:
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server};
+    ///
+    /// let server = Server::new().error_response(|report, response| {
+    ///     let mut problem = report.problem();
+    ///     if problem.status().is_client_error() {
+    ///         problem = problem.with_detail(report.cause.to_string());
+    ///     }
+    ///     let instance = format!("urn:exchange:{}.{}", report.connection_id, report.exchange_number);
+    ///     response.set_problem(&problem.with_instance(instance));
+    /// });
+    /// let service = server.service(|ctx: &mut Context| -> corehttp::Result {
+    ///     let page: u32 = ctx.request.query().get_as("page")?.unwrap_or(1);
+    ///     Ok(ctx.response.set_text(page.to_string()))
+    /// });
+    /// # let response = corehttp::block_on(service.respond(Request::get("/?page=one")?))?;
+    /// # assert_eq!(response.status.as_u16(), 400);
+    /// # let content = response.text()?;
+    /// # assert!(content.contains("not of type u32") && content.contains("urn:exchange:1.1"), "{content}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn problem(&self) -> Problem {
+        let status = self.status.unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        match (self.cause.problem(), self.cause.explanation()) {
+            (Some(problem), _) => problem.clone().with_status(status),
+            (None, Some(explanation)) => Problem::new(status).with_detail(explanation),
+            (None, None) => Problem::new(status),
+        }
+    }
+}
+
+impl ErrorCause {
+    /// The details that the handler has failed with.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        if let ErrorCause::Handler(error) = self { error.problem() } else { None }
+    }
+
+    /// A sentence for a person, where the reason of the status is not enough.
+    fn explanation(&self) -> Option<Cow<'static, str>> {
+        match self {
+            ErrorCause::Handler(error) => error.explanation().map(Cow::Owned),
+            // Most such peers are browsers, whose users have typed `http` for `https`.
+            ErrorCause::Tls(tls::Error::PlainText) => {
+                Some("This port speaks HTTPS, and the request came in plain HTTP.".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ErrorReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status, &self.cause) {
+            (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
+            (None, _) => write!(f, "{} cut off", self.peer_addr)?,
+            (Some(status), _) => write!(f, "{status} to {}", self.peer_addr)?,
+        }
+        if let Some(request) = self.request {
+            write!(f, ", {} ", request.method())?;
+            write_escaped(f, path_or_target(request))?;
+        }
+        f.write_str(": ")?;
+        match (&self.cause, self.exchange_number) {
+            (ErrorCause::Panic, 0) => f.write_str("a function of the application panicked")?,
+            // Such a status answers nobody, since another response has begun.
+            (ErrorCause::Handler(error), _) if error.is_answer() => {
+                write!(f, "the handler failed: {error}")?;
+            }
+            (cause, _) => write_escaped(f, &cause.to_string())?,
+        }
+        match self.suppressed {
+            0 => Ok(()),
+            suppressed => write!(f, "; {suppressed} more suppressed"),
+        }
+    }
+}
+
+impl fmt::Debug for ErrorReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorReport")
+            .field("status", &self.status)
+            .field("peer_addr", &self.peer_addr)
+            .field("connection_id", &self.connection_id)
+            .field("exchange_number", &self.exchange_number)
+            .field("request", &self.request.map(|request| (request.method(), path_or_target(request))))
+            .field("cause", &self.cause)
+            .field("suppressed", &self.suppressed)
+            .finish()
+    }
+}
+
+/// The request's path, without the query, which may hold secrets, as fields may.
+fn path_or_target(request: &Request) -> &str {
+    match request.path() {
+        "" => request.target().as_str(),
+        path => path,
+    }
+}
+
+impl fmt::Display for ErrorCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorCause::Exchange(error) => write!(f, "{error:#}"),
+            ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
+            ErrorCause::Tls(error) => write!(f, "{error:#}"),
+            ErrorCause::ProxyHeader(error) => error.fmt(f),
+            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_answer() => {
+                write!(f, "{error:#}")
+            }
+            ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
+            ErrorCause::Panic => f.write_str("the handler panicked"),
+            ErrorCause::Refused => f.write_str("the handler refused the request by its head"),
+            ErrorCause::Connections(max) => {
+                write!(f, "the server has {max} connections, as many as it may have (`connections_max`)")
+            }
+            ErrorCause::ConnectionsOfPeer(max) => {
+                write!(
+                    f,
+                    "the peer has {max} connections, as many as it may have (`connections_per_peer_max`)"
+                )
+            }
+        }
+    }
+}
+
+impl From<ExchangeError> for ErrorCause {
+    fn from(error: ExchangeError) -> ErrorCause {
+        ErrorCause::Exchange(error)
+    }
+}
+
+/// Why a connection that should begin with a PROXY header was closed, without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidProxyHeader {
+    /// The connection began with other bytes.
+    Missing,
+    /// The header is malformed, too long, for datagrams, or ends in the middle.
+    Malformed,
+}
+
+impl fmt::Display for InvalidProxyHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidProxyHeader::Missing => "the connection does not begin with a PROXY header",
+            InvalidProxyHeader::Malformed => "the PROXY header is malformed",
+        })
+    }
+}
+
+impl StdError for InvalidProxyHeader {}
+
+impl From<InvalidProxyHeader> for ErrorCause {
+    fn from(invalid: InvalidProxyHeader) -> ErrorCause {
+        ErrorCause::ProxyHeader(invalid)
+    }
+}
+
+/// A refusal that is still to be answered: with which status, and why.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// `None` if the peer is not answered, because it is gone, or has received part of another response.
+    pub(in crate::server) status: Option<Status>,
+    pub(in crate::server) cause: ErrorCause,
+}
+
+impl Refused {
+    // Boxed, because it is rare, and the results that hold it are moved for every request.
+    #[cold]
+    pub(in crate::server) fn new(status: Status, cause: ErrorCause) -> Box<Refused> {
+        Box::new(Refused { status: Some(status), cause })
+    }
+
+    /// A refusal that comes too late to be answered.
+    #[cold]
+    pub(in crate::server) fn unanswered(cause: ErrorCause) -> Box<Refused> {
+        Box::new(Refused { status: None, cause })
+    }
+}
+
+impl From<ExchangeError> for Box<Refused> {
+    #[cold]
+    fn from(error: ExchangeError) -> Box<Refused> {
+        Box::new(Refused { status: error.status(), cause: ErrorCause::Exchange(error) })
+    }
+}

@@ -1,0 +1,598 @@
+//! [`Exchange`]: one exchange on a connection, as the connection's loop sees it (RFC 9112 §9.3).
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
+use super::shared_conn::SharedConn;
+use super::upgraded::{Upgraded, UpgradedHandle};
+use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
+use crate::memory::{Reset, clear_cold};
+use crate::message::{BodyLength, Request, Response, Status, Version};
+use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
+use crate::server::core_state::CoreState;
+use crate::server::error::{ErrorCause, ErrorReport, InvalidResponse, Refused};
+use crate::server::opening::RareConnectionState;
+use crate::server::report::{
+    ConnectionEnd, ConnectionReport, CutBy, ExchangeWatcher, HeadState, Observation,
+};
+use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
+
+/// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
+/// depends on.
+///
+/// The request and the response belong to the handler's [`Context`](crate::server::Context), which lends them to the steps that
+/// receive the one and send the other.
+pub(crate) struct Exchange {
+    /// A cell, since the writer of the response discards input while a write waits.
+    pub(crate) incoming: RefCell<Incoming>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) conn: SharedConn,
+    pub(crate) info: ExchangeInfo,
+    /// The transform's output that is not sent yet.
+    pub(crate) transformed: Vec<u8>,
+    /// The server's part of the connection, once that was upgraded.
+    pub(crate) upgraded: Option<Box<UpgradedHandle>>,
+    /// The notes for the report, if exchanges are reported.
+    observation: Option<Box<Observation>>,
+    /// Lent to the connection while that is busy.
+    pub(crate) io_state: Option<Box<IoState>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(core: Rc<CoreState>) -> Exchange {
+        let info = ExchangeInfo::new(core.clock.now());
+        let observation = core.events.observes_exchanges().then(Box::default);
+        Exchange {
+            incoming: RefCell::default(),
+            outgoing: Outgoing::default(),
+            conn: SharedConn::new(core),
+            info,
+            transformed: Vec::new(),
+            upgraded: None,
+            observation,
+            io_state: Some(Box::default()),
+        }
+    }
+
+    /// Reads the first bytes of a request from an idle connection. Returns whether there are any. If so, the connection
+    /// keeps the I/O state of the exchange.
+    #[inline(always)]
+    pub(crate) fn poll_first_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        limit: Duration,
+    ) -> Poll<bool> {
+        debug_assert!(self.io_state.is_some(), "an exchange without a connection has its I/O state");
+        debug_assert!(!conn.has_io_state(), "an idle connection has none");
+        conn.swap_io_state(&mut self.io_state);
+        match conn.poll_fill(cx, &mut self.incoming.get_mut().input, limit) {
+            Poll::Ready(Ok(1..)) => Poll::Ready(true),
+            filled => {
+                conn.swap_io_state(&mut self.io_state);
+                filled.map(|_| false)
+            }
+        }
+    }
+
+    /// Takes the connection, which has carried `exchange_count` exchanges, out of its slot.
+    pub(crate) fn attach(&mut self, slot: &mut Option<Conn>, exchange_count: u64) {
+        self.conn.attach(slot);
+        self.info.exchange_count = exchange_count;
+    }
+
+    /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
+    pub(crate) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
+        self.conn.release(slot);
+        if self.conn.core().events.observes_disconnects() {
+            slot.iter().for_each(Conn::add_traffic_to_life);
+        }
+        if let Some(conn) = slot {
+            // A handler that waited for its peer to leave has left this armed, which `poll_wake` would take for a wake-up.
+            conn.disarm(TimerSlot::Read);
+            conn.swap_io_state(&mut self.io_state);
+        }
+        debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
+        self.info.exchange_count
+    }
+
+    /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
+    pub(crate) fn begin_detached(&mut self, conn: Conn, request: &Request) {
+        self.attach(&mut Some(conn), 0);
+        self.note_request(request);
+        self.info.detached = true;
+    }
+
+    /// Receives the head of a request.
+    #[inline(always)]
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut Request,
+    ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
+        let Exchange { incoming, conn, info, .. } = self;
+        let incoming = incoming.get_mut();
+        let polled = conn.poll_uncounted(|conn, bounds, core| {
+            incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
+        });
+        polled.map_err(|error| {
+            info.note_refused(request, incoming);
+            error.into()
+        })
+    }
+
+    /// Counts a request whose head has arrived, and notes the facts that its response depends on.
+    #[inline(always)]
+    pub(crate) fn note_request(&mut self, request: &Request) {
+        let Exchange { info, conn, observation, .. } = self;
+        let (request_info, core) = (RequestInfo::new(request), conn.core());
+        let exchange_count = info.exchange_count + 1;
+        let may_follow =
+            core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
+        info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
+        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
+        // request.
+        info.persists = may_follow && !info.is_last && !request_info.is_connect;
+        (info.request_info, info.exchange_count) = (request_info, exchange_count);
+        info.arrived = core.clock.now();
+        core.stats.requests.add(1);
+        observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));
+    }
+
+    /// Receives the whole body into the request.
+    pub(crate) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut Request,
+        body_max: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let Exchange { incoming, conn, .. } = self;
+        let incoming = incoming.get_mut();
+        if !incoming.is_end_stream() {
+            let content = request.body.receive();
+            ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
+            mem::swap(&mut request.trailers, &mut incoming.trailers);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the head of the response, with content of this `length`, to the write buffer. A body that is in memory and
+    /// small, as most are, is copied behind it.
+    pub(crate) fn begin_response(
+        &mut self,
+        response: &Response,
+        length: BodyLength,
+        content: ResponseContent,
+    ) {
+        debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
+        let unread =
+            if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
+        self.observe(|observation| observation.note_response(response, length));
+        let Exchange { incoming, outgoing, conn, info, .. } = self;
+        let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
+        let framing = OutgoingFraming::from_response(request_info, response, length);
+        outgoing.begin(framing);
+        conn.with_bounds(|conn, bounds| {
+            info.persists &= may_persist(incoming, response, unread, bounds)
+                && framing.body() != Framing::UntilClose
+                && !conn.is_draining()
+                && !core.is_aged(conn);
+            if incoming.expectation == Expectation::Continue {
+                incoming.expectation = Expectation::BodyEndUnknown;
+            }
+            if info.detached {
+                return outgoing.begin_raw();
+            }
+            let persist = match (info.persists, request_info.version) {
+                (false, _) => ConnectionOption::Close,
+                (true, Version::Http10) => ConnectionOption::KeepAlive,
+                // HTTP/1.1 connections persist by default.
+                (true, Version::Http11) => ConnectionOption::Absent,
+            };
+            let out = conn.write_buffer();
+            core.clock.with_common_fields(|common| {
+                encode::response(out.bytes(), response, framing, persist, common)
+            });
+            if let ResponseContent::Body = content {
+                outgoing.copy_whole(out, &response.body);
+            }
+        });
+    }
+
+    /// Writes an interim response, or another head that begins no body.
+    pub(crate) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
+        written.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Sends all of the write buffer.
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        Ok(poll_fn(|cx| self.conn.poll_shared(cx, poll_flush)).await?)
+    }
+
+    /// Sends the rest of the response's body.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &Response,
+    ) -> Poll<Result<(), Box<Refused>>> {
+        self.note_response_time();
+        let Exchange { incoming, outgoing, conn, .. } = self;
+        conn.poll(|conn, bounds| {
+            let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
+            match sent.is_pending() {
+                true => incoming.get_mut().poll_discard(cx, conn, bounds).map(Err),
+                false => sent,
+            }
+        })
+        .map_err(Into::into)
+    }
+
+    /// Sends all responses in the write buffer.
+    #[inline]
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+        let Exchange { incoming, conn, observation, .. } = self;
+        conn.poll_uncounted(|conn, bounds, core| {
+            let flushed = poll_flush(cx, conn, bounds);
+            if flushed.is_pending() {
+                observation.iter_mut().for_each(|observation| observation.note_response_time());
+                return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
+            }
+            core.count_traffic(conn);
+            flushed
+        })
+        .map_err(Into::into)
+    }
+
+    /// Reads and discards the rest of the request's body. Returns whether that was possible.
+    pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+        self.note_response_time();
+        let Exchange { incoming, conn, .. } = self;
+        conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
+    }
+
+    /// Checks that the connection can be upgraded.
+    pub(crate) fn check_upgrade(&mut self) -> io::Result<()> {
+        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
+            (true, _) => Err(InvalidResponse::Detached.into()),
+            (false, false) => Err(InvalidResponse::Unread.into()),
+            (false, true) => Ok(()),
+        }
+    }
+
+    /// Hands over a connection that was taken out, with the bytes that have arrived.
+    pub(crate) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
+        let report = ConnectionReport::new(&conn, self.info.exchange_count);
+        let (upgraded, mut handle) = Upgraded::new(conn, early);
+        handle.report = report;
+        self.upgraded = Some(Box::new(handle));
+        upgraded
+    }
+
+    /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
+    /// behind the request. The caller sets the handle of the upgraded connection.
+    pub(crate) async fn switch(
+        &mut self,
+        response: &mut Response,
+        protocol: Option<&str>,
+    ) -> io::Result<(Conn, ReadBuffer)> {
+        self.check_upgrade()?;
+        let headers = &response.headers;
+        self.write(|out| match protocol {
+            Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
+            None => self.conn.core().clock.with_common_fields(|common| encode::tunnel(out, headers, common)),
+        })?;
+        // An access log around the handler notes the status that was sent.
+        response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
+        // If the handler is cancelled from here on, the peer would take a response for bytes of the other protocol.
+        self.outgoing.begin_tunnel();
+        self.flush().await?;
+        self.observe(|observation| observation.note_response(response, BodyLength::NoContent));
+        self.note_response_time();
+        self.take_conn()
+    }
+
+    /// Takes the connection out, with the bytes that have arrived and were not read.
+    pub(crate) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
+        let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
+        self.conn.core().count_traffic(&mut conn);
+        self.observe(|observation| observation.note_connection(&conn));
+        conn.add_traffic_to_life();
+        conn.swap_io_state(&mut self.io_state);
+        let incoming = self.incoming.get_mut();
+        incoming.forget_message();
+        Ok((conn, incoming.input.take_unread()))
+    }
+
+    /// Notes why the connection is closed behind its last exchange, which went well or not.
+    pub(crate) fn note_end(&mut self, is_well: bool) {
+        let Exchange { conn, info, .. } = self;
+        if info.connection_end == ConnectionEnd::Cut {
+            let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
+            info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
+        }
+    }
+
+    /// Reports that the connection is over, if a report is wanted.
+    pub(crate) fn disconnect(&mut self) {
+        let count = self.info.exchange_count;
+        let report = match &mut self.upgraded {
+            Some(upgraded) => upgraded.report.take(),
+            None => self
+                .conn
+                .with(|conn| {
+                    conn.add_traffic_to_life();
+                    ConnectionReport::new(conn, count)
+                })
+                .flatten(),
+        };
+        if let Some(report) = report {
+            self.conn.core().report_connection(report, self.info.connection_end);
+        }
+    }
+
+    /// Makes this response the last one of its connection.
+    pub(crate) fn stop_persisting(&mut self) {
+        self.info.persists = false;
+    }
+
+    /// Prepares for the next head on the same connection.
+    #[inline]
+    pub(crate) fn begin_next(&mut self) {
+        self.reset_bounds();
+        let Exchange { incoming, outgoing, info, .. } = self;
+        incoming.get_mut().forget_message();
+        outgoing.reset();
+        // If the next head is refused, that response must not depend on the request before it.
+        info.request_info = RequestInfo::default();
+    }
+
+    /// Changes the bounds of this exchange alone.
+    pub(crate) fn change_bounds(&mut self, change: impl FnOnce(&mut Bounds)) {
+        self.info.has_own_bounds = true;
+        self.conn.change_bounds(change);
+    }
+
+    #[inline]
+    fn reset_bounds(&mut self) {
+        if mem::take(&mut self.info.has_own_bounds) {
+            self.conn.reset_bounds();
+        }
+    }
+
+    /// Cuts off the peer if it has received a part of a response, so that it cannot mistake that for the whole.
+    pub(crate) fn abandon(&mut self) {
+        let Exchange { outgoing, conn, io_state, .. } = self;
+        let core = conn.core();
+        conn.on_pause().take();
+        conn.note_over(false);
+        // A WebSocket has taken the connection, and with it the I/O state.
+        if conn.is_none() {
+            io_state.get_or_insert_default();
+        }
+        conn.with(|conn| {
+            core.count_traffic(conn);
+            if outgoing.has_begun() && !outgoing.is_whole() {
+                conn.transport.reset();
+            }
+        });
+    }
+
+    /// Counts a failure, and passes its report to the application's `on_error`.
+    pub(crate) fn report_error(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
+        let report = self.error_report(request, status, cause);
+        self.send_error_report(report);
+    }
+
+    /// The report of a failure of this exchange.
+    pub(crate) fn error_report<'r>(
+        &self,
+        request: &'r Request,
+        status: Option<Status>,
+        cause: ErrorCause,
+    ) -> ErrorReport<'r> {
+        let Peer { addr: peer_addr, id: connection_id } = self.peer();
+        let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
+            (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
+            (0, HeadState::Accepted) => (0, None),
+            (count, HeadState::Accepted) => (count, Some(request)),
+        };
+        ErrorReport { status, peer_addr, connection_id, exchange_number, request, cause, suppressed: 0 }
+    }
+
+    /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that
+    /// was reported fails afterwards, the failure is not reported.
+    pub(crate) fn send_error_report(&mut self, report: ErrorReport<'_>) {
+        let last = self.info.reported.replace((report.connection_id, report.exchange_number));
+        if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.reported {
+            self.conn.core().report_error(report);
+        }
+    }
+
+    /// Notes something for the report, if exchanges are reported.
+    #[inline]
+    pub(crate) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
+        if let Some(observation) = &mut self.observation {
+            note(observation);
+        }
+    }
+
+    /// Notes that the handler is called now.
+    #[inline]
+    pub(crate) fn note_handler(&mut self) {
+        let Exchange { observation, conn, .. } = self;
+        observation.iter_mut().for_each(|observation| observation.note_handler(conn.core().clock.now()));
+    }
+
+    /// Notes that something else than the head of the response takes time from here on.
+    pub(crate) fn note_response_time(&mut self) {
+        self.observe(Observation::note_response_time);
+    }
+
+    /// Whether exchanges are reported. Each response then leaves before the next request is looked at.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observation.is_some()
+    }
+
+    /// Ends the exchange, if one has begun, and reports it. `ended` decides
+    /// whether it was cut, from what was noted.
+    pub(crate) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+        if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
+            observation.cut = ended(observation.cut);
+            self.report_exchange(request);
+        }
+    }
+
+    #[inline(never)]
+    fn report_exchange(&mut self, request: &Request) {
+        let number = self.info.exchange_count + u64::from(self.info.head != HeadState::Accepted);
+        let Some(observation) = &mut self.observation else { return };
+        let conn = self.conn.open();
+        let upgraded = || self.upgraded.as_ref().map(|upgraded| upgraded.peer()).unwrap_or_default();
+        let (peer, traffic) = match &*conn {
+            Some(conn) => (conn.peer(), conn.total_traffic()),
+            None => (upgraded(), observation.upgraded_traffic()),
+        };
+        self.conn.core().report_exchange(observation, conn.as_ref(), (&peer, traffic, number), request);
+        if !self.conn.core().events.observes_exchanges() {
+            clear_cold(&mut self.observation);
+        }
+    }
+
+    /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
+    #[allow(dead_code, reason = "unused without the feature `tracing`")]
+    pub(crate) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
+        let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
+        self.observation.get_or_insert_default().watch((arrived, now), request, watcher);
+    }
+
+    /// The peer of the connection, even if that was upgraded.
+    pub(crate) fn peer(&self) -> Peer {
+        let peer = self.conn.with(|conn| conn.peer());
+        peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
+    }
+
+    /// The rare state of the connection, unless that was upgraded.
+    pub(crate) fn rare_state(&self) -> Option<Rc<RareConnectionState>> {
+        self.conn.with(|conn| RareConnectionState::from_conn(conn)).flatten()
+    }
+
+    /// Whether the request's body has been received to its end.
+    #[inline]
+    pub(crate) fn is_end_stream(&mut self) -> bool {
+        self.incoming.get_mut().is_end_stream()
+    }
+
+    /// Whether another request may follow on the connection.
+    #[inline]
+    pub(crate) fn persists(&self) -> bool {
+        self.info.persists
+    }
+
+    /// Whether the responses that wait in the write buffer have reached a limit, and must be sent.
+    #[inline]
+    pub(crate) fn must_flush(&self, unflushed: usize) -> bool {
+        let limits = &self.conn.core().bounds.limits;
+        let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
+        unflushed >= limits.pipeline_responses_max || waiting >= limits.pipeline_bytes_max
+    }
+
+    /// Whether the connection was upgraded.
+    #[inline]
+    pub(crate) fn is_upgraded(&self) -> bool {
+        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or upgraded");
+        self.upgraded.is_some()
+    }
+
+    /// Whether bytes of another request have arrived.
+    #[inline]
+    pub(crate) fn has_input(&mut self) -> bool {
+        !self.incoming.get_mut().input.is_empty()
+    }
+
+    /// Decides between keeping and closing the connection, once the response is written.
+    #[inline]
+    pub(crate) fn next_step(&mut self) -> NextStep {
+        let incoming = self.incoming.get_mut();
+        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
+        // has none.
+        incoming.consume_chunk();
+        debug_assert!(
+            !self.info.persists || incoming.is_end_stream(),
+            "the rest of a body would pass for a request"
+        );
+        let may_receive_more = !self.info.is_last || !incoming.is_end_stream() || !incoming.input.is_empty();
+        match (self.info.persists, may_receive_more) {
+            (true, _) => NextStep::KeepAlive,
+            (false, true) => NextStep::Close(CloseMode::Linger),
+            (false, false) => NextStep::Close(CloseMode::Graceful),
+        }
+    }
+}
+
+impl Reset for Exchange {
+    #[inline]
+    fn reset(&mut self) {
+        self.reset_bounds();
+        let Exchange { incoming, outgoing, conn, info, transformed, upgraded, observation, io_state } = self;
+        incoming.get_mut().reset();
+        outgoing.reset();
+        if let Some(mut conn) = conn.take() {
+            conn.swap_io_state(io_state);
+        }
+        debug_assert!(io_state.is_some(), "a connection gives back what it was lent");
+        *info = ExchangeInfo::new(info.arrived);
+        transformed.clear();
+        clear_cold(upgraded);
+        observation.iter_mut().for_each(|observation| observation.reset());
+        io_state.iter_mut().for_each(|io_state| io_state.reset());
+    }
+
+    fn shrink(&mut self) -> usize {
+        self.transformed.shrink_to(TRANSFORMED_KEPT_MAX);
+        let own = self.incoming.get_mut().shrink() + self.outgoing.shrink() + self.transformed.capacity();
+        let noted = self.observation.as_mut().map_or(0, |observation| observation.shrink());
+        own + noted + self.io_state.as_mut().map_or(0, |io_state| io_state.shrink())
+    }
+}
+
+/// How much memory of a transform's output is kept for the next exchange.
+const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
+
+/// Where the content of a response is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ResponseContent {
+    /// In the body of the response.
+    Body,
+    /// In what the handler writes, while the unread part of the request's body is treated like this.
+    Streamed(UnreadBody),
+}
+
+/// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// Another request may come.
+    KeepAlive,
+    Close(CloseMode),
+}
+
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseMode {
+    /// At once, since the peer is gone.
+    Now,
+    /// The sending half first. The peer knows that this response is the last.
+    Graceful,
+    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
+    /// once would cause a reset, which may take the response away before the peer has read it.
+    Linger,
+    /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
+    Reset,
+}

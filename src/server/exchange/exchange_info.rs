@@ -1,0 +1,106 @@
+//! [`ExchangeInfo`]: the facts of an exchange that its response depends on, and the persistence of its connection
+//! (RFC 9112 §9.3, §9.6).
+
+use std::time::Instant;
+
+use crate::exchange::{Bounds, Expectation, Incoming};
+use crate::message::{Method, Request, Response};
+use crate::net::Conn;
+use crate::server::core_state::CoreState;
+use crate::server::report::{ConnectionEnd, HeadState};
+use crate::wire::parse::begins_with;
+use crate::wire::{ConnectionOption, RequestInfo};
+
+/// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
+/// the connection do not depend on the request afterwards, since the handler may rewrite it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExchangeInfo {
+    pub(crate) request_info: RequestInfo,
+    /// Whether the peer has announced that this request is its last.
+    pub(super) is_last: bool,
+    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
+    pub(super) persists: bool,
+    /// How many exchanges the connection has carried, this one included.
+    pub(crate) exchange_count: u64,
+    /// The reason why the connection is over, if it ends now.
+    pub(crate) connection_end: ConnectionEnd,
+    /// The head of the current request. If it was refused, the previous request must not be reported in its place.
+    pub(crate) head: HeadState,
+    /// The connection and the number of the exchange that was reported last.
+    pub(super) reported: Option<(u64, u64)>,
+    pub(crate) arrived: Instant,
+    /// Whether there is no peer: the response is for [`Service::respond`](crate::Service::respond).
+    pub(crate) detached: bool,
+    /// Whether the exchange has bounds of its own, in place of the server's.
+    pub(super) has_own_bounds: bool,
+}
+
+impl ExchangeInfo {
+    pub(super) fn new(arrived: Instant) -> ExchangeInfo {
+        ExchangeInfo {
+            request_info: RequestInfo::default(),
+            is_last: false,
+            persists: false,
+            exchange_count: 0,
+            connection_end: ConnectionEnd::Cut,
+            head: HeadState::Accepted,
+            reported: None,
+            arrived,
+            detached: false,
+            has_own_bounds: false,
+        }
+    }
+
+    /// Notes that the head of `request` was refused, or did not come to its end.
+    #[cold]
+    pub(super) fn note_refused(&mut self, request: &Request, incoming: &Incoming) {
+        self.head = match (request.has_line(), incoming.has_partial_head()) {
+            (false, _) => HeadState::NoLine,
+            (true, true) => HeadState::Partial,
+            (true, false) => HeadState::Refused,
+        };
+        // A refused HEAD request is answered without content, too, even if no more of it was understood.
+        self.request_info.is_head = match request.has_line() {
+            true => request.method() == Method::Head,
+            false => begins_with(Method::Head, incoming.input.unread()),
+        };
+    }
+
+    /// Why a connection is closed behind its last exchange, which went well or not.
+    pub(super) fn end(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
+        match is_well {
+            false => ConnectionEnd::Failed,
+            true if conn.is_draining() => ConnectionEnd::Stop,
+            true if core.is_aged(conn) => ConnectionEnd::Age,
+            true => ConnectionEnd::Last,
+        }
+    }
+}
+
+/// How the part of the request's body that is still unread when the response begins is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnreadBody {
+    Discard,
+    /// The handler is about to read it.
+    Keep,
+}
+
+/// Whether the handler's response, and the unread part of the request, allow another request.
+#[inline]
+pub(super) fn may_persist(
+    incoming: &Incoming,
+    response: &Response,
+    unread: UnreadBody,
+    bounds: &Bounds,
+) -> bool {
+    let may_follow = incoming.is_end_stream()
+        || match incoming.expectation {
+            // Without 100, the peer may send the body or leave it out.
+            Expectation::Continue | Expectation::BodyEndUnknown => false,
+            Expectation::None if unread == UnreadBody::Keep => true,
+            Expectation::None => {
+                incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
+            }
+        };
+    may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
+}

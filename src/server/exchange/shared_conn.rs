@@ -1,0 +1,260 @@
+//! [`SharedConn`]: the connection of an exchange, shared by its loop, its handler, and the reader and the writer.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
+use crate::net::{Conn, TimerSlot, tls};
+use crate::server::core_state::CoreState;
+
+/// The connection of an exchange.
+///
+/// While a handler runs, the loop that polls it sends earlier responses, and the handler's reader and writer use the
+/// same connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
+#[derive(Clone)]
+pub(crate) struct SharedConn(Rc<SharedInner>);
+
+struct SharedInner {
+    lent: RefCell<Lent>,
+    core: Rc<CoreState>,
+    on_pause: RefCell<Option<PauseFn>>,
+    /// Whether the response is over with its head, so that nothing comes of what its handler waits for.
+    is_over: Cell<bool>,
+}
+
+/// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
+pub(super) type PauseFn = Box<dyn Fn(&mut Context<'_>)>;
+
+/// The parts that are lent for a poll.
+struct Lent {
+    /// `None` while the context waits to be used again, or once the connection was upgraded.
+    conn: Option<Conn>,
+    /// The bounds of the exchange: a copy, so that reading them costs the same whether they were changed or not.
+    bounds: Bounds,
+}
+
+impl SharedConn {
+    pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
+        let lent = Lent { conn: None, bounds: core.bounds.clone() };
+        let (lent, on_pause, is_over) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        SharedConn(Rc::new(SharedInner { lent, core, on_pause, is_over }))
+    }
+
+    /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
+    /// wait. Fails if the connection was upgraded.
+    #[inline]
+    pub(crate) fn poll<T, E: From<ExchangeError>>(
+        &self,
+        step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        self.poll_uncounted(|conn, bounds, core| {
+            let polled = step(conn, bounds);
+            if polled.is_pending() {
+                core.count_traffic(conn);
+            }
+            polled
+        })
+    }
+
+    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Its parts and the loop may wait with
+    /// different wakers, so the step waits with the one that it is given.
+    #[inline]
+    pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
+        &self,
+        cx: &mut Context<'_>,
+        step: impl FnOnce(&mut Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        self.poll(|conn, bounds| {
+            let shared = conn.shared_waker(cx.waker());
+            step(&mut Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
+        })
+    }
+
+    /// Lends the connection as [`SharedConn::poll`] does, to a step that decides itself when its traffic is counted.
+    #[inline]
+    pub(super) fn poll_uncounted<T, E: From<ExchangeError>>(
+        &self,
+        step: impl FnOnce(&mut Conn, &Bounds, &CoreState) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        let SharedInner { lent, core, .. } = &*self.0;
+        let Lent { conn, bounds } = &mut *lent.borrow_mut();
+        match conn {
+            Some(conn) => step(conn, bounds, core),
+            None => Poll::Ready(Err(not_connected().into())),
+        }
+    }
+
+    /// Lends the connection to `step`, which does not wait. `None` if the connection was upgraded.
+    #[inline]
+    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
+        self.with_bounds(|conn, _| step(conn))
+    }
+
+    /// Lends the connection as [`SharedConn::with`] does, with the bounds of the exchange.
+    #[inline]
+    pub(super) fn with_bounds<T>(&self, step: impl FnOnce(&mut Conn, &Bounds) -> T) -> Option<T> {
+        let Lent { conn, bounds } = &mut *self.0.lent.borrow_mut();
+        conn.as_mut().map(|conn| step(conn, bounds))
+    }
+
+    /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
+    /// streamed for days. An error is left to the next write.
+    pub(crate) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
+        let polled: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
+            if !conn.has_sent_all() {
+                drop(conn.poll_flush(cx, bounds.timeouts.write));
+            }
+            Poll::Pending
+        });
+        if polled.is_ready() {
+            self.pause_upgraded(cx);
+        }
+    }
+
+    /// Notes that the handler waits, if polls are timed.
+    #[inline]
+    pub(crate) fn note_waiting(&self) {
+        if self.core().events.observes_polls() {
+            self.core().waiting.set(self.with(|conn| conn.peer().id));
+        }
+    }
+
+    #[cold]
+    fn pause_upgraded(&self, cx: &mut Context<'_>) {
+        self.on_pause().borrow().iter().for_each(|on_pause| on_pause(cx));
+    }
+
+    /// The function that is called when the handler of an upgraded connection waits.
+    pub(crate) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
+        &self.0.on_pause
+    }
+
+    /// Notes whether the response is over with its head, while its handler still writes content.
+    pub(crate) fn note_over(&self, is_over: bool) {
+        self.0.is_over.set(is_over);
+    }
+
+    /// Whether the response is over with its head, while its handler still writes content.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over.get()
+    }
+
+    /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.
+    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
+        self.poll_peer_end(cx, incoming).map(drop)
+    }
+
+    /// Ready with the error of a peer that does not wait for its response any more. A peer that closes its sending half
+    /// behind a whole request still waits, unless the server is set to take it for gone. Such a peer sends nothing
+    /// more, so no waker is kept.
+    pub(crate) fn poll_peer_gone(
+        &self,
+        cx: &mut Context<'_>,
+        incoming: &mut Incoming,
+    ) -> Poll<ExchangeError> {
+        match (ready!(self.poll_peer_end(cx, incoming)), self.core().bounds.half_close) {
+            (PeerEnd::Eof, HalfClose::Waits) if incoming.is_truncated() => {
+                Poll::Ready(ExchangeError::Incomplete)
+            }
+            (PeerEnd::Eof, HalfClose::Waits) => Poll::Pending,
+            (PeerEnd::Eof, HalfClose::Gone) | (PeerEnd::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
+        }
+    }
+
+    fn poll_peer_end(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<PeerEnd> {
+        let polled: Poll<Result<PeerEnd, ExchangeError>> = self.poll_shared(cx, |cx, conn, _| {
+            // The deadline of a read that was abandoned must not end this wait.
+            conn.disarm(TimerSlot::Read);
+            while incoming.input.unread().len() <= UNREAD_MAX {
+                match ready!(incoming.poll_read_ahead(cx, conn)) {
+                    Ok(1..) => {}
+                    Ok(0) => return Poll::Ready(Ok(PeerEnd::Eof)),
+                    Err(_) => return Poll::Ready(Ok(PeerEnd::Failed)),
+                }
+            }
+            Poll::Pending
+        });
+        polled.map(|end| end.unwrap_or(PeerEnd::Failed))
+    }
+
+    /// Takes the connection out of its slot, to share it.
+    #[inline]
+    pub(super) fn attach(&self, slot: &mut Option<Conn>) {
+        let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
+        debug_assert!(conn.is_none() && slot.is_some(), "an exchange has one connection");
+        mem::swap(conn, slot);
+        conn.iter_mut().for_each(Conn::share);
+    }
+
+    /// Puts the connection back into its slot.
+    #[inline]
+    pub(super) fn release(&self, slot: &mut Option<Conn>) {
+        let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
+        debug_assert!(conn.is_some() && slot.is_none(), "a connection has one slot");
+        mem::swap(conn, slot);
+    }
+
+    /// Takes the connection out, to upgrade or to close it.
+    pub(super) fn take(&self) -> Option<Conn> {
+        self.0.lent.borrow_mut().conn.take()
+    }
+
+    /// The connection, unless it was upgraded.
+    pub(super) fn open(&self) -> Ref<'_, Option<Conn>> {
+        Ref::map(self.0.lent.borrow(), |lent| &lent.conn)
+    }
+
+    /// The session of the connection, if that is secure and was not upgraded.
+    #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
+    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
+        self.open().as_ref()?.transport.tls_session()
+    }
+
+    /// Whether the connection was upgraded.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.lent.borrow().conn.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &CoreState {
+        &self.0.core
+    }
+
+    /// Reads the bounds of the exchange.
+    #[inline]
+    pub(crate) fn bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
+        read(&self.0.lent.borrow().bounds)
+    }
+
+    /// Changes the bounds of the exchange, which begin as those of the server.
+    pub(super) fn change_bounds(&self, change: impl FnOnce(&mut Bounds)) {
+        change(&mut self.0.lent.borrow_mut().bounds);
+    }
+
+    /// Gives the exchange the bounds of the server again.
+    #[cold]
+    pub(super) fn reset_bounds(&self) {
+        self.0.lent.borrow_mut().bounds.clone_from(&self.0.core.bounds);
+    }
+}
+
+/// How the peer has ended the bytes that it sends.
+enum PeerEnd {
+    /// The peer has closed the connection, or its sending half, which looks the same.
+    Eof,
+    /// The connection has failed, or was upgraded.
+    Failed,
+}
+
+/// How much input is kept that arrives while a handler waits for the peer to close.
+const UNREAD_MAX: usize = 64 << 10;
+
+#[cold]
+fn not_connected() -> ExchangeError {
+    ExchangeError::Io(io::ErrorKind::NotConnected.into())
+}

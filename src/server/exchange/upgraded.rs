@@ -1,0 +1,90 @@
+//! [`Upgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8, §9.3.6).
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::oneshot;
+
+use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
+use crate::server::report::ConnectionReport;
+
+/// A connection that was upgraded: bytes in both directions, and no longer HTTP.
+///
+/// Made by [`Context::upgrade`](crate::server::Context::upgrade) and [`Context::accept_tunnel`](crate::server::Context::accept_tunnel).
+/// Reading begins with the bytes that the peer has already sent. There are no timeouts except those that you set.
+///
+/// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
+///
+/// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
+/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::client::ClientUpgraded), which is [`Send`].
+pub struct Upgraded {
+    stream: Rewind<Pin<Box<dyn Stream>>>,
+    /// Dropped last, since the connection must be closed before it is no longer counted.
+    _guard: UpgradedGuard,
+}
+
+impl Upgraded {
+    pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
+        let peer = conn.peer();
+        let (transport, timer) = conn.into_parts();
+        let (guard, handle) = UpgradedHandle::new(peer, Some(timer));
+        (Upgraded { stream: Rewind::new(transport, early), _guard: guard }, handle)
+    }
+}
+
+delegate_stream!(Upgraded, stream);
+
+impl fmt::Debug for Upgraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgraded").finish_non_exhaustive()
+    }
+}
+
+/// Dropped by the owner of a connection that was upgraded, behind the connection, which counts until then. An owner that is
+/// dropped before the connection is closed in order sends the future that closes it.
+pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
+
+/// Closes a connection whose owner was dropped.
+type Closing = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The server's part of a connection that was upgraded: it still counts as one of its core's.
+pub(crate) struct UpgradedHandle {
+    dropped: oneshot::Receiver<Closing>,
+    /// Closes the connection, once its owner was dropped.
+    closing: Option<Closing>,
+    peer: Peer,
+    /// The entry by which a stop waits for the connection, unless that has kept it.
+    _timer: Option<TableTimer>,
+    /// The report of the connection, if one is wanted.
+    pub(crate) report: Option<Box<ConnectionReport>>,
+}
+
+impl UpgradedHandle {
+    /// A handle, and the sender that the owner of the connection drops behind it.
+    pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
+        let (guard, dropped) = oneshot::channel();
+        (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
+    }
+
+    /// The peer of the connection.
+    pub(super) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Ready when the owner of the connection was dropped, and the connection is closed.
+    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closing.is_none() {
+            self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
+        }
+        self.poll_closing(cx)
+    }
+
+    /// Ready when the connection is closed, or its owner still has it.
+    pub(crate) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closing.is_none() {
+            self.closing = self.dropped.try_recv().ok();
+        }
+        self.closing.as_mut().map_or(Poll::Ready(()), |closing| closing.as_mut().poll(cx))
+    }
+}

@@ -1,0 +1,161 @@
+//! [`confined`]: a handler whose panics and time limit are errors for the middleware around it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Mutex;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use crate::exchange::{ExchangeError, Phase};
+use crate::memory::lock;
+use crate::message::Status;
+use crate::net::{Peer, TableTimer, Timer, TimerSlot};
+use crate::server::error::{Error, Result};
+use crate::server::exchange::SharedConn;
+
+thread_local! {
+    /// The time limit of the handler that is being polled, if that is over.
+    static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Polls a handler until it is `None`. If it panics, or waits although its time is over, the error is its outcome.
+#[inline]
+fn poll_confined(
+    mut handling: Pin<&mut Option<impl Future<Output = Result>>>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result> {
+    let Some(handler) = handling.as_mut().as_pin_mut() else { return Poll::Pending };
+    match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
+        Ok(Poll::Pending) => match TIME_OVER.take() {
+            Some(limit) => Poll::Ready(Err(give_up(handling, limit))),
+            None => Poll::Pending,
+        },
+        Ok(ready) => ready,
+        Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+    }
+}
+
+/// Runs what `begin` begins. If it panics, or waits although its time is over, the error is the outcome.
+///
+/// The future is made in its place: one that is passed would be kept twice, as an argument and where it is polled.
+pub(crate) async fn confined<F: Future<Output = Result>>(begin: impl FnOnce() -> F) -> Result {
+    let mut handling = pin!(Some(async { begin().await }));
+    poll_fn(|cx| poll_confined(handling.as_mut(), cx)).await
+}
+
+/// Drops a handler whose time is over. It may panic then, which is the error in place of that of the time.
+#[cold]
+fn give_up<F>(mut handling: Pin<&mut Option<F>>, limit: Duration) -> Error {
+    match catch_unwind(AssertUnwindSafe(|| handling.set(None))) {
+        Ok(()) => time_over(limit),
+        Err(panic) => HandlerPanicked::error(panic),
+    }
+}
+
+/// Calls a handler that answers at once. If it panics, the error is its outcome.
+#[inline]
+pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
+    catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
+}
+
+/// The time limit of a handler, and of the middleware around it.
+#[derive(Default)]
+pub(crate) struct HandlerTime {
+    timer: Option<TableTimer>,
+    part: HandlerPart,
+}
+
+/// Whose time passes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum HandlerPart {
+    #[default]
+    Handler,
+    /// The innermost confinement ends what waits there.
+    End,
+    /// That of the middleware around the handler, which has as long again to finish.
+    Middleware,
+}
+
+impl HandlerTime {
+    /// Notes that the handler was polled. Returns the limit if its time was over and nothing around it has ended it.
+    #[inline]
+    pub(crate) fn note_polled(&mut self) -> Option<Duration> {
+        if self.part == HandlerPart::End { self.begin_last_part() } else { None }
+    }
+
+    #[cold]
+    fn begin_last_part(&mut self) -> Option<Duration> {
+        self.part = HandlerPart::Middleware;
+        TIME_OVER.take()
+    }
+
+    /// Waits until the time is over. The handler is to be polled once more then, and at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the middleware around the handler was late as well.
+    pub(crate) fn poll_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
+        let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
+        ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
+        self.timer = None;
+        if self.part == HandlerPart::Middleware {
+            return Poll::Ready(Err(time_over(limit)));
+        }
+        self.part = HandlerPart::End;
+        TIME_OVER.set(Some(limit));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The error of a handler that took longer than `limit`.
+pub(crate) fn time_over(limit: Duration) -> Error {
+    ExchangeError::TimedOut(Phase::Handler, limit.into()).into()
+}
+
+/// The cause of the error with which a panic passes through middleware.
+struct HandlerPanicked(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl HandlerPanicked {
+    #[cold]
+    fn error(panic: Box<dyn Any + Send>) -> Error {
+        Error::new(Status::INTERNAL_SERVER_ERROR, HandlerPanicked(Mutex::new(Some(panic))))
+    }
+}
+
+impl fmt::Display for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the handler panicked")
+    }
+}
+
+impl fmt::Debug for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl StdError for HandlerPanicked {}
+
+/// Whether this error is that of a handler which took too long.
+pub(crate) fn is_time_over(error: &Error) -> bool {
+    let cause = error.cause().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(ExchangeError::TimedOut(Phase::Handler, _)))
+}
+
+/// Whether a panic has become this error.
+pub(crate) fn is_panic(error: &Error) -> bool {
+    error.downcast_cause::<HandlerPanicked>().is_some()
+}
+
+/// Takes out the panic that has become this error, to be resumed.
+#[allow(dead_code, reason = "unused without the feature `tower`")]
+pub(crate) fn take_panic(error: &Error) -> Option<Box<dyn Any + Send>> {
+    let HandlerPanicked(panic) = error.downcast_cause()?;
+    lock(panic).take()
+}

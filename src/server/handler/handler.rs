@@ -1,0 +1,438 @@
+//! [`Handler`]: the application; what becomes one ([`IntoHandler`]), and one behind a pointer ([`BoxHandler`]).
+
+use std::fmt;
+use std::future::ready;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::body_plan::BodyPlan;
+use super::confine::confined;
+use super::refusal::Refusal;
+use crate::server::context::Context;
+use crate::server::error::Result;
+
+/// Answers requests: the application, or a part of it.
+///
+/// Closures and functions are handlers, too, through [`IntoHandler`]. Implement this trait for what they cannot
+/// express, such as a decision by the head alone. A log or a guard, which surrounds other handlers, is
+/// [middleware](crate::middleware).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::SystemTime;
+/// use corehttp::{BodyPlan, Context, Handler, Result, Server, Status};
+///
+/// /// Takes uploads for a while.
+/// struct Uploads {
+///     until: SystemTime,
+/// }
+///
+/// impl Handler for Uploads {
+///     fn on_head(&self, _: &mut Context) -> BodyPlan {
+///         match SystemTime::now() > self.until {
+///             true => BodyPlan::Refuse(Status::GONE), // no body is received in vain
+///             false => BodyPlan::Stream,
+///         }
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         let mut body = ctx.body_reader();
+///         while let Some(chunk) = body.chunk().await? {
+///             println!("{} bytes", chunk.len());
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
+    note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
+            `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
+            with a single type for all by `BoxHandler::new`"
+)]
+pub trait Handler: ErasedHandler {
+    /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
+    ///
+    /// A handler that chooses among others passes the call on. If it does not, or is a closure, their plans have no
+    /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
+    /// Middleware passes it on unless it decides otherwise. A [`BodyPlan`] around a closure gives that a plan.
+    ///
+    /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer and
+    /// the extensions are available, and changes to them reach the handler. Fields that are set in the response stay, even
+    /// if the request is refused here, or its body cannot be received.
+    #[inline]
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        let _ = ctx;
+        BodyPlan::Buffer
+    }
+
+    /// Answers `ctx.request` in `ctx.response`.
+    ///
+    /// # Errors
+    ///
+    /// An error is answered with its [status](crate::server::Error::status), and with content that
+    /// [`Server::error_response`](crate::Server::error_response) makes, by default the reason of the status as text.
+    /// The fields that were set stay, except those that describe content. To say more, put a response into
+    /// `ctx.response` and return `Ok`. Once the head has been sent, an error aborts the connection or, if the response
+    /// is already complete, closes it.
+    ///
+    /// [`Server::on_error`](crate::Server::on_error) is called for the error, unless it is a bare
+    /// [`Status`](crate::Status) or [`Problem`](crate::Problem), which are responses like any other.
+    ///
+    /// # Panics
+    ///
+    /// A panic is answered with 500, or aborts the connection if part of the response has been sent. Either way this
+    /// connection is closed, and all others go on. Middleware gets the panic as an error with the status 500, and the
+    /// fields that were set stay as after any error. With `panic = "abort"` in the Cargo profile, the process ends.
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>
+    where
+        Self: Sized;
+
+    /// Answers `ctx.request` at once, without a future, if this handler can. Default: it cannot, and does nothing.
+    ///
+    /// On a handler behind a pointer this method is called first, because the future that [`Handler::handle`] makes there
+    /// would be allocated. A handler for which it returns `Some` returns the same from [`Handler::handle`]. Closures and
+    /// functions that are not `async` implement it.
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        let _ = ctx;
+        None
+    }
+
+    /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions, use
+    /// [`BoxHandler::new`].
+    fn boxed(self) -> BoxHandler
+    where
+        Self: Sized + Send + Sync + 'static,
+    {
+        BoxHandler::new(self)
+    }
+
+    /// Answers `ctx.request` beneath middleware, to which panics and the end of the time limit are errors.
+    #[doc(hidden)]
+    fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result>
+    where
+        Self: Sized,
+    {
+        confined(move || self.handle(ctx))
+    }
+
+    /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].
+    #[doc(hidden)]
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        let _ = ctx;
+        Box::pin(ready(Err(refusal.error)))
+    }
+}
+
+impl<H: Handler> Handler for Arc<H> {
+    #[inline]
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
+    }
+
+    #[inline]
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        (**self).handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
+    }
+}
+
+impl<H: Handler> Handler for Rc<H> {
+    #[inline]
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
+    }
+
+    #[inline]
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        (**self).handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
+    }
+}
+
+/// Conversion to a [`Handler`], from a closure, a function or a handler, for [`Server::run`](crate::Server::run) and
+/// similar methods. The compiler infers `Kind`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
+    note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
+            `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
+            with a single type for all by `BoxHandler::new`",
+    note = "a function of `with_state(&state, ..)` takes a reference to the state or, if that is an `Arc` or `Rc`, to what it \
+            points to, and then the context; of an `Arc<dyn Trait>`, `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`",
+    note = "an app of axum becomes a handler by `Tower::new`"
+)]
+pub trait IntoHandler<Kind> {
+    /// The handler that the value is converted to.
+    type Handler: Handler + 'static;
+
+    /// Converts the value to a handler.
+    fn into_handler(self) -> Self::Handler;
+}
+
+/// The kinds of handlers. Each type is of one kind only, so inference is never ambiguous.
+mod kind {
+    #[derive(Debug)]
+    pub enum Implements {}
+    #[derive(Debug)]
+    pub enum Plain {}
+    #[derive(Debug)]
+    pub enum Async {}
+}
+
+impl<H: Handler + 'static> IntoHandler<kind::Implements> for H {
+    type Handler = H;
+
+    fn into_handler(self) -> H {
+        self
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Plain, R)> for F
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: IntoResult,
+{
+    type Handler = PlainHandler<F>;
+
+    fn into_handler(self) -> PlainHandler<F> {
+        PlainHandler(self)
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Async, R)> for F
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: IntoResult,
+{
+    type Handler = AsyncHandler<F>;
+
+    fn into_handler(self) -> AsyncHandler<F> {
+        AsyncHandler(self)
+    }
+}
+
+/// The handler that a `fn` or a plain closure is converted to.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainHandler<F>(pub(super) F);
+
+impl<F, R> Handler for PlainHandler<F>
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: IntoResult,
+{
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        outcome((self.0)(ctx), ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        Some(outcome((self.0)(ctx), ctx))
+    }
+}
+
+/// The handler that an `async fn` or an async closure is converted to.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncHandler<F>(pub(super) F);
+
+impl<F, R> Handler for AsyncHandler<F>
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: IntoResult,
+{
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        outcome((self.0)(ctx).await, ctx)
+    }
+}
+
+/// The outcome of a function that has handled a request. The function is the innermost handler, so the application chooses
+/// the status of an error here: middleware around the function sees it.
+#[inline]
+pub(super) fn outcome(returned: impl IntoResult, ctx: &Context) -> Result {
+    returned.into_result().map_err(|error| ctx.exchange.conn.core().error_statuses.choose_for(error))
+}
+
+/// The return type of a function that handles requests: `()` or [`Result`].
+pub trait IntoResult {
+    /// Converts the value to a result.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the handler's error.
+    fn into_result(self) -> Result;
+}
+
+impl IntoResult for () {
+    #[inline]
+    fn into_result(self) -> Result {
+        Ok(())
+    }
+}
+
+impl IntoResult for Result {
+    #[inline]
+    fn into_result(self) -> Result {
+        self
+    }
+}
+
+/// A handler of any type in a box, so that one map or field can hold handlers of different types.
+///
+/// Each request costs a call that is not inlined, and an allocation for the future of a handler that is `async`.
+/// Handlers of a single type, or an enum of handlers, need no box.
+///
+/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. A
+/// `BoxHandler` is a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a
+/// `Box<dyn Handler>` for [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an
+/// `Rc<dyn Handler>` are handlers, too.
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::HashMap;
+/// use corehttp::{BoxHandler, Context, Handler, Result, Server, Status};
+///
+/// async fn time(ctx: &mut Context) {
+///     ctx.response.set_text(format!("{:?}", ctx.arrived_at()));
+/// }
+///
+/// let commands = HashMap::from([
+///     ("hello", BoxHandler::new(|ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"))),
+///     ("time", BoxHandler::new(time)),
+/// ]);
+/// let service = Server::new().service(async move |ctx: &mut Context| -> Result {
+///     let command = ctx.request.query().get("command").and_then(|name| commands.get(&*name));
+///     command.ok_or(Status::NOT_FOUND)?.handle(ctx).await
+/// });
+/// # let respond = |target| {
+/// #     corehttp::block_on(service.respond(corehttp::Request::get(target).unwrap())).unwrap()
+/// # };
+/// # assert_eq!(respond("/?command=hello").body.bytes(), b"<h1>hi</h1>");
+/// # assert_eq!((respond("/?command=time").status, respond("/").status), (Status::OK, Status::NOT_FOUND));
+/// ```
+pub struct BoxHandler(Box<dyn Handler + Send + Sync>);
+
+impl BoxHandler {
+    /// Boxes `handler`: a closure, a function, or a type that implements [`Handler`].
+    pub fn new<Kind, H>(handler: H) -> BoxHandler
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        BoxHandler(Box::new(handler.into_handler()))
+    }
+}
+
+impl Handler for BoxHandler {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.0.on_head(ctx)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        self.0.handle(ctx).await
+    }
+
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        self.0.handle_now(ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        self.0.refuse(ctx, refusal)
+    }
+}
+
+impl fmt::Debug for BoxHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoxHandler").finish_non_exhaustive()
+    }
+}
+
+/// The method that a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler
+/// implements this trait.
+pub trait ErasedHandler {
+    /// Calls [`Handler::handle`], and boxes its future.
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a>;
+}
+
+pub(crate) type BoxedFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
+
+impl<H: Handler> ErasedHandler for H {
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a> {
+        Box::pin(self.handle(ctx))
+    }
+}
+
+impl<H: Handler + ?Sized> Handler for Box<H> {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        match (**self).handle_now(ctx) {
+            Some(result) => result,
+            None => (**self).handle_boxed(ctx).await,
+        }
+    }
+
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
+    }
+
+    fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+        (**self).refuse(ctx, refusal)
+    }
+}
+
+// Not for each `H: ?Sized`, as for a box: a handler that cores share must not cost an allocation.
+macro_rules! shared_dyn_handlers {
+    ($($pointer:ty),*) => {$(
+        impl Handler for $pointer {
+            fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+                (**self).on_head(ctx)
+            }
+
+            async fn handle(&self, ctx: &mut Context) -> Result {
+                match (**self).handle_now(ctx) {
+                    Some(result) => result,
+                    None => (**self).handle_boxed(ctx).await,
+                }
+            }
+
+            fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+                (**self).handle_now(ctx)
+            }
+
+            fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
+                (**self).refuse(ctx, refusal)
+            }
+        }
+    )*};
+}
+
+shared_dyn_handlers!(Arc<dyn Handler>, Arc<dyn Handler + Send + Sync>, Rc<dyn Handler>);

@@ -1,0 +1,19 @@
+//! [`Handler`], what may stand for one, and how the server calls it: by the head of a request, within its time, and with
+//! its panics confined.
+
+mod body_plan;
+mod confine;
+mod handler;
+mod refusal;
+mod with_state;
+
+pub use body_plan::BodyPlan;
+pub(crate) use confine::is_panic;
+pub(super) use confine::{HandlerTime, call_confined, is_time_over, time_over};
+#[cfg(feature = "tower")]
+pub(crate) use confine::{confined, take_panic};
+pub(crate) use handler::BoxedFuture;
+pub use handler::{AsyncHandler, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
+pub(crate) use refusal::Refusal;
+pub(super) use refusal::RefusalOrigin;
+pub use with_state::{WithState, with_state};

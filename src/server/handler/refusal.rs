@@ -1,0 +1,113 @@
+//! [`Refusal`]: a request that is refused without its handler, on its way through the middleware of its route.
+
+use super::body_plan::BodyPlan;
+use crate::exchange::ExchangeError;
+use crate::message::Status;
+use crate::server::context::Context;
+use crate::server::error::Error;
+
+/// The error that takes the place of a handler: the request was refused by its head, or its body could not be received.
+#[derive(Debug)]
+pub struct Refusal {
+    pub(crate) error: Error,
+    pub(crate) origin: RefusalOrigin,
+    /// How many middlewares are around the one that has refused the request, or around the handler.
+    depth: usize,
+}
+
+/// Why a request is refused, on which its report depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalOrigin {
+    /// A [`BodyPlan`] with a status alone.
+    Plan,
+    /// [`Context::refuse`], with an error.
+    Error,
+    Body,
+}
+
+impl Refusal {
+    /// A request that no handler takes.
+    pub(crate) fn unplanned(status: Status) -> Refusal {
+        Refusal { error: status.into(), origin: RefusalOrigin::Plan, depth: usize::MAX }
+    }
+
+    /// A request whose body cannot be received, for this reason.
+    pub(crate) fn of_body(error: Error) -> Refusal {
+        Refusal { error, origin: RefusalOrigin::Body, depth: usize::MAX }
+    }
+
+    /// Takes the refusal to which `on_head` has led, with this status.
+    pub(crate) fn take(ctx: &mut Context, status: Status) -> Refusal {
+        let noted = ctx.extensions.remove::<Refusal>().filter(|noted| noted.error.status() == status);
+        noted.unwrap_or_else(|| Refusal { error: status.into(), origin: RefusalOrigin::Plan, depth: 0 })
+    }
+
+    /// Notes that middleware has got the refusal from what is beneath it.
+    #[cold]
+    pub(crate) fn note_passed(ctx: &mut Context, status: Status) {
+        let mut refusal = Refusal::take(ctx, status);
+        refusal.depth = refusal.depth.saturating_add(1);
+        refusal.note(ctx);
+    }
+
+    /// Notes the refusal, to be taken by its status.
+    pub(crate) fn note(self, ctx: &mut Context) -> Status {
+        let status = self.error.status();
+        ctx.extensions.insert(self);
+        status
+    }
+
+    pub(crate) fn into_error(self) -> Error {
+        self.error
+    }
+
+    /// The refusal as what is beneath a middleware has it. Fails with the error if this middleware has refused the
+    /// request itself, of which what is beneath must not see anything.
+    pub(crate) fn beneath(self) -> Result<Refusal, Error> {
+        match self.depth.checked_sub(1) {
+            Some(depth) => Ok(Refusal { depth, ..self }),
+            None => Err(self.error),
+        }
+    }
+}
+
+impl From<ExchangeError> for Refusal {
+    fn from(error: ExchangeError) -> Refusal {
+        Refusal::of_body(error.into())
+    }
+}
+
+impl Context {
+    /// Refuses the request by its head, and returns the plan that [`Handler::on_head`](crate::Handler::on_head) or
+    /// [`Middleware::on_head`](crate::middleware::Middleware::on_head) is to return. The request is then answered as if
+    /// its handler had failed with `error`, and its body is not received. Middleware around the one that refuses gets the
+    /// error; what is beneath it sees nothing of the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::middleware::{Middleware, wrap};
+    /// use corehttp::{BodyPlan, Context, Error, Handler, Request, Status};
+    ///
+    /// #[derive(Clone)]
+    /// struct Uploads;
+    ///
+    /// impl Middleware for Uploads {
+    ///     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+    ///         if ctx.request.headers.content_type() != Some("image/png") {
+    ///             return ctx.refuse(Error::new(Status::UNSUPPORTED_MEDIA_TYPE, "an image is expected"));
+    ///         }
+    ///         next.on_head(ctx)
+    ///     }
+    /// }
+    ///
+    /// let service = corehttp::Server::new().service(wrap(Uploads, |ctx: &mut Context| ctx.response.set_text("saved")));
+    /// # let response = corehttp::block_on(service.respond(Request::post("/")?))?;
+    /// # assert_eq!(response.status, Status::UNSUPPORTED_MEDIA_TYPE);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refuse(&mut self, error: impl Into<Error>) -> BodyPlan {
+        let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, depth: 0 };
+        BodyPlan::Refuse(refusal.note(self))
+    }
+}

@@ -1,0 +1,154 @@
+//! [`ConnectionReport`]: a connection that is over, as [`Server::on_disconnect`](crate::Server::on_disconnect) sees it.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::net::{Conn, Peer, PeerAddr};
+use crate::server::opening::RareConnectionState;
+
+/// A connection that is over.
+///
+/// `{}` formats it as one line, such as `192.0.2.1:50000: 3 requests, 310 bytes received, 1042 sent in 4.2s: idle`.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ConnectionReport;
+///
+/// let server = Server::new().on_disconnect(|connection: &ConnectionReport| println!("{connection}"));
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ConnectionReport {
+    /// The reason why the connection is over.
+    pub end: ConnectionEnd,
+    /// The address of the peer.
+    pub peer_addr: PeerAddr,
+    /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
+    pub connection_id: u64,
+    /// How many requests it has carried, answered or not.
+    pub requests: u64,
+    /// How many bytes were received, without those of TLS, of a PROXY header, and of another protocol after an upgrade.
+    pub received: u64,
+    /// How many bytes were sent, counted as in `received`.
+    pub sent: u64,
+    /// The time since it opened: since its [`Server::on_connect`](crate::Server::on_connect), or since it was accepted if
+    /// it never opened.
+    pub age: Duration,
+    /// In the unit of [`Life`](crate::net::Life).
+    pub(crate) opened_at: u64,
+    rare_state: Option<Rc<RareConnectionState>>,
+}
+
+impl ConnectionReport {
+    /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted.
+    #[cold]
+    pub(crate) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
+        let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
+        let Peer { addr: peer_addr, id: connection_id } = conn.peer();
+        Some(Box::new(ConnectionReport {
+            end: ConnectionEnd::Cut,
+            peer_addr,
+            connection_id,
+            requests: exchange_count,
+            received: traffic.received,
+            sent: traffic.sent,
+            age: Duration::ZERO,
+            opened_at,
+            rare_state: RareConnectionState::from_conn(conn),
+        }))
+    }
+
+    /// Whether the connection has opened, and [`Server::on_connect`](crate::Server::on_connect) was called with it.
+    pub fn has_opened(&self) -> bool {
+        !matches!(self.end, ConnectionEnd::Overload | ConnectionEnd::Handshake | ConnectionEnd::Unopened)
+    }
+
+    /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
+    /// this type.
+    pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
+        self.rare_state.as_ref()?.state()
+    }
+}
+
+impl fmt::Display for ConnectionReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConnectionReport { end, peer_addr, requests, received, sent, age, .. } = self;
+        let plural = if *requests == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{peer_addr}: {requests} request{plural}, {received} bytes received, {sent} sent in {age:?}: {end}"
+        )
+    }
+}
+
+impl fmt::Debug for ConnectionReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnectionReport({self})")
+    }
+}
+
+/// The reason why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConnectionEnd {
+    /// It never opened, because the server or the peer had too many
+    /// ([`Limits::connections_max`](crate::Limits::connections_max),
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max)).
+    Overload,
+    /// It never opened, because its PROXY header or its TLS handshake has failed, or took too long.
+    Handshake,
+    /// It never opened, because it was closed before its PROXY header and its TLS handshake were complete: by the peer, as
+    /// some that only probe the port do, or by a stop.
+    Unopened,
+    /// [`Server::on_connect`](crate::Server::on_connect) has refused it, or has panicked.
+    Refused,
+    /// The peer has closed it between two requests, or before the first, or it has failed there.
+    Peer,
+    /// No request came in time ([`Timeouts::idle`](crate::Timeouts::idle), and
+    /// [`Timeouts::head`](crate::Timeouts::head) for the first), or before the server needed the descriptor for another
+    /// connection and had none left.
+    Idle,
+    /// It has reached its age ([`Timeouts::connection_age`](crate::Timeouts::connection_age)).
+    Age,
+    /// It has carried its last response, as the request, the response or a limit had it.
+    Last,
+    /// A request was refused or cut off, or an exchange has failed. [`Server::on_error`](crate::Server::on_error) gets
+    /// the cause, unless the peer is to blame for a reset.
+    Failed,
+    /// Its handler has upgraded it or taken it over, and it has been dropped since.
+    Upgraded,
+    /// The server stops: it was idle, or has carried its last response.
+    Stop,
+    /// The grace period of a stop was over, or the task that served it was dropped.
+    Cut,
+}
+
+impl ConnectionEnd {
+    /// Returns the reason as one word in lower case, for logs and labels, such as `peer` or `idle`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConnectionEnd::Overload => "overload",
+            ConnectionEnd::Handshake => "handshake",
+            ConnectionEnd::Unopened => "unopened",
+            ConnectionEnd::Refused => "refused",
+            ConnectionEnd::Peer => "peer",
+            ConnectionEnd::Idle => "idle",
+            ConnectionEnd::Age => "age",
+            ConnectionEnd::Last => "last",
+            ConnectionEnd::Failed => "failed",
+            ConnectionEnd::Upgraded => "upgraded",
+            ConnectionEnd::Stop => "stop",
+            ConnectionEnd::Cut => "cut",
+        }
+    }
+}
+
+impl fmt::Display for ConnectionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,500 @@
+//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](crate::Server::on_exchange) sees it; and
+//! [`Observation`], which notes what the report needs while the exchange goes on.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::error_text::write_escaped;
+use crate::exchange::ExchangeError;
+use crate::memory::{Counter, Reset, clear_cold};
+use crate::message::{BodyLength, Method, Request, Response, Status, Version};
+use crate::net::{Conn, Peer, PeerAddr, Traffic, tls};
+use crate::server::error::ErrorCause;
+use crate::server::forwarded::{TrustedProxies, client_ip};
+use crate::server::opening::{ProxyHeader, RareConnectionState};
+
+/// An exchange that is over, with its response or without.
+///
+/// `{}` formats it as one line, without the query, which may contain secrets.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Server};
+/// use corehttp::server::ExchangeReport;
+///
+/// fn log(exchange: &ExchangeReport) {
+///     println!("{exchange}"); // GET /a from 192.0.2.1:50000: 200, 114 bytes in 73µs
+/// }
+///
+/// let server = Server::new().on_exchange(log);
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+/// ```
+#[non_exhaustive]
+pub struct ExchangeReport<'a> {
+    /// The method, as it was received. `None` if it is not known: the request line did not come as far as the end of its
+    /// target, is none at all, or was refused for its method. A head that was refused later has one.
+    pub method: Option<Method>,
+    /// The target, as it was received; empty if it is not known. It may have a query. If the request line was refused, it
+    /// ends before the fault, and may be no valid target.
+    pub target: &'a str,
+    /// The version that the peer speaks; HTTP/1.1 if the request line was refused.
+    pub version: Version,
+    /// The request, as the handler left it: its body may be gone. If the head was refused, or did not come to its end: the
+    /// lines that had come before the fault. Fields after them are missing, which may be those that matter.
+    pub request: &'a Request,
+    /// The status of the response; `None` if its head was not even written.
+    pub status: Option<Status>,
+    /// The cause for which the peer got only a part of its response, or none; `None` if the exchange was not cut.
+    pub cut: Option<CutBy>,
+    /// The address of the peer.
+    pub peer_addr: PeerAddr,
+    /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
+    pub connection_id: u64,
+    /// The number of the exchange on its connection, counted from 1.
+    pub exchange_number: u64,
+    /// How many bytes were received since the last exchange: the head, the body, and perhaps a part of the next request.
+    pub received: u64,
+    /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
+    /// an upgrade do not count, except those of a WebSocket, here and in `received`.
+    pub sent: u64,
+    /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
+    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::server::ServerCounts).
+    pub messages_received: u64,
+    /// How many messages it has sent until then.
+    pub messages_sent: u64,
+    /// The code with which a WebSocket was closed first, by either end, such as 1000; `None` without a close frame, and
+    /// for other exchanges.
+    pub close_code: Option<u16>,
+    /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
+    /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
+    pub until_handler: Option<Duration>,
+    /// The time from the head of the request to the head of the response, until that was written, or handed to the system
+    /// together with a small body. `None` if there is no response.
+    pub until_response: Option<Duration>,
+    /// The time from the head of the request to the end of the exchange.
+    pub duration: Duration,
+    /// The moment at which the exchange was over.
+    pub ended_at: Instant,
+    /// Whether the response was a stream of events, which lasts as long as its peer likes.
+    pub is_event_stream: bool,
+    head: HeadState,
+    /// The connection, unless it was upgraded.
+    conn: Option<&'a Conn>,
+    observation: &'a Observation,
+    proxies: &'a TrustedProxies,
+}
+
+/// The cause for which an exchange was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CutBy {
+    /// The peer closed or reset the connection, or the connection failed.
+    Peer,
+    /// A time limit of the server.
+    Timeout,
+    /// The end of the grace period of a stop, or the end of the task that served the connection.
+    Stop,
+    /// The handler: it failed, or left its response unfinished, after the head had been sent.
+    Handler,
+}
+
+impl CutBy {
+    /// Returns the cause as one word in lower case, for logs and labels: `peer`, `timeout`, `stop` or `handler`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CutBy::Peer => "peer",
+            CutBy::Timeout => "timeout",
+            CutBy::Stop => "stop",
+            CutBy::Handler => "handler",
+        }
+    }
+
+    pub(crate) fn from_cause(cause: &ErrorCause) -> CutBy {
+        let exchange = match cause {
+            ErrorCause::Exchange(error) => Some(error),
+            ErrorCause::Handler(error) => error.downcast_cause(),
+            _ => None,
+        };
+        match exchange {
+            Some(ExchangeError::TimedOut(..)) => CutBy::Timeout,
+            Some(ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_)) | None => {
+                CutBy::Handler
+            }
+            Some(_) => CutBy::Peer,
+        }
+    }
+}
+
+impl fmt::Display for CutBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ExchangeReport<'_> {
+    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`.
+    pub fn matched_pattern(&self) -> Option<&str> {
+        self.request.matched_pattern()
+    }
+
+    /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. If the head was
+    /// refused before its end, that is the address of the peer: a proxy may have named its client after the fault.
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        match self.head {
+            HeadState::Accepted | HeadState::Refused => {
+                client_ip(self.peer_addr, &self.request.headers, self.proxies)
+            }
+            HeadState::Partial | HeadState::NoLine => self.peer_addr.ip(),
+        }
+    }
+
+    /// Whether the version of the request is known.
+    #[allow(dead_code, reason = "unused without the feature `access-log`")]
+    #[inline]
+    pub(crate) fn has_version(&self) -> bool {
+        self.head != HeadState::NoLine
+    }
+
+    /// Whether there was a request, and not a head that was refused or did not come to its end.
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
+    pub(crate) fn has_request(&self) -> bool {
+        self.head == HeadState::Accepted
+    }
+
+    /// The session of the connection, if that is secure.
+    #[allow(dead_code, reason = "unused without the feature `tls`")]
+    pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
+        match self.conn {
+            Some(conn) => conn.transport.tls_session(),
+            None => self.observation.upgrade.as_ref()?.tls_session.clone(),
+        }
+    }
+
+    /// The PROXY header that the connection began with.
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
+    pub(crate) fn header(&self) -> Option<Rc<ProxyHeader>> {
+        match self.conn {
+            Some(conn) => RareConnectionState::proxy_header(conn),
+            None => self.observation.upgrade.as_ref()?.proxy_header.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ExchangeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.method {
+            Some(method) => {
+                let path = self.target.split('?').next().unwrap_or_default();
+                write!(f, "{method} ")?;
+                write_escaped(f, path)?;
+            }
+            None => f.write_str("a refused head")?,
+        }
+        write!(f, " from {}: ", self.peer_addr)?;
+        match self.status {
+            Some(status) => write!(f, "{}", status.as_u16())?,
+            None => f.write_str("no response")?,
+        }
+        if let Some(cut) = self.cut {
+            write!(f, ", cut by {cut}")?;
+        }
+        write!(f, ", {} bytes in {:?}", self.sent, self.duration)
+    }
+}
+
+impl fmt::Debug for ExchangeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExchangeReport({self})")
+    }
+}
+
+/// Gets the report of one exchange.
+pub(crate) type ExchangeWatcher = dyn FnOnce(&ExchangeReport<'_>);
+
+/// The notes of an exchange that is to be reported. Its memory is kept for the next one.
+#[derive(Default)]
+pub(crate) struct Observation {
+    /// When the head arrived. `None` if no exchange has begun since the last report.
+    arrived: Option<Instant>,
+    handler_called: Option<Instant>,
+    status: Option<Status>,
+    is_event_stream: bool,
+    head: HeadState,
+    /// When the head of the response was written. `None` as long as it waits in the write buffer, and nothing else was
+    /// waited for.
+    responded: Option<Instant>,
+    method: Option<Method>,
+    version: Version,
+    target: String,
+    pub(crate) cut: Option<CutBy>,
+    /// The traffic of the connection at the end of the last exchange.
+    traffic_before: Traffic,
+    // In a cell, since the report that watchers get borrows the observation.
+    watchers: RefCell<Vec<Box<ExchangeWatcher>>>,
+    upgrade: Option<Box<UpgradeInfo>>,
+}
+
+/// How the head of a request has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HeadState {
+    /// There is a request.
+    #[default]
+    Accepted,
+    /// Its fields were refused, all of which are known.
+    Refused,
+    /// It was refused before its end, or did not come to one. More fields may have followed.
+    Partial,
+    /// Its request line was refused, or did not come to its end.
+    NoLine,
+}
+
+/// The facts of a connection that was upgraded, for the report.
+#[derive(Default)]
+struct UpgradeInfo {
+    /// The counts of the WebSocket that the exchange has opened.
+    socket: Option<Arc<SocketCounts>>,
+    /// The traffic of the connection until it was upgraded.
+    traffic: Traffic,
+    tls_session: Option<Arc<tls::Session>>,
+    proxy_header: Option<Rc<ProxyHeader>>,
+}
+
+/// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
+#[derive(Debug, Default)]
+pub(crate) struct SocketCounts {
+    pub(crate) received: Counter,
+    pub(crate) sent: Counter,
+    pub(crate) messages_received: Counter,
+    pub(crate) messages_sent: Counter,
+    /// 0 as long as there is none.
+    pub(crate) close_code: AtomicU16,
+}
+
+impl SocketCounts {
+    #[cold]
+    #[inline(never)]
+    fn add_to(&self, report: &mut ExchangeReport<'_>) {
+        report.received += self.received.get();
+        report.sent += self.sent.get();
+        report.messages_received = self.messages_received.get();
+        report.messages_sent = self.messages_sent.get();
+        report.close_code = Some(self.close_code.load(Relaxed)).filter(|code| *code > 0);
+    }
+}
+
+impl Observation {
+    /// Notes a request, whose head has arrived. A separate function, so that its code is not in the way of exchanges that
+    /// are not reported.
+    #[inline(never)]
+    pub(crate) fn begin(&mut self, now: Instant, request: &Request) {
+        self.arrived = Some(now);
+        (self.method, self.version) = (Some(request.method()), request.version());
+        self.target.push_str(request.target().as_str());
+    }
+
+    /// Notes a head that was refused or did not come to its end, of which `request` has as much as was read.
+    #[cold]
+    pub(crate) fn begin_refused(&mut self, now: Instant, request: &Request, head: HeadState) {
+        match head {
+            HeadState::NoLine => self.arrived = Some(now),
+            _ => self.begin(now, request),
+        }
+        self.head = head;
+    }
+
+    /// Notes as much of a refused request line as is known.
+    #[cold]
+    pub(crate) fn note_line(&mut self, method: Option<Method>, target: &str) {
+        self.method = method;
+        self.target.push_str(target);
+    }
+
+    /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
+    pub(crate) fn watch(
+        &mut self,
+        (arrived, called): (Instant, Instant),
+        request: &Request,
+        watcher: Box<ExchangeWatcher>,
+    ) {
+        // The first watcher of a context makes its notes, too late for what was noted before.
+        if !self.is_open() {
+            self.begin(arrived, request);
+            self.note_handler(called);
+        }
+        self.watchers.get_mut().push(watcher);
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.arrived.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn note_handler(&mut self, now: Instant) {
+        self.handler_called = Some(now);
+    }
+
+    #[inline]
+    pub(crate) fn note_response(&mut self, response: &Response, content: BodyLength) {
+        self.status = Some(response.status);
+        self.is_event_stream = content == BodyLength::Unknown && is_event_stream(response);
+    }
+
+    /// Notes what the report tells of a connection that is about to be upgraded.
+    pub(crate) fn note_connection(&mut self, conn: &Conn) {
+        let upgrade = self.upgrade.get_or_insert_default();
+        upgrade.traffic = conn.total_traffic();
+        upgrade.tls_session = conn.transport.tls_session();
+        upgrade.proxy_header = RareConnectionState::proxy_header(conn);
+    }
+
+    /// Notes that the exchange opens a WebSocket, and returns its counts.
+    #[allow(dead_code, reason = "unused without the feature `websocket`")]
+    pub(crate) fn note_socket(&mut self) -> Arc<SocketCounts> {
+        self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
+    }
+
+    /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
+    /// is over with its head, so that one reading of the clock does for both.
+    pub(crate) fn note_response_time(&mut self) {
+        if self.status.is_some() && self.responded.is_none() {
+            // The handler may have taken long, and the core has not read its clock since.
+            self.responded = Some(Instant::now());
+        }
+    }
+
+    /// The report of the exchange, which has begun, and was over at `now`.
+    #[inline]
+    pub(crate) fn report<'r>(
+        &'r self,
+        now: Instant,
+        conn: Option<&'r Conn>,
+        (peer, traffic, exchange_number): (&Peer, Traffic, u64),
+        request: &'r Request,
+        proxies: &'r TrustedProxies,
+    ) -> ExchangeReport<'r> {
+        debug_assert!(self.is_open(), "an exchange that has not begun is not reported");
+        let arrived = self.arrived.unwrap_or(now);
+        let since = |instant: Instant| instant.saturating_duration_since(arrived);
+        let duration = since(now);
+        // Most handlers are called as soon as the head is here, and most responses are sent with their heads.
+        let until_handler = self.handler_called.map(|called| match called == arrived {
+            true => Duration::ZERO,
+            false => since(called),
+        });
+        let until_response = self.status.map(|_| self.responded.map_or(duration, since));
+        let received = traffic.received.saturating_sub(self.traffic_before.received);
+        let sent = traffic.sent.saturating_sub(self.traffic_before.sent);
+        // Nothing is computed between the fields, so that the report is written in its place, and not copied there.
+        ExchangeReport {
+            method: self.method,
+            target: &self.target,
+            version: self.version,
+            request,
+            status: self.status,
+            cut: self.cut,
+            peer_addr: peer.addr,
+            connection_id: peer.id,
+            exchange_number,
+            received,
+            sent,
+            messages_received: 0,
+            messages_sent: 0,
+            close_code: None,
+            until_handler,
+            until_response,
+            duration,
+            ended_at: now,
+            is_event_stream: self.is_event_stream,
+            head: self.head,
+            conn,
+            observation: self,
+            proxies,
+        }
+    }
+
+    /// Adds the counts of the WebSocket that the exchange has opened to its report.
+    pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
+        if let Some(upgrade) = &self.upgrade {
+            upgrade.socket.iter().for_each(|socket| socket.add_to(report));
+        }
+    }
+
+    /// The traffic of a connection that was upgraded, until then.
+    pub(crate) fn upgraded_traffic(&self) -> Traffic {
+        self.upgrade.as_ref().map(|upgrade| upgrade.traffic).unwrap_or_default()
+    }
+
+    /// Calls the watchers of the exchange, which has this report.
+    pub(crate) fn call_watchers(&self, report: &ExchangeReport<'_>) {
+        if !self.watchers.borrow().is_empty() {
+            call_watchers(self.watchers.take(), report);
+        }
+    }
+
+    /// Forgets the exchange, whose watchers have been called, and notes the `traffic` of its connection so far.
+    #[inline]
+    pub(crate) fn close(&mut self, traffic: Traffic) {
+        let Observation {
+            arrived,
+            handler_called,
+            status,
+            is_event_stream,
+            head,
+            responded,
+            method,
+            version,
+            target,
+            cut,
+            traffic_before,
+            watchers: _,
+            upgrade,
+        } = self;
+        (*arrived, *handler_called, *status, *responded) = Default::default();
+        (*method, *version, *cut) = Default::default();
+        (*is_event_stream, *head) = Default::default();
+        target.clear();
+        *traffic_before = traffic;
+        clear_cold(upgrade);
+    }
+}
+
+/// Whether the content of a response, whose length is unknown, is a stream of events.
+#[cold]
+fn is_event_stream(response: &Response) -> bool {
+    response.headers.content_type().unwrap_or_default().starts_with("text/event-stream")
+}
+
+#[cold]
+#[inline(never)]
+fn call_watchers(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
+    for watcher in watchers {
+        let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
+    }
+}
+
+impl Reset for Observation {
+    #[inline]
+    fn reset(&mut self) {
+        self.close(Traffic::default());
+        if !self.watchers.get_mut().is_empty() {
+            self.watchers.take();
+        }
+    }
+
+    fn shrink(&mut self) -> usize {
+        self.target.shrink_to(TARGET_KEPT_MAX);
+        size_of::<Observation>() + self.target.capacity()
+    }
+}
+
+/// How much memory of a target is kept for the next exchange.
+const TARGET_KEPT_MAX: usize = 4 << 10;

@@ -1,0 +1,352 @@
+//! [`AcceptLoop`]: accepts the connections of one core, hands some to other cores, and stops.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+
+use super::server_handle::StopOnDrop;
+use super::stop::{Stop, delay_elapsed, grace_elapsed};
+use crate::message::Status;
+use crate::net::tls::TlsAcceptor;
+use crate::net::{
+    AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
+    is_out_of_descriptors,
+};
+use crate::runtime;
+use crate::server::connection::{Connection, PerCore, reject};
+use crate::server::core_state::CoreState;
+use crate::server::error::{ErrorCause, ErrorReport, Refused};
+use crate::server::handler::Handler;
+use crate::server::opening::{ConnectionLimiter, ConnectionPermit, Opening};
+use crate::server::report::ConnectionEnd;
+use crate::server::stats::{CoreStats, OpenGuard};
+
+/// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
+pub(super) struct AcceptLoop {
+    pub(super) listeners: Vec<CoreListener>,
+    /// Connections that another core has accepted for this one.
+    pub(super) handoffs: mpsc::UnboundedReceiver<Handoff>,
+    /// The senders to other cores. If this core accepts for all, there is one for each core, and its own is the first.
+    /// Otherwise there is one for each of the next cores, up to [`NEXT_CORES`].
+    pub(super) core_senders: Vec<CoreSender>,
+    pub(super) limiter: Rc<ConnectionLimiter>,
+    pub(super) stop: watch::Receiver<Option<Stop>>,
+}
+
+impl AcceptLoop {
+    /// Serves until the server stops, and the core's connections are closed or cut.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a listener fails for good. The whole server stops then.
+    pub(super) async fn serve<H: Handler + 'static>(
+        mut self,
+        per_core: Rc<PerCore<H>>,
+        stop_on_drop: StopOnDrop,
+    ) -> io::Result<()> {
+        let maintained = per_core.clone();
+        runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
+        let (mut stop, core) = (self.stop.clone(), per_core.core.clone());
+        let stopped = async move {
+            // Without a sender, no stop can be ordered any more.
+            if stop.wait_for(Option::is_some).await.is_err() {
+                return std::future::pending().await;
+            }
+            core.deadlines.drain();
+            delay_elapsed(&mut stop).await;
+            Ok(())
+        };
+        let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
+        drop(stop_on_drop);
+        let CoreState { deadlines, stats, .. } = &*per_core.core;
+        deadlines.stop();
+        self.stop_listening(&per_core).await;
+        let drained = async {
+            deadlines.emptied().await;
+            0
+        };
+        let cut = async {
+            grace_elapsed(&mut self.stop).await;
+            stats.open()
+        };
+        // A connection that another core tries to hand over now counts as open for a moment, and is not cut.
+        stats.cut.add(runtime::select(drained, cut).await);
+        accepted
+    }
+
+    /// Accepts until that fails for good.
+    async fn accept_all<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
+        let mut pause = BACK_OFF_MIN;
+        loop {
+            let error = match poll_fn(|cx| self.poll_next(cx)).await {
+                Ok(new) => {
+                    pause = BACK_OFF_MIN;
+                    self.serve_new(per_core, new);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match classify(&error) {
+                AcceptReaction::Skip => {}
+                // File descriptors become free when connections close; retrying at once would not help.
+                AcceptReaction::BackOff => {
+                    make_room(&per_core.core, &error, pause);
+                    let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error));
+                    per_core.core.report_error(report);
+                    self.back_off(per_core, pause).await;
+                    pause = (2 * pause).min(BACK_OFF_MAX);
+                }
+                AcceptReaction::Fatal => return Err(error),
+            }
+        }
+    }
+
+    /// Accepts nothing for a while, but serves the connections that other cores hand over.
+    async fn back_off<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>, pause: Duration) {
+        let mut slept = pin!(runtime::sleep(pause));
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
+                self.serve_new(per_core, NewConnection::HandedOff(handoff));
+            }
+            slept.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<NewConnection>> {
+        if let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
+            return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
+        }
+        for index in 0..self.listeners.len() {
+            let CoreListener { listener, dispatch, acceptor } = &self.listeners[index];
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                let accepted =
+                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *dispatch));
+                // The listener that had its turn is polled last, or a flood on one would starve the others.
+                self.listeners.rotate_left(index + 1);
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn serve_new<H: Handler + 'static>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
+        match new {
+            NewConnection::HandedOff(Handoff { detached, peer, info, open }) => {
+                // A transport that cannot be used on this core is closed.
+                if let Ok(transport) = detached.attach() {
+                    self.admit(per_core, (transport, peer), info, open);
+                }
+            }
+            NewConnection::Accepted(accepted, acceptor, dispatch) => {
+                let CoreState { clock, events, stats, .. } = &*per_core.core;
+                clock.mark_stale();
+                let info =
+                    AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
+                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, stats.open()) {
+                    self.admit(per_core, kept, info, OpenGuard::new(stats));
+                }
+            }
+        }
+    }
+
+    /// Sends a connection to the core that has the fewest, and returns `None`. Returns the connection if this core is
+    /// to serve it. `own` is how many connections this core has.
+    fn hand_off(
+        &self,
+        accepted: Accepted,
+        info: AcceptInfo,
+        dispatch: Dispatch,
+        own: u64,
+    ) -> Option<(Accepted, AcceptInfo)> {
+        let least = self.core_senders.iter().min_by_key(|sender| sender.load());
+        match (dispatch, least) {
+            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, info),
+            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
+            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, info)),
+        }
+    }
+
+    fn admit<H: Handler + 'static>(
+        &self,
+        per_core: &Rc<PerCore<H>>,
+        (transport, peer): Accepted,
+        AcceptInfo { acceptor, accepted_at }: AcceptInfo,
+        open: OpenGuard,
+    ) {
+        let (per_core, core) = (per_core.clone(), &per_core.core);
+        // The peer that a PROXY header names is counted in place of the proxy, once the header is there.
+        let has_header = core.expects_proxy_header(peer);
+        let counted = if has_header { None } else { Some(peer) };
+        let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
+        let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err((open, cause)) => {
+                let rejected = RejectedConnection { limiter: self.limiter.clone(), open, cause };
+                return rejected.answer(per_core, conn, acceptor.is_none());
+            }
+        };
+        let limiter = has_header.then(|| self.limiter.clone());
+        let opening = Opening { conn, acceptor, has_header, limiter, accepted_at };
+        let mut connection = Connection::new(per_core, opening);
+        // `poll_fn`, since the future of an async block would be larger, for each connection.
+        runtime::spawn(poll_fn(move |cx| {
+            let _permit = &permit;
+            connection.poll_closed(cx)
+        }));
+    }
+
+    /// Serves the peers that have already connected, then stops listening.
+    async fn stop_listening<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) {
+        for CoreListener { listener, dispatch, acceptor } in std::mem::take(&mut self.listeners) {
+            let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
+            waiting.for_each(|accepted| {
+                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), dispatch));
+            });
+        }
+        self.core_senders.clear();
+        self.handoffs.close();
+        // `recv` waits for a connection that another core is just handing over. `try_recv` does not return that
+        // connection, and it would be lost.
+        while let Some(handoff) = self.handoffs.recv().await {
+            self.serve_new(per_core, NewConnection::HandedOff(handoff));
+        }
+    }
+}
+
+/// Closes idle connections, if an attempt to accept failed for lack of descriptors, and the next one follows after
+/// `pause`.
+fn make_room(core: &CoreState, error: &io::Error, pause: Duration) {
+    if is_out_of_descriptors(error) {
+        // Some of these may be busy, so each attempt in a row asks for more.
+        let growth = pause.as_millis() / BACK_OFF_MIN.as_millis();
+        core.deadlines.evict_idle(EVICTED_MIN * growth as usize);
+    }
+}
+
+/// How long to wait for descriptors: at first, and at most.
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+
+/// How many idle connections are closed at first, if there are no descriptors. A new connection needs more than one when
+/// its handler opens files or connections.
+const EVICTED_MIN: usize = 32;
+
+/// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
+const WAITING_MAX: usize = 4096;
+
+/// A connection that is new on this core.
+enum NewConnection {
+    /// From the core that has accepted it for this one.
+    HandedOff(Handoff),
+    Accepted(Accepted, Option<TlsAcceptor>, Dispatch),
+}
+
+/// A listener of one core.
+pub(super) struct CoreListener {
+    pub(super) listener: Listener,
+    pub(super) dispatch: Dispatch,
+    /// Makes its connections secure, if they are to be.
+    pub(super) acceptor: Option<TlsAcceptor>,
+}
+
+/// Which core serves the connections that a listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dispatch {
+    /// This core, unless one of the next cores has clearly fewer. The system spreads connections by a hash of their
+    /// addresses, so of a few one core may have nearly all.
+    Local,
+    LeastLoaded,
+}
+
+/// How many of the next cores are compared with one that accepts for itself.
+pub(super) const NEXT_CORES: usize = 8;
+
+/// Hands accepted connections over to one core.
+#[derive(Clone)]
+pub(super) struct CoreSender {
+    handoffs: mpsc::UnboundedSender<Handoff>,
+    stats: Arc<CoreStats>,
+}
+
+impl CoreSender {
+    pub(super) fn new(handoffs: mpsc::UnboundedSender<Handoff>, stats: Arc<CoreStats>) -> CoreSender {
+        CoreSender { handoffs, stats }
+    }
+
+    /// How many connections the core serves, or is about to.
+    fn load(&self) -> u64 {
+        self.stats.open()
+    }
+
+    /// Gives a connection to the core. Returns it if the core has stopped.
+    fn send(&self, (transport, peer): Accepted, info: AcceptInfo) -> Option<(Accepted, AcceptInfo)> {
+        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.stats));
+        let handoff = Handoff { detached, peer, info, open };
+        let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
+        Some(((kept.detached.attach().ok()?, kept.peer), kept.info))
+    }
+}
+
+/// A connection that was accepted on one core, to be served on another.
+pub(super) struct Handoff {
+    detached: DetachedTransport,
+    peer: PeerAddr,
+    info: AcceptInfo,
+    open: OpenGuard,
+}
+
+/// How a connection was accepted.
+struct AcceptInfo {
+    /// Makes the connection secure, if its listener asks for that.
+    acceptor: Option<TlsAcceptor>,
+    /// When it was accepted, if the core is observed.
+    accepted_at: Option<Instant>,
+}
+
+/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
+/// or rejected peers would keep the server full.
+struct RejectedConnection {
+    limiter: Rc<ConnectionLimiter>,
+    open: OpenGuard,
+    cause: ErrorCause,
+}
+
+impl RejectedConnection {
+    /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
+    fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
+        let RejectedConnection { limiter, open, cause } = self;
+        per_core.core.note_opening(&conn);
+        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
+            // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
+            // could not read a response.
+            per_core.core.report_error(ErrorReport::from_connection(conn.peer(), cause));
+            per_core.core.report_connection_end(&conn, ConnectionEnd::Overload);
+            return;
+        }
+        limiter.rejecting.set(limiter.rejecting.get() + 1);
+        runtime::spawn(async move {
+            let status = match cause {
+                ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
+                _ => Status::SERVICE_UNAVAILABLE,
+            };
+            reject(&per_core, conn, Refused::new(status, cause)).await;
+            debug_assert!(
+                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
+                "this connection is counted"
+            );
+            limiter.rejecting.set(limiter.rejecting.get() - 1);
+            drop(open);
+        });
+    }
+}
+
+/// How many rejected connections of a core may be answered at once.
+const REJECTING_MAX: usize = 256;

@@ -1,0 +1,19 @@
+//! A server while it runs: its threads, their listeners, its end, and the process that takes its place.
+
+mod launch;
+
+mod accept_loop;
+mod server_handle;
+mod stop;
+
+mod handover;
+mod systemd;
+
+#[cfg(all(feature = "handover", unix))]
+pub(super) use handover::Handover;
+pub use launch::ServerCore;
+pub(super) use launch::{CORES_MAX, LaunchOptions, launch};
+pub use server_handle::ServerHandle;
+pub use stop::IntoIoResult;
+#[cfg(all(feature = "systemd", unix))]
+pub(super) use systemd::Notifier;

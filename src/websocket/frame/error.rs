@@ -1,0 +1,177 @@
+//! [`Error`]: why a WebSocket failed; [`ProtocolError`]: how the peer broke RFC 6455.
+
+use std::error;
+use std::fmt;
+use std::io;
+
+use super::close_code::CloseCode;
+use crate::error_text::write_error;
+use crate::message::Status;
+
+/// Why a WebSocket failed, or something cannot be sent over it.
+///
+/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::websocket::WebSocket). Errors of the connection
+/// are there as an [`ExchangeError`](crate::error::ExchangeError), such as a peer that is silent for too long.
+///
+/// # Examples
+///
+/// ```
+/// use std::io;
+/// use corehttp::websocket;
+///
+/// fn was_too_large(error: &io::Error) -> bool {
+///     let reason = error.get_ref().and_then(|error| error.downcast_ref());
+///     matches!(reason, Some(websocket::Error::MessageTooLarge(_)))
+/// }
+/// # assert!(!was_too_large(&io::ErrorKind::TimedOut.into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer broke RFC 6455.
+    Protocol(ProtocolError),
+    /// A text from the peer, or the reason of its close frame, is not UTF-8 (RFC 6455 §8.1).
+    Text,
+    /// A part of a text cannot be sent, because the text is not UTF-8.
+    PartText,
+    /// A compressed message is corrupt (RFC 7692 §7.2.2).
+    Compressed,
+    /// A message has more bytes than [`Settings::message_max`](crate::websocket::Settings::message_max).
+    MessageTooLarge(usize),
+    /// A frame has more bytes than [`Settings::frame_max`](crate::websocket::Settings::frame_max).
+    FrameTooLarge(usize),
+    /// A message has more frames than [`Settings::fragments_max`](crate::websocket::Settings::fragments_max).
+    TooManyFragments(u32),
+    /// Control frames came faster than
+    /// [`Settings::control_rate_max`](crate::websocket::Settings::control_rate_max) allows, which is this many a
+    /// second on average.
+    TooManyControls(u32),
+    /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
+    Closed,
+    /// A message cannot be sent between the parts of another one.
+    Interleaved,
+    /// The payload of a control frame, or the reason of a close frame, is too long to be sent (RFC 6455 §5.5).
+    LongPayload,
+    /// This code must not be sent in a close frame (RFC 6455 §7.4).
+    Code(CloseCode),
+    /// A member of a broadcast has not kept up, and so many messages were lost to it.
+    Lagged(u64),
+}
+
+/// How a peer broke RFC 6455.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A reserved bit is set without an extension that defines it (§5.2).
+    ReservedBits,
+    /// This opcode is reserved (§5.2).
+    OpCode(u8),
+    /// A length has a longer form than it needs, or exceeds 63 bits (§5.2).
+    Length,
+    /// A frame of a client is not masked (§5.1).
+    Unmasked,
+    /// A frame of a server is masked (§5.1).
+    Masked,
+    /// A control frame is fragmented (§5.5).
+    FragmentedControl,
+    /// A control frame is longer than 125 bytes (§5.5).
+    LongControl,
+    /// A continuation has no message that it goes on with (§5.4).
+    Continuation,
+    /// A message begins inside another one (§5.4).
+    Interleaved,
+    /// A close frame has a payload of one byte (§5.5.1).
+    ClosePayload,
+    /// This code must not be in a close frame (§7.4).
+    CloseCode(u16),
+}
+
+impl Error {
+    /// Returns the code of the close frame that is sent to the peer, if there is one (RFC 6455 §7.4.1).
+    pub(crate) fn close_code(&self) -> Option<CloseCode> {
+        Some(match self {
+            Error::Protocol(_) => CloseCode::PROTOCOL_ERROR,
+            Error::Text | Error::Compressed => CloseCode::INVALID_DATA,
+            Error::MessageTooLarge(_) | Error::FrameTooLarge(_) => CloseCode::TOO_LARGE,
+            Error::TooManyFragments(_) | Error::TooManyControls(_) => CloseCode::POLICY,
+            Error::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
+            Error::PartText | Error::Closed | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
+                return None;
+            }
+        })
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Error::Closed => io::ErrorKind::BrokenPipe,
+            Error::Lagged(_) => io::ErrorKind::TimedOut,
+            Error::PartText | Error::Interleaved | Error::LongPayload | Error::Code(_) => {
+                io::ErrorKind::InvalidInput
+            }
+            _ => io::ErrorKind::InvalidData,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_error(f, self, |f| match self {
+            Error::Protocol(error) => error.fmt(f),
+            Error::Text => f.write_str("a text is not UTF-8"),
+            Error::PartText => f.write_str("a part of a text cannot be sent, because the text is not UTF-8"),
+            Error::Compressed => f.write_str("a compressed message is corrupt"),
+            Error::MessageTooLarge(max) => write!(f, "a message exceeds {max} bytes"),
+            Error::FrameTooLarge(max) => write!(f, "a frame exceeds {max} bytes"),
+            Error::TooManyFragments(max) => write!(f, "a message has more than {max} frames"),
+            Error::TooManyControls(max) => {
+                write!(f, "control frames came faster than {max} a second on average")
+            }
+            Error::Closed => f.write_str("the WebSocket is closed"),
+            Error::Interleaved => f.write_str("a message cannot be sent between the parts of another one"),
+            Error::LongPayload => f.write_str("the payload of a control frame exceeds 125 bytes"),
+            Error::Code(code) => write!(f, "the code {code} must not be sent"),
+            Error::Lagged(lost) => {
+                write!(f, "the peer has not kept up with a broadcast, and has lost {lost} messages")
+            }
+        })
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProtocolError::ReservedBits => "a reserved bit of a frame is set",
+            ProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
+            ProtocolError::Length => "the length of a frame is malformed",
+            ProtocolError::Unmasked => "a frame of a client is not masked",
+            ProtocolError::Masked => "a frame of a server is masked",
+            ProtocolError::FragmentedControl => "a control frame is fragmented",
+            ProtocolError::LongControl => "a control frame exceeds 125 bytes",
+            ProtocolError::Continuation => "a continuation has no message",
+            ProtocolError::Interleaved => "a message begins inside another one",
+            ProtocolError::ClosePayload => "a close frame has a payload of one byte",
+            ProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
+        })
+    }
+}
+
+impl error::Error for Error {
+    /// The status that the error has in the counts of a server: 400 if the peer is at fault.
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.close_code().map(|_| &Status::BAD_REQUEST as &(dyn error::Error + 'static))
+    }
+}
+
+impl error::Error for ProtocolError {}
+
+impl From<ProtocolError> for Error {
+    fn from(error: ProtocolError) -> Error {
+        Error::Protocol(error)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,116 @@
+//! [`Context::websocket`]: opens a WebSocket at a server (RFC 6455 §4.2).
+
+use std::io;
+use std::sync::Arc;
+
+use super::handshake::{
+    ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
+};
+use crate::message::FieldName;
+use crate::runtime::boxed;
+use crate::server::{Context, SwitchedConn};
+use crate::websocket::codec::{EXTENSIONS, accept_offer};
+use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
+use crate::websocket::settings::Settings;
+use crate::websocket::websocket::{Agreement, WebSocket};
+
+impl Context {
+    /// Opens a WebSocket (RFC 6455 §4.2): checks the request and the origin of the page, answers 101 with the
+    /// response's fields, and hands the connection over. Frames that have come with the request are received first.
+    ///
+    /// The WebSocket may be used in the handler, or in a task of the same core. While it is open, it counts as one of
+    /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
+    /// [received](crate::websocket::Reader::receive) from.
+    ///
+    /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler),
+    /// if it is set, includes the time in which a handler uses the WebSocket.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a [`HandshakeError`] or an [`InvalidResponse`](crate::server::InvalidResponse) if the request does not ask
+    /// for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
+    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it
+    /// has content, and 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response
+    /// has been sent, or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a
+    /// field.
+    ///
+    /// # Examples
+    ///
+    /// Settings that all WebSockets of a handler share:
+    ///
+    /// ```
+    /// use corehttp::{Context, Server};
+    /// use corehttp::websocket::{self, MessageDeflate, WebSocket};
+    ///
+    /// async fn shout(ctx: &mut Context, settings: &websocket::Settings) -> corehttp::Result {
+    ///     let mut socket = ctx.websocket(settings).await?;
+    ///     let WebSocket { reader, writer, .. } = &mut socket;
+    ///     while let Some(message) = reader.receive().await? {
+    ///         let text = message.text().unwrap_or("what?").to_uppercase();
+    ///         writer.send(&text).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let deflate = Some(MessageDeflate::default());
+    /// let settings = websocket::Settings { deflate, ..websocket::Settings::default() };
+    /// let server = Server::bind("127.0.0.1:8080");
+    /// # let _ = || -> corehttp::Result {
+    /// server.run(async move |ctx: &mut Context| shout(ctx, &settings).await)
+    /// # };
+    /// ```
+    pub async fn websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
+        // Boxed, or the future of the handler would be as large for good as it is while the WebSocket is opened.
+        boxed(|| self.open_websocket(settings)).await
+    }
+
+    async fn open_websocket(&mut self, settings: &Settings) -> io::Result<WebSocket> {
+        self.check_upgrade_to(PROTOCOL_NAME)?;
+        let checked = check_request(&self.request, &settings.origins, self.forwarded().authority);
+        let Context { request, response, .. } = self;
+        let accept = checked.inspect_err(|error| match error {
+            HandshakeError::Method => {
+                // The only method, which a 405 must name (RFC 9110 §15.5.6).
+                response.headers.put(FieldName::new("allow"), b"GET");
+            }
+            HandshakeError::Version => {
+                // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
+                response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
+                response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());
+            }
+            _ => {}
+        })?;
+        let protocol = choose_protocol(&request.headers, &settings.protocols);
+        let offer = settings.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));
+        let mut set = |name: &str, value: &[u8]| response.headers.set(name, value).map_err(io::Error::other);
+        set(ACCEPT, &accept)?;
+        if let Some(protocol) = protocol {
+            set(PROTOCOL, protocol.as_bytes())?;
+        }
+        let deflate = match offer {
+            Some((params, answer)) => {
+                set(EXTENSIONS, answer.as_bytes())?;
+                Some(params)
+            }
+            None => None,
+        };
+        let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
+        let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
+        let socket = WebSocket::new(conn, &early, settings, agreement, Some((observer, guard)), close_behind);
+        let shared = Arc::downgrade(socket.writer.shared.shared());
+        self.set_on_pause(move |cx| {
+            shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));
+        });
+        Ok(socket)
+    }
+}
+
+/// Leaves the close to the connection of the server, which lasts until then.
+fn close_behind(shared: Arc<Shared<ServerRole>>) {
+    if let Some(guard) = shared.with(Link::take_guard) {
+        // Without a connection of the server, the future is dropped, and closes at once.
+        let _ = guard.send(Box::pin(close_dropped(shared)));
+    }
+}
+
+const PROTOCOL_NAME: &str = "websocket";

@@ -1,0 +1,106 @@
+//! [`Role`]: the two ends of a WebSocket, a server and a client (RFC 6455 §1.2).
+
+use self::private::Sealed;
+
+/// An end of a WebSocket: [`ServerRole`] or [`ClientRole`]. No other type implements this trait.
+#[expect(private_bounds, reason = "no other crate can implement it")]
+pub trait Role: Sealed {}
+
+/// The end of a server. Its sockets stay on their core.
+#[derive(Debug)]
+pub enum ServerRole {}
+
+/// The end of a client. Its sockets may move between threads.
+#[derive(Debug)]
+pub enum ClientRole {}
+
+impl Role for ServerRole {}
+
+impl Role for ClientRole {}
+
+pub(crate) mod private {
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use super::{ClientRole, ServerRole};
+    use crate::memory::lock;
+    use crate::net::{Conn, Local, Locality, Sendable};
+    use crate::server::UpgradedGuard;
+    use crate::websocket::frame::{CloseCode, Side};
+
+    pub(crate) trait Sealed {
+        type Locality: Locality;
+        /// The cell of the state that both halves share.
+        type Cell<T>: SharedCell<T>;
+
+        /// The guard by which a server counts a connection.
+        type Guard;
+
+        const SIDE: Side;
+        /// The code with which a WebSocket is closed that was dropped (§7.4.1).
+        const DROPPED: CloseCode;
+
+        /// Whether the server is about to stop.
+        fn is_stopping(conn: &Conn<Self::Locality>) -> bool;
+    }
+
+    /// A value that is lent for a step, to one borrower at a time.
+    pub(crate) trait SharedCell<T> {
+        fn new(value: T) -> Self;
+
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R;
+    }
+
+    impl<T> SharedCell<T> for RefCell<T> {
+        fn new(value: T) -> RefCell<T> {
+            RefCell::new(value)
+        }
+
+        #[inline]
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+            step(&mut self.borrow_mut())
+        }
+    }
+
+    impl<T> SharedCell<T> for Mutex<T> {
+        fn new(value: T) -> Mutex<T> {
+            Mutex::new(value)
+        }
+
+        #[inline]
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+            step(&mut lock(self))
+        }
+    }
+
+    impl Sealed for ServerRole {
+        type Locality = Local;
+
+        // Both halves stay on their core, so no message pays for a lock.
+        type Cell<T> = RefCell<T>;
+
+        type Guard = UpgradedGuard;
+
+        const SIDE: Side = Side::Server;
+        const DROPPED: CloseCode = CloseCode::INTERNAL_ERROR;
+
+        fn is_stopping(conn: &Conn) -> bool {
+            conn.is_stopping()
+        }
+    }
+
+    impl Sealed for ClientRole {
+        type Locality = Sendable;
+        type Cell<T> = Mutex<T>;
+
+        type Guard = Infallible;
+
+        const SIDE: Side = Side::Client;
+        const DROPPED: CloseCode = CloseCode::AWAY;
+
+        fn is_stopping(_: &Conn<Sendable>) -> bool {
+            false
+        }
+    }
+}
