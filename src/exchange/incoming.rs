@@ -3,8 +3,6 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use memchr::{memchr_iter, memmem};
-
 use super::incoming_body::{BodyDecoder, MinRate};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
@@ -12,7 +10,7 @@ use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
-use crate::wire::parse::ForbiddenTrailers;
+use crate::wire::parse::{EndSearch, ForbiddenTrailers};
 use crate::wire::{Framing, Limits};
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
@@ -31,8 +29,8 @@ pub(crate) struct Incoming {
     has_read_any: bool,
     /// How many bytes of the body were read and discarded.
     discarded: usize,
-    /// The length of the input when it was last parsed and did not contain a whole head.
-    parsed_len: usize,
+    /// How far the input was searched for the end of a head.
+    head_search: EndSearch,
     rate: MinRate,
 }
 
@@ -119,7 +117,7 @@ impl Incoming {
 
     /// Whether a part of a head has arrived, but no whole one.
     pub(crate) fn has_partial_head(&self) -> bool {
-        self.parsed_len > 0
+        self.head_search.has_begun()
     }
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
@@ -134,16 +132,16 @@ impl Incoming {
         message: &mut M,
         bounds: &Bounds,
     ) -> Result<bool, ExchangeError> {
-        if !self.may_be_complete(bounds) {
+        let (text, limits) = (self.input.unread(), &bounds.limits);
+        if !self.head_search.is_due(text, limits.head_max) {
             return Ok(false);
         }
         debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
-        let (text, limits) = (self.input.unread(), &bounds.limits);
         let parsed = message.parse(text, limits);
-        self.parsed_len = if let Ok(Some(_)) = parsed { 0 } else { text.len() };
         let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
             return Ok(false);
         };
+        self.head_search = EndSearch::default();
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.rate.begin(text.len() - len);
         self.input.consume(len);
@@ -154,29 +152,6 @@ impl Incoming {
             }
         }
         Ok(true)
-    }
-
-    /// Whether a parse may find a complete head. A large head that arrives in many small pieces is not parsed again for
-    /// each of them, or the cost would be quadratic. Pieces that are skipped are parsed with a later one.
-    #[inline]
-    fn may_be_complete(&self, bounds: &Bounds) -> bool {
-        match self.input.unread().len() {
-            0 => false,
-            PARSED_EAGERLY_MAX.. if self.parsed_len > 0 => self.may_have_ended(bounds),
-            1.. => true,
-        }
-    }
-
-    /// Whether the bytes that have arrived since the last parse may have completed the head, or made it invalid. A
-    /// function of its own, since the search takes up much of a stack.
-    #[inline(never)]
-    fn may_have_ended(&self, bounds: &Bounds) -> bool {
-        let input = self.input.unread();
-        let ends_badly = |lf: usize| !input[..self.parsed_len + lf].ends_with(b"\r");
-        input.len() >= 2 * self.parsed_len
-            || input.len() > bounds.limits.head_max
-            || memchr_iter(b'\n', &input[self.parsed_len..]).any(ends_badly)
-            || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
     }
 
     /// Begins to receive a body whose head has come another way.
@@ -368,6 +343,7 @@ impl Incoming {
     /// Drops all input, even the current chunk.
     pub(crate) fn drop_input(&mut self) {
         (self.chunk_len, self.truncated_rest) = (0, 0);
+        self.head_search = EndSearch::default();
         self.input.reset();
     }
 
@@ -488,12 +464,14 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
-        match received.map_err(|error| self.rate.error(error, &bounds.timeouts))? {
+        match received
+            .map_err(|error| self.unfinished_body_error(self.rate.error(error, &bounds.timeouts), bounds))?
+        {
             0 if self.body == BodyDecoder::UntilClose => {
                 self.body = BodyDecoder::Done;
                 Poll::Ready(Ok(()))
             }
-            0 => Poll::Ready(Err(ExchangeError::Incomplete)),
+            0 => Poll::Ready(Err(self.unfinished_body_error(ExchangeError::Incomplete, bounds))),
             count => {
                 conn.disarm(TimerSlot::Read);
                 if self.body == BodyDecoder::Length(0) {
@@ -502,6 +480,18 @@ impl Incoming {
                 self.rate.record(count, || conn.now(), &bounds.timeouts);
                 Poll::Ready(Ok(()))
             }
+        }
+    }
+
+    /// The error if no more of a body comes: that of trailers that were not parsed yet, or else `error`.
+    #[cold]
+    fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
+        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
+        let BodyDecoder::Chunked(decoder) = &self.body else { return error };
+        let (text, limits) = (self.input.unread(), &bounds.limits);
+        match decoder.check_unfinished(text, limits) {
+            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Ok(()) => error,
         }
     }
 
@@ -547,13 +537,14 @@ impl Incoming {
             truncated_rest,
             has_read_any,
             discarded,
-            parsed_len,
+            head_search,
             rate,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
         *body = BodyDecoder::Done;
-        (*truncated_rest, *discarded, *parsed_len) = (0, 0, 0);
+        (*truncated_rest, *discarded) = (0, 0);
+        *head_search = EndSearch::default();
         *has_read_any = false;
         *rate = MinRate::default();
     }
@@ -581,8 +572,6 @@ fn poll_content<L: Locality>(
     Poll::Ready(Ok(count))
 }
 
-/// Up to this length a head is parsed whenever more of it arrives, so that a malformed head is refused at once.
-const PARSED_EAGERLY_MAX: usize = 4 << 10;
 const READ_MIN: usize = 16 << 10;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.

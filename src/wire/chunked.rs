@@ -1,6 +1,6 @@
 //! [`ChunkedDecoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
-use super::parse::{self, ForbiddenTrailers};
+use super::parse::{self, EndSearch, ForbiddenTrailers};
 use super::{Limits, WireError};
 use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
@@ -37,7 +37,7 @@ enum State {
     DataEnd {
         lf: bool,
     },
-    Trailers,
+    Trailers(EndSearch),
     Done,
     /// The end of the body is unknown.
     Broken(WireError),
@@ -179,8 +179,8 @@ impl ChunkedDecoder {
                     let data = self.data(left, input.len() - framing);
                     return Ok(Decoded { framing, data });
                 }
-                State::Trailers => {
-                    let parsed = parse::trailers(&input[framing..], limits, self.forbidden, trailers)?;
+                State::Trailers(search) => {
+                    let parsed = self.parse_trailers(search, &input[framing..], limits, trailers)?;
                     let Some(len) = parsed else { break };
                     framing += len;
                     self.state = State::Done;
@@ -194,6 +194,36 @@ impl ChunkedDecoder {
             }
         }
         Ok(Decoded { framing, data: 0 })
+    }
+
+    /// Parses the trailer section, if it may be complete.
+    fn parse_trailers(
+        &mut self,
+        mut search: EndSearch,
+        section: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+    ) -> Result<Option<usize>, WireError> {
+        let is_due = search.is_due(section, limits.trailers_max);
+        self.state = State::Trailers(search);
+        match is_due {
+            true => parse::trailers(section, limits, self.forbidden, trailers),
+            false => Ok(None),
+        }
+    }
+
+    /// Checks `input`, which remains, if nothing follows it: a part of the trailer section may not have been parsed yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`ChunkedDecoder::decode`].
+    pub(crate) fn check_unfinished(&self, input: &[u8], limits: &Limits) -> Result<(), WireError> {
+        match self.state {
+            State::Trailers(_) => {
+                parse::trailers(input, limits, self.forbidden, &mut Headers::new()).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// How much data of the current chunk is still to come. More chunks may follow it.
@@ -252,7 +282,7 @@ impl ChunkedDecoder {
             (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
             (State::DataEnd { lf: true }, b'\n') => Ok(State::default()),
             (State::DataEnd { .. }, _) => Err(WireError::ChunkData),
-            (State::Data { .. } | State::Trailers | State::Done | State::Broken(_), _) => {
+            (State::Data { .. } | State::Trailers(_) | State::Done | State::Broken(_), _) => {
                 unreachable!("these are not read by byte")
             }
         }
@@ -267,7 +297,7 @@ impl ChunkedDecoder {
         self.overhead = self.overhead.saturating_sub(data.saturating_mul(2).saturating_add(FRAMING_EXCUSED));
         match size {
             _ if self.overhead > Limits::CHUNK_OVERHEAD_MAX => Err(WireError::ChunkOverhead),
-            0 => Ok(State::Trailers),
+            0 => Ok(State::Trailers(EndSearch::default())),
             left => Ok(State::Data { left }),
         }
     }
@@ -409,9 +439,10 @@ mod tests {
                 }
             }
         }
-        match decoder.is_done() {
-            true => assert_eq!(input, b"", "nothing is left over"),
-            false => assert!(input.is_empty() || decoder.state == State::Trailers, "all else is consumed"),
+        match decoder.state {
+            State::Done => assert_eq!(input, b"", "nothing is left over"),
+            State::Trailers(_) => decoder.check_unfinished(&input, &Limits::default())?,
+            _ => assert_eq!(input, b"", "all else is consumed"),
         }
         Ok(out)
     }

@@ -191,8 +191,7 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
         let wire = chance.conversation();
         let then = chance.one_of(&[Then::Ends, Then::Waits]);
         let whole = outcome(&wired, &[&wire], then);
-        let seen = whole.seen.iter().map(|(line, body)| format!("{line} {}", body.escape_ascii()));
-        check(&wire, READ, &seen.collect::<Vec<_>>(), whole.refused);
+        check_read(&wire, &whole);
         let cut = outcome(&wired, &chance.cut(&wire), then);
         assert_eq!(cut, whole, "{round}: {}", wire.escape_ascii());
         let next = outcome(&wired, &[GET.as_bytes()], Then::Ends);
@@ -201,6 +200,58 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
 }
 
 const ROUNDS: usize = 3_000;
+
+/// Checks that `outcome` is that of what the oracle reads.
+#[track_caller]
+fn check_read(wire: &[u8], outcome: &Outcome) {
+    let seen = outcome.seen.iter().map(|(line, body)| format!("{line} {}", body.escape_ascii()));
+    check(wire, READ, &seen.collect::<Vec<_>>(), outcome.refused);
+}
+
+/// Each octet of a head is changed, doubled by another or dropped, and the head is cut before each.
+#[test]
+fn heads_with_any_octet_anywhere_are_read_as_by_the_oracle_rfc9112_2_2() {
+    const HEADS: [&str; 4] = [
+        "GET /long HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /a%20b?c=d HTTP/1.0\r\nx-b3: 1\r\nContent-Length: 5\r\n\r\nhello",
+        "M-SEARCH /? HTTP/1.1\r\nHost: a:80\r\nEmpty: \r\nX_y: one, \"two\" ~\r\n\r\n",
+        "\r\nOPTIONS http://a/b?c HTTP/1.9\r\nhost:a\r\na:b \r\n\r\nGET /next HTTP/1.0\r\n\r\n",
+    ];
+    const ODD: &[u8] = b"\0\t\n\r :/@a2\x7f\x80\xff";
+    let (wired, mut refused) = (Wired::new(wrap(middleware::plan(plan), app)), 0);
+    for head in HEADS.map(str::as_bytes) {
+        for at in 0..head.len() {
+            let (before, rest) = head.split_at(at);
+            let changed = ODD.iter().map(|&odd| [before, &[odd], &rest[1..]].concat());
+            let doubled = ODD.iter().map(|&odd| [before, &[odd], rest].concat());
+            for wire in changed.chain(doubled).chain([[before, &rest[1..]].concat(), before.to_vec()]) {
+                let whole = outcome(&wired, &[&wire], Then::Ends);
+                check_read(&wire, &whole);
+                refused += usize::from(whole.refused.is_some());
+            }
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
+}
+
+/// A part of a line is not parsed at once, but before an error is reported that blames the peer for less.
+#[test]
+fn a_fault_in_a_line_that_does_not_end_is_the_error_rfc9112_2_2() {
+    let wired = Wired::new(app);
+    let head = "POST / HTTP/1.1\r\nhost: a\r\n";
+    let trailers = format!("{head}transfer-encoding: chunked\r\n\r\n0\r\na: b\r\n");
+    for (begun, line) in
+        [("GET", "(/ H"), ("GET / HTTP/1.1\r\na: b", "\0"), (head, "x : y"), (&trailers, "x : y")]
+    {
+        let wire = format!("{begun}{line}");
+        let octets: Vec<&[u8]> = wire.as_bytes().chunks(1).collect();
+        for then in [Then::Ends, Then::Waits] {
+            for packets in [&[begun.as_bytes(), line.as_bytes()], &octets[..]] {
+                assert_eq!(outcome(&wired, packets, then).refused, Some(400), "{wire:?} {then:?}");
+            }
+        }
+    }
+}
 
 /// The request as [`app`] sees it, after the oracle has read it.
 const READ: Handlers = Handlers {

@@ -3,7 +3,7 @@
 use std::mem;
 
 use super::headers::Headers;
-use super::name::NameHash;
+use super::name::{FieldLine, NameHash};
 use crate::memory::Span;
 
 /// The lines of a head, or of trailers, as long as they are being parsed: where each of them is in the input.
@@ -42,28 +42,30 @@ impl HeadersDraft<'_> {
         mem::forget(self);
     }
 
-    /// Adds a line, by its place in the section.
+    /// Makes these the lines: names and values, which are parts of `section`.
     #[inline]
-    pub(crate) fn push(&mut self, hash: NameHash, name: Span, value: Span) {
-        self.headers.push_spans(hash, name, value);
-    }
-
-    /// Removes all lines, since the section is parsed anew.
-    #[inline]
-    pub(crate) fn restart(&mut self) {
-        self.headers.fields.clear();
-        self.headers.present = 0;
+    pub(crate) fn set_lines<'s>(
+        &mut self,
+        section: &[u8],
+        lines: impl Iterator<Item = (&'s [u8], &'s [u8])>,
+    ) {
+        let Headers { fields, present, .. } = &mut *self.headers;
+        fields.clear();
+        *present = 0;
+        fields.extend(lines.map(|(name, value)| {
+            let hash = NameHash::new(name);
+            *present |= hash.bit();
+            FieldLine {
+                hash,
+                name: Span::from_slices(name, section),
+                value: Span::from_slices(value, section),
+            }
+        }));
     }
 
     /// Removes the lines of whose value `is_bad` is true.
     pub(crate) fn remove(&mut self, is_bad: impl Fn(Span) -> bool) {
         self.headers.fields.retain(|line| !is_bad(line.value));
-    }
-
-    /// How many lines there are.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.headers.fields.len()
     }
 }
 
@@ -79,14 +81,13 @@ mod tests {
     use super::*;
     use crate::message::FieldName;
 
-    const SECTION: &[u8] = b"Host:a\r\nVary: b\r\n\r\n";
+    // One text in memory, which a constant need not be.
+    static SECTION: &[u8] = b"Host:a\r\nVary: b\r\n\r\n";
 
     fn draft(headers: &mut Headers) -> HeadersDraft<'_> {
         let mut draft = headers.draft();
-        for (name, value) in [(0..4, 5..6), (8..12, 14..15)] {
-            let name_span = Span::new(name.start, name.len());
-            draft.push(NameHash::new(&SECTION[name]), name_span, Span::new(value.start, value.len()));
-        }
+        let lines = [(0..4, 5..6), (8..12, 14..15)];
+        draft.set_lines(SECTION, lines.into_iter().map(|(name, value)| (&SECTION[name], &SECTION[value])));
         draft
     }
 
@@ -100,8 +101,7 @@ mod tests {
         draft(&mut headers).commit(SECTION);
         assert_eq!(headers.iter().collect::<Vec<_>>(), [("Host", &b"a"[..]), ("Vary", b"b")]);
         let mut again = draft(&mut headers);
-        again.restart();
-        assert_eq!(again.len(), 0);
+        again.set_lines(SECTION, [].into_iter());
         again.commit(SECTION);
         assert!(headers.is_empty() && !headers.may_have(FieldName::HOST));
     }

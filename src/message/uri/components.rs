@@ -32,9 +32,15 @@ impl Components {
         self.authority.end().max(self.path.end()).max(self.query.end())
     }
 
+    #[inline]
     pub(super) fn origin_form(target: &[u8]) -> Result<Components, TargetError> {
-        let (path, query) = path_and_query(target, 0)?;
-        Ok(Components { path, query, ..Components::default() })
+        let plain_len = PLAIN_PATH.prefix_len(target);
+        let is_path_plain = matches!(target.get(plain_len), None | Some(b'?'));
+        let path = match is_path_plain {
+            true => Span::new(0, plain_len),
+            false => path_from(target, 0),
+        };
+        Ok(Components { path, query: query_after(path, target)?, is_path_plain, ..Components::default() })
     }
 
     pub(super) fn authority_form(target: &[u8]) -> Result<Components, TargetError> {
@@ -60,13 +66,13 @@ impl Components {
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
         parse_authority(authority)?;
         let authority = Span::from_slices(authority, target);
-        let (path, query) = path_and_query(target, authority.end())?;
+        let path = path_from(target, authority.end());
         Ok(Components {
             form: TargetForm::Absolute,
             scheme: Some(scheme),
             authority,
             path,
-            query,
+            query: query_after(path, target)?,
             ..Components::default()
         })
     }
@@ -230,18 +236,19 @@ fn parse_authority(text: &[u8]) -> Result<Authority<'_>, TargetError> {
     Authority::parse(text).filter(|authority| !authority.host.is_empty()).ok_or(TargetError::Authority)
 }
 
-/// The path and the query of `target`, which begin at `start`.
-fn path_and_query(target: &[u8], start: usize) -> Result<(Span, Span), TargetError> {
-    let path_end = start + PATH.prefix_len(&target[start..]);
-    let query_start = match target.get(path_end) {
-        None => path_end,
-        Some(b'?') => path_end + 1,
-        Some(_) => return Err(TargetError::Byte),
-    };
-    if !QUERY.contains_all(&target[query_start..]) {
-        return Err(TargetError::Byte);
+/// The path of `target`, which begins at `start`.
+fn path_from(target: &[u8], start: usize) -> Span {
+    Span::new(start, PATH.prefix_len(&target[start..]))
+}
+
+/// The query of `target`, which is all that follows the path.
+#[inline]
+fn query_after(path: Span, target: &[u8]) -> Result<Span, TargetError> {
+    match &target[path.end()..] {
+        [] => Ok(Span::new(path.end(), 0)),
+        [b'?', query @ ..] if QUERY.contains_all(query) => Ok(Span::new(path.end() + "?".len(), query.len())),
+        _ => Err(TargetError::Byte),
     }
-    Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }
 
 /// `pchar` and `/` (RFC 3986 §3.3), and what user agents do not escape in a path, though RFC 3986 requires it. These
@@ -257,14 +264,8 @@ static PATH: OctetSet = ASCII.with_obs_text();
 /// The same for a query, in which `\` is an octet like any other, and so is `?`.
 static QUERY: OctetSet = ASCII.with(b"?\\").with_obs_text();
 
-/// The octets of [`PATH`] that are ASCII, as those of nearly all paths are.
-pub(super) static ASCII_PATH: OctetSet = ASCII;
-
 /// The octets of [`PATH`] that are never escaped (RFC 3986 §3.3).
-pub(super) static PLAIN_PATH: OctetSet = OctetSet::PCHAR.with(b"/");
-
-/// The octets of [`QUERY`] that are ASCII.
-pub(super) static ASCII_QUERY: OctetSet = ASCII.with(b"?\\");
+static PLAIN_PATH: OctetSet = OctetSet::PCHAR.with(b"/");
 
 const ASCII: OctetSet = OctetSet::PATH_AND_QUERY.without(b"?").with(b"\"<>^`{|}");
 

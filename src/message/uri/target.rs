@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::components::{ASCII_PATH, ASCII_QUERY, Components, PLAIN_PATH, Scheme, TargetForm, split_port};
+use super::components::{Components, Scheme, TargetForm, split_port};
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
 use crate::message::text::{Plus, percent};
@@ -53,6 +53,7 @@ pub struct Target {
 
 impl Target {
     /// Parses the target of a request line.
+    #[inline]
     pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), TargetError> {
         let components = match (method, target.as_bytes()) {
             (Method::Connect, authority) => Components::authority_form(authority)?,
@@ -61,44 +62,11 @@ impl Target {
             (_, absolute) => Components::absolute_form(absolute)?,
         };
         // Some controls are beyond ASCII, such as one that begins a command to a terminal (U+009B).
-        if target.chars().any(char::is_control) {
+        if !target.is_ascii() && target.chars().any(char::is_control) {
             return Err(TargetError::Byte);
         }
         self.set(target, components);
         Ok(())
-    }
-
-    /// Takes the origin-form in ASCII at the front of `text`, and returns its length, if there is one.
-    #[inline]
-    pub(crate) fn take_origin_form(&mut self, text: &[u8]) -> Option<usize> {
-        if !text.starts_with(b"/") {
-            return None;
-        }
-        let plain_len = PLAIN_PATH.prefix_len(text);
-        let is_path_plain = matches!(text.get(plain_len), Some(b' ' | b'?'));
-        let path = Span::new(0, if is_path_plain { plain_len } else { odd_path_len(text) });
-        let query = match &text[path.len()..] {
-            [b'?', query @ ..] => Span::new(path.len() + "?".len(), ASCII_QUERY.prefix_len(query)),
-            _ => Span::new(path.len(), 0),
-        };
-        let mut kept = std::mem::take(&mut self.text).into_bytes();
-        kept.clear();
-        // UTF-8 is checked in blocks, and what is left octet by octet. So the last block is filled with what is behind the
-        // target: the version, and at most four octets of a name, which are ASCII.
-        let blocks_end = (query.end() / UTF8_BLOCK + 1) * UTF8_BLOCK;
-        kept.extend_from_slice(&text[..blocks_end.min(text.len())]);
-        // UTF-8 is checked in the copy, since that is aligned. In each head, the octets are at another alignment, on
-        // which the branches of the check depend, so that they would be mispredicted.
-        let Ok(mut kept) = String::from_utf8(kept) else {
-            self.reset();
-            return None;
-        };
-        kept.truncate(query.end());
-        self.text = kept;
-        self.components = Components { path, query, is_path_plain, ..Components::default() };
-        debug_assert!(self.authorization.is_none(), "the target was reset");
-        debug_assert_eq!(self.components.end(), self.text.len(), "the components are those of the text");
-        Some(query.end())
     }
 
     /// Takes an absolute `http` or `https` URL, or a path with an optional query. One that is spelled already as it is
@@ -496,8 +464,8 @@ impl<'a> TargetBase<'a> {
             ..self.components
         };
         debug_assert_eq!(
-            Components::from_url(text.as_bytes()),
-            Ok(components),
+            Components::from_url(text.as_bytes()).map(|parsed| [parsed.authority, parsed.path, parsed.query]),
+            Ok([components.authority, components.path, components.query]),
             "both parts were parsed before"
         );
         Ok(Target { text, components, authorization: None })
@@ -507,15 +475,6 @@ impl<'a> TargetBase<'a> {
 fn without_slash(url: &str) -> &str {
     url.strip_suffix('/').unwrap_or(url)
 }
-
-/// The length of the path in ASCII at the front of `text`.
-#[cold]
-fn odd_path_len(text: &[u8]) -> usize {
-    ASCII_PATH.prefix_len(text)
-}
-
-/// How many octets std checks at once.
-const UTF8_BLOCK: usize = 16;
 
 /// Decodes a path, or a segment of one.
 pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, ValueError> {

@@ -119,7 +119,7 @@ impl Exchange {
         let Exchange { incoming, conn, info, .. } = self;
         let incoming = incoming.get_mut();
         let polled = conn.poll_uncounted(|conn, bounds, core| {
-            incoming.poll_head(cx, conn, request, bounds, || _ = core.clock.refresh())
+            incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
         });
         polled.map_err(|error| {
             info.note_refused(request, incoming);

@@ -4,7 +4,7 @@ use httparse::{EMPTY_HEADER, Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
-use crate::message::{Headers, HeadersDraft, NameHash, Version};
+use crate::message::{Headers, HeadersDraft, Version};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -12,7 +12,7 @@ pub(super) const FIELDS_USUAL: usize = 64;
 /// The most that [`Limits::fields_max`] and [`Limits::trailer_fields_max`] can allow.
 pub(super) const FIELDS_CEILING: usize = 1024;
 
-/// Adds the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
+/// Takes over the lines that httparse found in `section`, which ends where it does, and checks that each ends with CRLF.
 #[inline]
 pub(super) fn record(
     lines: &[Header<'_>],
@@ -22,12 +22,15 @@ pub(super) fn record(
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
     // are how requests are smuggled (RFC 9112 §11.2).
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
-    into.restart();
-    for line in lines {
-        let name = Span::from_slices(line.name.as_bytes(), section);
-        ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.push(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
-    }
+    into.set_lines(
+        section,
+        lines.iter().map(|line| {
+            let name = line.name.as_bytes();
+            let before = &section[..Span::from_slices(name, section).start()];
+            ends_well &= matches!(before.last_chunk(), None | Some(b"\r\n"));
+            (name, line.value)
+        }),
+    );
     match ends_well {
         true => Ok(()),
         false => Err(WireError::LineEnd),

@@ -1,14 +1,15 @@
 //! Parses the heads of messages, and trailer sections (RFC 9112 §2 to §5, §7.1.2).
 //!
-//! httparse checks the grammar. The rules beyond the grammar are here: every line ends with CRLF, every limit holds, and
-//! all readers agree on the host. Most heads are parsed by the fast path, and never reach httparse.
+//! httparse reads the grammar of every head, and nothing here reads it again. The rules beyond the grammar are here: every
+//! line ends with CRLF, every limit holds, and all readers agree on the host.
 
-mod fast_path;
+mod end_search;
 mod fields;
 
 mod request;
 mod response;
 
+pub(crate) use end_search::EndSearch;
 pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, trailers};
 pub(crate) use request::{begins_with, check_fields, refused_line, request, request_front};

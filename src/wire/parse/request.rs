@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::fast_path;
 use super::fields::{
     FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error,
     is_forbidden_in_trailers, record, version, with_earliest_error,
@@ -99,11 +98,14 @@ fn parse_head(
         },
         _ => 0,
     };
-    let parsed = match parse_fast(input, start, limits, draft) {
-        Some(end) => Some(end),
-        None => parse_with_httparse(input, start, limits, draft)?,
+    check_plain(&input[start..])?;
+    let parsed = match parse_request::<FIELDS_USUAL>(input, start, limits, draft) {
+        Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
+            parse_large_request(input, start, limits, draft)
+        }
+        parsed => parsed,
     };
-    match parsed {
+    match parsed? {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
         Some(end) => {
             debug_assert!(input[start..end].ends_with(b"\r\n\r\n"), "a head ends with an empty line");
@@ -158,35 +160,8 @@ fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, WireError> {
     }
 }
 
-/// Parses a head that is written as usual. `None` does not mean that it is wrong.
+/// Has httparse parse the head that begins at `start`, and takes over its result.
 #[inline]
-fn parse_fast(input: &[u8], start: usize, limits: &Limits, draft: &mut RequestDraft<'_>) -> Option<usize> {
-    let line_len = fast_path::request_line(&input[start..], &mut draft.line)?;
-    if line_len > limits.request_line_max.saturating_add("\r\n".len()) {
-        return None;
-    }
-    let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    fast_path::fields(input, start + line_len, fields_max, &mut draft.fields)
-}
-
-/// Parses any head, or returns the error in it.
-#[cold]
-#[inline(never)]
-fn parse_with_httparse(
-    input: &[u8],
-    start: usize,
-    limits: &Limits,
-    draft: &mut RequestDraft<'_>,
-) -> Result<Option<usize>, WireError> {
-    check_plain(&input[start..])?;
-    match parse_request::<FIELDS_USUAL>(input, start, limits, draft) {
-        Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
-            parse_large_request(input, start, limits, draft)
-        }
-        parsed => parsed,
-    }
-}
-
 fn parse_request<const N: usize>(
     input: &[u8],
     start: usize,
@@ -282,67 +257,6 @@ fn other_version(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    type Outcome = Result<Option<usize>, WireError>;
-
-    /// The result of `parse` for `head`, with the request if the head is complete.
-    fn parsed(
-        head: &[u8],
-        parse: impl FnOnce(&[u8], &Limits, &mut RequestDraft<'_>) -> Option<Outcome>,
-    ) -> Option<(Outcome, Option<Request>)> {
-        let limits = Limits { fields_max: 4, request_line_max: 54, ..Limits::default() };
-        let mut request = Request::default();
-        let mut draft = request.draft();
-        let outcome = parse(head, &limits, &mut draft)?;
-        let Ok(Some(_)) = outcome else { return Some((outcome, None)) };
-        draft.commit(head);
-        Some((outcome, Some(request)))
-    }
-
-    fn by_fast_path(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, draft| parse_fast(head, 0, limits, draft).map(|end| Ok(Some(end))))
-    }
-
-    fn by_httparse(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, draft| Some(parse_with_httparse(head, 0, limits, draft)))
-    }
-
-    const HEADS: [&str; 7] = [
-        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "POST /a%20b?c=d HTTP/1.0\r\nx-b3: 1\r\nContent-Length: 5\r\n\r\nhello",
-        "M-SEARCH /? HTTP/1.1\r\nEmpty: \r\nX_y: a longer one, with \"quotes\" ~\r\na: b\r\n\r\n",
-        "GET /a/b-c_d.e~f!g$h&i'j(k)l*m+n,o;p=q:r@s[t] HTTP/1.1\r\n\r\n",
-        "OPTIONS /a%2Fb|\"<>?{|}^=[?]\\ HTTP/1.1\r\nHost: example.com\r\n\r\nGET / HTTP/1.1\r\n\r\n",
-        "DELETE /0123456789/0123456789/0123456789/0123 HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n\r\n",
-        "GET /long HTTP/1.1\r\nHost: www.example.com:8080\r\nUpgrade-Insecure-Requests: 1\r\nCookie: a=b; c=\"d\"\r\n\
-         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8, https://a:80\r\n\r\n",
-    ];
-
-    #[test]
-    fn httparse_reads_alike_what_is_read_in_one_pass() {
-        let (mut taken, mut left) = (0, 0);
-        for head in HEADS.map(str::as_bytes) {
-            assert!(by_fast_path(head).is_some(), "{}", head.escape_ascii());
-            for other in fast_path::variations(head) {
-                match by_fast_path(&other) {
-                    Some(plain) => {
-                        assert_eq!(Some(plain), by_httparse(&other), "{}", other.escape_ascii());
-                        taken += 1;
-                    }
-                    None => left += 1,
-                }
-            }
-        }
-        assert!(taken > 1000 && left > taken, "{taken} taken, {left} left");
-        for other_form in
-            ["GET http://a/", "OPTIONS *", "CONNECT a:443", "CONNECT /", "GET a", "GET  /", "GET /é"]
-        {
-            assert!(
-                by_fast_path(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(),
-                "{other_form}"
-            );
-        }
-    }
 
     /// The request after `head`, which has so many octets in front that are not malformed.
     #[track_caller]
