@@ -1,4 +1,5 @@
-//! Chapters that are longer than a page: the open internet, databases, defaults, and the idioms of other crates.
+//! Chapters that are longer than a page: a whole service, the open internet, databases, defaults, and the idioms of other
+//! crates.
 
 #[doc = include_str!("docs/databases.md")]
 pub mod databases {}
@@ -8,6 +9,17 @@ pub mod defaults {}
 
 #[doc = include_str!("docs/open_internet.md")]
 pub mod open_internet {}
+
+#[doc = include_str!("docs/whole_service.md")]
+#[cfg(all(
+    feature = "access-log",
+    feature = "json",
+    feature = "metrics",
+    feature = "session",
+    feature = "tower",
+    feature = "tracing"
+))]
+pub mod whole_service {}
 
 #[doc = include_str!("docs/coming_from.md")]
 #[cfg(all(

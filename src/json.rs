@@ -247,7 +247,6 @@ fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
 }
 
 /// The error of reading `content` as a `T`.
-#[cold]
 fn json_error<'a, T: Deserialize<'a>>(error: &serde_json::Error, content: &'a [u8]) -> ContentError {
     // Tracking the path takes time and memory, so only content that is known to be wrong is read again with it.
     let path = || {

@@ -40,7 +40,6 @@ impl Default for Redirects {
 
 impl Redirects {
     /// Whether a response with this status is a redirect that is followed, if it has a location.
-    #[inline]
     pub(super) fn applies_to(self, status: Status) -> bool {
         self != Redirects::Return && is_redirect(status)
     }

@@ -117,19 +117,16 @@ impl PhaseLimits {
 
 impl RequestLimits {
     /// The limits of the phases, for a client with these settings.
-    #[inline]
     pub(super) fn timeouts<'a>(&'a self, settings: &'a Settings) -> &'a ClientTimeouts {
         self.phases.as_deref().map_or(&settings.timeouts, |phases| &phases.timeouts)
     }
 
     /// The bounds of the exchange, for a client with these settings.
-    #[inline]
     pub(super) fn bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.bounds, |phases| &phases.bounds)
     }
 
     /// The same for a body that the caller reads in chunks, however slowly it comes.
-    #[inline]
     pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.streamed_bounds, |phases| &phases.streamed_bounds)
     }

@@ -72,7 +72,6 @@ impl ConcurrencyLimit {
     /// # Errors
     ///
     /// Fails if there is none, or if the peer is gone meanwhile: it must not take the place of another one.
-    #[inline]
     async fn admit(&self, ctx: &mut Context) -> Result<SemaphorePermit<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),

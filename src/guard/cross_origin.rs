@@ -121,7 +121,6 @@ impl Middleware for CrossOriginProtection {
 }
 
 impl From<Forgery> for Error {
-    #[cold]
     fn from(forgery: Forgery) -> Error {
         Error::new(Status::FORBIDDEN, forgery.as_str())
     }

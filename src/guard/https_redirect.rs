@@ -58,12 +58,10 @@ impl HttpsRedirect {
         ctx.request.forwarded_to(&base).ok()
     }
 
-    #[inline]
     fn check(&self, ctx: &mut Context) -> Result {
         if self.is_secure(ctx) { Ok(()) } else { Err(self.redirect(ctx)) }
     }
 
-    #[cold]
     fn redirect(&self, ctx: &mut Context) -> Error {
         let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
         match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str()) {

@@ -53,7 +53,6 @@ impl LoadShed {
         LoadShed { wait_max }
     }
 
-    #[inline]
     fn check(&self, ctx: &mut Context) -> Result {
         if queue_wait() > self.wait_max { Err(unavailable(ctx)) } else { Ok(()) }
     }
@@ -71,7 +70,6 @@ impl Middleware for LoadShed {
 }
 
 /// The error of guards that protect the server: 503, and the peer is asked to wait for a second (RFC 9110 §15.6.4, §10.2.3).
-#[cold]
 pub(super) fn unavailable(ctx: &mut Context) -> Error {
     ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
     Status::SERVICE_UNAVAILABLE.into()

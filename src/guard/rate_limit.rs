@@ -90,7 +90,6 @@ impl RateLimit {
         self.clients.wait(client(ctx.client_ip()), ctx.arrived_at(), self.rate)
     }
 
-    #[cold]
     fn refuse(&self, ctx: &mut Context) -> Error {
         let wait = self.wait(ctx).as_millis().div_ceil(1000).max(1);
         ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());

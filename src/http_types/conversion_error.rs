@@ -47,13 +47,11 @@ pub enum ConversionError {
 
 impl ConversionError {
     /// The error of a `target` that the crate `http` refuses.
-    #[cold]
     pub(super) fn from_target(error: InvalidUri, target: &str) -> ConversionError {
         ConversionError::Target(error, Excerpt(&without_secrets(target)).to_string().into())
     }
 
     /// The error of a field `name` that the crate `http` refuses.
-    #[cold]
     pub(super) fn from_name(name: &[u8]) -> ConversionError {
         ConversionError::FieldName(Excerpt::quote_octets(name).into())
     }

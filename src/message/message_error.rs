@@ -87,13 +87,11 @@ pub enum CookieFault {
 
 impl MessageError {
     /// The error for `url`.
-    #[cold]
     pub(crate) fn from_url(invalid: TargetError, url: &str) -> MessageError {
         MessageError::Target(invalid, Some(Excerpt(&without_secrets(url)).to_string().into()))
     }
 
     /// The error for the cookie `name`.
-    #[cold]
     pub(crate) fn from_cookie(fault: CookieFault, name: &str) -> MessageError {
         MessageError::Cookie(fault, Excerpt(name).to_string().into())
     }

@@ -46,7 +46,6 @@ impl Histogram {
     }
 
     /// Counts a value, without a locked instruction: no other thread writes.
-    #[inline]
     pub(super) fn record_single_writer(&self, value: u64) {
         let bucket = &self.buckets[bucket_of(value)];
         bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
@@ -136,7 +135,6 @@ pub(super) fn nanos(time: Duration) -> u64 {
 /// Up to 64, each value has a bucket of its own, but 0 and 1 share one. Beyond, 32 buckets of one width take the values
 /// from each power of two, which is not among them, to the next, which is: so the count of values up to a power is
 /// exact, as the bounds in Prometheus's format require.
-#[inline]
 pub(super) fn bucket_of(value: u64) -> usize {
     let below = value.saturating_sub(1).min(VALUE_MAX - 1);
     let shift = (below | SUB_BUCKETS).ilog2() - SUB_BUCKETS.ilog2();

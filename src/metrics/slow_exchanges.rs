@@ -47,7 +47,6 @@ pub(super) struct SlowExchange {
 
 impl SlowExchanges {
     /// Keeps an exchange that was over in the slot of this number, if it is one of the slowest of the slot's period.
-    #[inline]
     pub(crate) fn offer(&self, slot: u64, report: &ExchangeReport<'_>) {
         let period = slot / PERIOD_SLOTS;
         let is_new = self.period.load(Relaxed) != period;
@@ -56,7 +55,6 @@ impl SlowExchanges {
         }
     }
 
-    #[cold]
     fn keep(&self, number: u64, report: &ExchangeReport<'_>) {
         if is_meant_to_last(report) {
             return;

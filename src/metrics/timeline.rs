@@ -75,7 +75,6 @@ impl Timeline {
 }
 
 impl Slot {
-    #[cold]
     fn begin(&self, number: u64) {
         self.number.store(0, Release);
         self.failed.store(0, Relaxed);

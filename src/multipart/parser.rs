@@ -245,7 +245,6 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     }
 
     /// The error for too much of what is being read: content of a part, or what is around all parts.
-    #[cold]
     fn too_large(&self) -> MultipartError {
         match self.state {
             State::EmptyLine | State::Content => {
@@ -259,19 +258,16 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         }
     }
 
-    #[cold]
     pub(super) fn part_too_large(&self, limit: Box<WireDetail>) -> MultipartError {
         MultipartError::PartTooLarge(self.part_name(), limit)
     }
 
-    #[cold]
     fn head_too_large(&self) -> MultipartError {
         let limit = WireDetail::limit("head_max", "bytes", self.limits.head_max as u64);
         MultipartError::PartHeadTooLarge(self.parts, limit)
     }
 
     /// The name of this part, as errors quote it.
-    #[cold]
     pub(super) fn part_name(&self) -> Box<str> {
         Excerpt(&self.head.disposition.name).to_string().into()
     }
@@ -300,7 +296,6 @@ fn check_limit(count: u64, max: u64, error: impl FnOnce() -> MultipartError) -> 
     }
 }
 
-#[cold]
 pub(super) fn body_too_large(bytes_max: u64) -> MultipartError {
     MultipartError::BodyTooLarge(WireDetail::limit("bytes_max", "bytes", bytes_max))
 }

@@ -85,12 +85,10 @@ impl Budget {
     /// A task that merely woke itself would run again at once if it is alone in the queue, and a runtime polls the
     /// system for events only once in many rounds of its queue; new connections would wait for all of these. After
     /// `yield_now` the runtime polls for events first.
-    #[inline]
     pub(crate) fn poll_proceed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.done < DONE_MAX { Poll::Ready(()) } else { self.poll_yield(cx) }
     }
 
-    #[cold]
     fn poll_yield(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.done = 0;
         let _ = pin!(yield_now()).poll(cx);
@@ -98,7 +96,6 @@ impl Budget {
     }
 
     /// Charges `bytes` that were processed.
-    #[inline]
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.done += bytes;
     }

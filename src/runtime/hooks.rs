@@ -12,7 +12,6 @@ impl<F: ?Sized> Hooks<F> {
 
     /// Calls each function. A panic of one must end neither the exchange, the connection nor the core, and the others
     /// are called all the same.
-    #[inline]
     pub(crate) fn call(&self, call: impl Fn(&F)) {
         for function in self.iter() {
             let _ = catch_unwind(AssertUnwindSafe(|| call(function)));
@@ -24,7 +23,6 @@ impl<F: ?Sized> Hooks<F> {
     }
 
     /// Whether nothing is attached, so no report needs to be made.
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

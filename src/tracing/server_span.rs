@@ -75,7 +75,6 @@ impl ServerSpan {
     }
 
     /// Polls the handler within the span.
-    #[inline]
     fn within<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         let ServerSpan { span, context, .. } = self;
         let _entered = span.enter();

@@ -44,8 +44,10 @@ mod handshake;
 mod options;
 
 pub use broadcast::{Broadcast, BroadcastMember, OnLag};
-pub use frame::{CloseCode, CloseReason, Error, Message, MessageKind, MessagePart, ProtocolFault};
-pub use handshake::{ClientRequest, HandshakeFault};
+pub use frame::{
+    CloseCode, CloseReason, Error, HandshakeFault, Message, MessageKind, MessagePart, ProtocolFault,
+};
+pub use handshake::ClientRequest;
 pub use link::{ClientRole, Role, ServerRole};
 pub use options::{DeflateOptions, Options, Origins};
 pub use reader::Reader;

@@ -147,7 +147,6 @@ impl<E: Role> Reader<E> {
     }
 
     /// Ready with the kind of the next message or part, which is then in the decoder, and whether it is the last one.
-    #[inline]
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -168,7 +167,6 @@ impl<E: Role> Reader<E> {
     }
 
     /// Closes because the server stops, as soon as no message is under way.
-    #[cold]
     fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
         self.is_away |= self.shared.with(|link| link.poll_away(cx, is_within))?;
@@ -176,7 +174,6 @@ impl<E: Role> Reader<E> {
     }
 
     /// Ready with the next message or part, or a piece of what is skipped.
-    #[inline]
     fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -203,7 +200,6 @@ impl<E: Role> Reader<E> {
         Poll::Ready(Ok(None))
     }
 
-    #[inline]
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         self.shared.is_corked.store(self.input.has_raw(), Relaxed);
         if let Some(observer) = self.shared.observer.as_ref().filter(|_| is_last) {
@@ -262,7 +258,6 @@ impl Ending {
 }
 
 /// Begins the end of a WebSocket with `error`, of which the peer is told.
-#[cold]
 fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
     if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
@@ -272,7 +267,6 @@ fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, erro
 }
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
-#[cold]
 fn poll_end<E: Role>(
     shared: &Shared<E>,
     ending: &mut Option<Box<Ending>>,

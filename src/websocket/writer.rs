@@ -165,7 +165,6 @@ impl<E: Role> Writer<E> {
     }
 
     /// Sends what waits, unless the handler is about to receive more.
-    #[inline]
     fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_held_back = self.shared.is_corked.load(Relaxed) && link.is_handler(cx);
         let buffer_max = if is_held_back { link.bounds.buffer_max } else { 0 };

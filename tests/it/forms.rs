@@ -71,7 +71,7 @@ fn other_content_is_415_rfc9110_15_5_16() {
         &format!("{FORM}Content-Encoding: identity\r\nContent-Encoding: x\r\n"),
     ] {
         let reason = match fields.contains("Content-Encoding") {
-            true => "\r\n\r\nthe form has a content coding, and was not decoded",
+            true => "\r\n\r\nthe content has a content coding, and was not decoded",
             false => "\r\n\r\nthe field content-type is missing, or is not application/x-www-form-urlencoded",
         };
         check(fields, "a=1", 415, reason);
@@ -80,7 +80,7 @@ fn other_content_is_415_rfc9110_15_5_16() {
 
 #[test]
 fn a_malformed_form_is_400_rfc9110_15_5_1() {
-    check(FORM, b"a=\xff", 400, "\r\n\r\nthe form is not UTF-8");
+    check(FORM, b"a=\xff", 400, "\r\n\r\nthe content of the request is not UTF-8");
     for page in ["", "x", "%2B5", "+5", "-1", "4294967296", "1.0", "0x1"] {
         let reason = "\r\n\r\nthe value of `page` is not of type u32";
         check(FORM, format!("page={page}&page=1"), 400, reason);

@@ -93,7 +93,6 @@ enum Detail {
 }
 
 impl ClientError {
-    #[cold]
     pub(crate) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
         ClientError(Box::new(ErrorInner {
             phase,
@@ -108,7 +107,6 @@ impl ClientError {
     }
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
-    #[cold]
     pub(crate) fn from_dial(error: DialError, host: &str, subject: &str) -> ClientError {
         let (phase, fault, subject) = match error {
             DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
@@ -166,14 +164,12 @@ impl ClientError {
     }
 
     /// Adds the target of the request, unless there is one.
-    #[cold]
     pub(crate) fn with_url(mut self, target: &str) -> ClientError {
         self.0.url.get_or_insert_with(|| target.into());
         self
     }
 
     /// Adds the origin, if the target is only a path.
-    #[cold]
     pub(crate) fn with_origin(mut self, origin: &str) -> ClientError {
         let url = self.0.url.take();
         self.0.url = match url.as_deref() {

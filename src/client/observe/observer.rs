@@ -152,14 +152,12 @@ impl HostEvents {
     }
 
     /// Whether exchanges are reported.
-    #[inline]
     pub(crate) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
 
     /// Counts an exchange after which the connection goes back to the pool. Called under the lock of the pool, so its
     /// report comes later, by [`HostEvents::report_exchange`].
-    #[inline]
     pub(crate) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
         self.counters.count_returned(timings, traffic);
     }

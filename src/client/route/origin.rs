@@ -68,7 +68,6 @@ impl fmt::Display for Origin {
 
 /// The error for a target that is only a path. One that begins as a URL without its scheme (RFC 3986 §4.2) may contain
 /// userinfo, which is a secret.
-#[cold]
 fn no_origin(target: &str) -> ClientError {
     let shown = match target.strip_prefix("//") {
         Some(rest) => Cow::Owned(format!("//{}", without_secrets(rest))),

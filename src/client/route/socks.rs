@@ -115,7 +115,6 @@ impl SocksDialer<'_> {
 }
 
 /// The error of a look-up of `origin`.
-#[cold]
 fn lookup_failed(origin: &Origin, error: DialError) -> ClientError {
     ClientError::from_dial(error, origin.host(), &origin.host_and_port())
 }

@@ -104,7 +104,6 @@ impl Decode for ZstdDecoder {
 }
 
 /// The fault of content that cannot be decoded. The library hands its errors over as their names.
-#[cold]
 fn decoding_error(error: &io::Error) -> CodingError {
     let is_window = error.to_string() == get_error_name(0usize.wrapping_sub(WINDOW_TOO_LARGE));
     if is_window { CodingError::Window } else { CodingError::Corrupt }

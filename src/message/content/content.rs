@@ -22,7 +22,6 @@ pub(crate) fn decode_text<'a>(
     decode(label, content.ok_or(ContentFault::Unread)?).map_err(|error| charset_error(label, error))
 }
 
-#[cold]
 fn charset_error(label: &[u8], error: CharsetError) -> ContentError {
     let charset = String::from_utf8_lossy(&label[..label.len().min(LABEL_MAX)]).into();
     ContentError::new(match error {

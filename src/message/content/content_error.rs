@@ -72,7 +72,6 @@ pub(crate) struct ValueFault {
 }
 
 impl ContentError {
-    #[cold]
     pub(crate) fn new(fault: ContentFault) -> ContentError {
         ContentError(Box::new(Inner { fault, is_of_request: false }))
     }

@@ -43,7 +43,6 @@ impl<'a> Form<'a> {
     pub const PAIRS_MAX: usize = 1024;
 
     /// Creates a view of `raw`, which does not start with a `?`.
-    #[inline]
     pub fn new(raw: &'a str) -> Form<'a> {
         Form { raw }
     }
@@ -76,7 +75,6 @@ impl<'a> Form<'a> {
 
     /// Returns the text as it was sent. `Request::query_as` and `Request::form_as` turn it into a
     /// struct, with the feature `form`.
-    #[inline]
     pub fn as_str(self) -> &'a str {
         self.raw
     }

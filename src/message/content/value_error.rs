@@ -54,56 +54,47 @@ enum Reason {
 }
 
 impl ValueError {
-    #[cold]
     fn new(name: Option<&str>, reason: Reason) -> ValueError {
         ValueError(Box::new(Inner { name: name.map(Into::into), reason }))
     }
 
     /// The error of a parameter that the route does not have.
-    #[cold]
     pub(crate) fn no_param(name: &str) -> ValueError {
         ValueError::new(Some(name), Reason::NoParam)
     }
 
     /// The error of a parameter of the path that is not UTF-8.
-    #[cold]
     pub(crate) fn param_text(name: &str) -> ValueError {
         ValueError::new(Some(name), Reason::ParamText)
     }
 
     /// The error of a parameter of the path that is not a `T`.
-    #[cold]
     pub(crate) fn param_type<T>(name: &str) -> ValueError {
         ValueError::new(Some(name), Reason::ParamType(short_type_name::<T>()))
     }
 
     /// The error of a path, or a segment of it, that is not UTF-8.
-    #[cold]
     pub(crate) fn path() -> ValueError {
         ValueError::new(None, Reason::Path)
     }
 
     /// The error of a value of a form or a cookie that is not a `T`.
-    #[cold]
     pub(crate) fn value_type<T>(name: &str) -> ValueError {
         ValueError::new(Some(name), Reason::Type(short_type_name::<T>()))
     }
 
     /// The error of a pair with a malformed escape.
-    #[cold]
     pub(super) fn escape(name: &str) -> ValueError {
         ValueError::new(Some(name), Reason::Escape)
     }
 
     /// The error of more than `pairs_max` pairs.
-    #[cold]
     pub(super) fn too_many_pairs(pairs_max: usize) -> ValueError {
         ValueError::new(None, Reason::TooManyPairs(pairs_max))
     }
 
     /// The error of a query that is not that of the requested type.
     #[allow(dead_code, reason = "unused without the feature `form`")]
-    #[cold]
     pub(crate) fn query(name: Option<&str>, fault: ValueFault) -> ValueError {
         ValueError::new(name, Reason::Query(fault))
     }

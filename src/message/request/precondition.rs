@@ -112,7 +112,6 @@ fn entity_tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
 }
 
 /// The date of a field with a single valid line; others are ignored (RFC 9110 §13.1.3, §13.1.4).
-#[inline]
 fn date(fields: &Headers, name: FieldName<'_>) -> Option<SystemTime> {
     let mut lines = fields.named(name);
     let is_alone = lines.next().is_some() && lines.next().is_none();

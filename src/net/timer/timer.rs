@@ -42,7 +42,6 @@ pub(super) struct Deadlines([Deadline; SLOTS]);
 
 impl Deadlines {
     /// The deadline of the wait in this slot, set to `deadline` if the wait begins now.
-    #[inline]
     pub(super) fn arm(&mut self, slot: TimerSlot, deadline: impl FnOnce() -> Deadline) -> Deadline {
         let armed = &mut self.0[slot as usize];
         if *armed == UNARMED {
@@ -51,7 +50,6 @@ impl Deadlines {
         *armed
     }
 
-    #[inline]
     pub(super) fn disarm(&mut self, slot: TimerSlot) {
         self.0[slot as usize] = UNARMED;
     }
@@ -154,12 +152,10 @@ impl Timer for TokioTimer {
 
     /// Always `None`: the halves of a call wake each other, and a client's connection is used by one task after the
     /// other.
-    #[inline]
     fn other_waker(&self, _: &Waker) -> Option<Waker> {
         None
     }
 
-    #[inline]
     fn disarm(&mut self, slot: TimerSlot) {
         self.deadlines.disarm(slot);
     }

@@ -139,7 +139,6 @@ impl<'a> BodyReader<'a> {
     }
 
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
-    #[inline]
     fn next_arrived_chunk(&mut self) -> bool {
         self.decoder.is_none()
             && self.request.body.is_empty()
@@ -221,7 +220,6 @@ impl<'a> BodyReader<'a> {
     }
 }
 
-#[cold]
 fn discarded() -> ExchangeError {
     ExchangeError::Io(io::Error::other("the rest of the body was discarded while the response was sent"))
 }

@@ -77,12 +77,10 @@ impl Extensions {
         self.values.swap_remove(at).1.downcast().ok().map(|value| *value)
     }
 
-    #[inline]
     pub(in crate::server) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    #[inline]
     pub(in crate::server) fn clear(&mut self) {
         // One by one: if two of them panicked while being dropped together, the process would abort.
         while let Some(value) = self.values.pop() {

@@ -60,7 +60,6 @@ impl SocketObserver {
     }
 
     /// Counts bytes.
-    #[inline]
     pub(crate) fn count_traffic(&self, traffic: Traffic) {
         self.core.received.add(traffic.received);
         self.core.sent.add(traffic.sent);
@@ -71,7 +70,6 @@ impl SocketObserver {
     }
 
     /// Counts a message that was received.
-    #[inline]
     pub(crate) fn count_received(&self) {
         self.core.messages_received.add(1);
         if let Some(reported) = &self.reported {
@@ -80,7 +78,6 @@ impl SocketObserver {
     }
 
     /// Counts messages that were sent.
-    #[inline]
     pub(crate) fn count_sent(&self, messages: u64) {
         self.core.messages_sent.add(messages);
         if let Some(reported) = &self.reported {

@@ -310,7 +310,6 @@ impl Error {
 }
 
 impl<E: IntoError> From<E> for Error {
-    #[inline]
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
@@ -359,7 +358,6 @@ impl ErrorStatuses {
     }
 
     /// Chooses the status of a handler's error, unless the handler has given it one.
-    #[cold]
     pub(crate) fn choose_for(&self, error: Error) -> Error {
         error.with_chosen_status(|cause| self.0.iter().find_map(|choose| choose(cause)))
     }

@@ -309,20 +309,17 @@ pub(crate) struct Refused {
 
 impl Refused {
     // Boxed, because it is rare, and the results that hold it are moved for every request.
-    #[cold]
     pub(in crate::server) fn new(status: Status, cause: ErrorCause) -> Box<Refused> {
         Box::new(Refused { status: Some(status), cause })
     }
 
     /// A refusal that comes too late to be answered.
-    #[cold]
     pub(in crate::server) fn unanswered(cause: ErrorCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }
 }
 
 impl From<ExchangeError> for Box<Refused> {
-    #[cold]
     fn from(error: ExchangeError) -> Box<Refused> {
         Box::new(Refused { status: error.status(), cause: ErrorCause::Exchange(error) })
     }

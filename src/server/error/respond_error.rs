@@ -54,7 +54,6 @@ pub enum RespondError {
 
 impl RespondError {
     /// The error of a protocol whose name is malformed.
-    #[cold]
     pub(in crate::server) fn from_protocol(name: &str) -> RespondError {
         RespondError::Protocol(Excerpt(name).to_string().into())
     }

@@ -95,7 +95,6 @@ pub(crate) const X_FORWARDED_PROTO: FieldName<'static> = FieldName::new("x-forwa
 pub(crate) const X_FORWARDED_HOST: FieldName<'static> = FieldName::new("x-forwarded-host");
 
 /// See [`Context::client_ip`](crate::server::Context::client_ip).
-#[inline]
 pub(crate) fn client_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
     if proxies.trusts(peer) { forwarded_ip(peer, headers, proxies) } else { peer.ip() }
 }

@@ -99,7 +99,6 @@ impl TrustedProxies {
     }
 
     /// Whether the fields that this peer sends are believed.
-    #[inline]
     pub(crate) fn trusts(&self, peer: PeerAddr) -> bool {
         self.is_proxy.is_some() && peer.ip().map_or(peer == PeerAddr::Unix, |ip| self.contains(ip))
     }

@@ -45,7 +45,6 @@ pub struct ConnectionReport {
 
 impl ConnectionReport {
     /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted.
-    #[cold]
     pub(crate) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
         let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
         let Peer { addr: peer_addr, id: connection_id } = conn.peer();

@@ -86,7 +86,6 @@ impl Decoder {
     }
 
     /// The bytes of the message, or of the part, that was read last.
-    #[inline]
     pub(crate) fn content<'c>(&'c self, input: &'c Input) -> &'c [u8] {
         match &self.inflater {
             Some(inflater) if self.is_inflated => inflater.out.as_slice(),
@@ -95,13 +94,11 @@ impl Decoder {
     }
 
     /// Returns how many bytes were decompressed since the last call, read and written.
-    #[inline]
     pub(crate) fn take_inflated(&mut self) -> usize {
         self.inflater.as_mut().map_or(0, |inflater| std::mem::take(&mut inflater.done))
     }
 
     /// Has the rest of a message skipped of which a part was handed out.
-    #[inline]
     pub(crate) fn skip_rest(&mut self) {
         if let Some(message) = self.message.as_mut().filter(|message| message.handed_out == HandedOut::Parts)
         {
@@ -115,13 +112,11 @@ impl Decoder {
     }
 
     /// Whether the rest of a message is skipped. It is read in parts.
-    #[inline]
     pub(crate) fn is_skipping(&self) -> bool {
         self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Enough)
     }
 
     /// Forgets the message or the part that was handed out. A message that was not handed out stays.
-    #[inline]
     pub(crate) fn clear_content(&mut self, input: &mut Input) {
         if self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Nothing) {
             return;
@@ -132,7 +127,6 @@ impl Decoder {
         }
     }
 
-    #[cold]
     fn clear_inflated(&mut self) {
         self.is_inflated = self.message.is_some();
         match &mut self.inflater {
@@ -147,7 +141,6 @@ impl Decoder {
     /// # Errors
     ///
     /// Fails as soon as what is here cannot be the beginning of anything valid, or exceeds a bound.
-    #[inline]
     pub(crate) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, Error> {
         loop {
             if self.frame.is_some() || self.message.as_ref().is_some_and(|message| message.is_finishing) {
@@ -174,7 +167,6 @@ impl Decoder {
     }
 
     /// Reads a frame that is a message by itself, is here as a whole, and within all bounds, as most are.
-    #[inline]
     fn read_whole(&mut self, header: &FrameHeader, head_len: usize, input: &mut Input) -> Option<Step> {
         let kind = MessageKind::from_opcode(header.opcode)?;
         let MessageBounds { message_max, frame_max, fragments_max } = self.bounds;
@@ -332,7 +324,6 @@ impl OpenMessage {
 
 impl OpenFrame {
     /// Appends what is here of the payload to the message. Returns whether that is the end of the message.
-    #[inline]
     fn read(
         &mut self,
         input: &mut Input,
@@ -368,7 +359,6 @@ impl OpenFrame {
     }
 
     /// Removes the mask of what is here of the payload. Returns how much that is.
-    #[inline]
     fn unmask(&mut self, input: &mut Input) -> usize {
         let raw = input.raw();
         let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(raw.len());

@@ -35,7 +35,6 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails between the parts of another message, and if the system provides no randomness for a mask.
-    #[inline]
     pub(crate) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.check_whole()?;
         match self.deflate_for(message.as_bytes().len()).copied() {
@@ -57,13 +56,11 @@ impl Encoder {
     }
 
     /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
-    #[inline]
     fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, DeflateOptions)> {
         self.deflate.as_ref().filter(|(_, options)| len >= options.message_min.max(1))
     }
 
     /// Whether a message of `len` bytes is compressed.
-    #[inline]
     pub(crate) fn compresses(&self, len: usize) -> bool {
         self.deflate_for(len).is_some()
     }
@@ -74,7 +71,6 @@ impl Encoder {
         if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
 
-    #[cold]
     fn compressed(
         &mut self,
         message: Message<'_>,
@@ -131,7 +127,6 @@ impl Encoder {
         }
     }
 
-    #[inline]
     fn frame(&self, opcode: OpCode, flags: Flags, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mask = match self.side {
             Side::Server => None,

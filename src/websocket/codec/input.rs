@@ -27,7 +27,6 @@ impl Input {
     }
 
     /// Takes memory from the thread's cache, if this input has none.
-    #[inline]
     pub(crate) fn borrow_memory(&mut self) {
         if self.bytes.is_empty() {
             let cached = CACHE.try_with(|cache| cache.take(|_| true));
@@ -36,7 +35,6 @@ impl Input {
     }
 
     /// Gives the memory to the thread's cache, if nothing is in it.
-    #[inline]
     pub(crate) fn return_memory(&mut self) {
         if self.is_empty() && !self.bytes.is_empty() {
             let mut memory = std::mem::take(self);
@@ -48,13 +46,11 @@ impl Input {
     }
 
     /// The message, or its part.
-    #[inline]
     pub(super) fn message(&self) -> &[u8] {
         &self.bytes[self.message.clone()]
     }
 
     /// Forgets the message.
-    #[inline]
     pub(crate) fn clear_message(&mut self) {
         self.message = self.raw.start..self.raw.start;
         if self.raw.is_empty() {
@@ -63,25 +59,21 @@ impl Input {
     }
 
     /// The bytes that were not parsed.
-    #[inline]
     pub(crate) fn raw(&mut self) -> &mut [u8] {
         &mut self.bytes[self.raw.clone()]
     }
 
     /// Whether there are bytes that were not parsed.
-    #[inline]
     pub(crate) fn has_raw(&self) -> bool {
         !self.raw.is_empty()
     }
 
     /// Whether there is neither a message nor anything else.
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.message.is_empty() && self.raw.is_empty()
     }
 
     /// Skips `count` bytes that were parsed.
-    #[inline]
     pub(crate) fn skip(&mut self, count: usize) {
         self.raw.start += count;
         debug_assert!(self.raw.start <= self.raw.end, "only bytes that are here can be skipped");
@@ -91,7 +83,6 @@ impl Input {
     }
 
     /// Appends the next `count` bytes to the message, and returns them.
-    #[inline]
     pub(super) fn append_raw(&mut self, count: usize) -> &[u8] {
         let appended = self.message.end..self.message.end + count;
         if appended.start != self.raw.start {
@@ -113,20 +104,17 @@ impl Input {
         &mut self.bytes[self.raw.end..][..len]
     }
 
-    #[inline]
     fn room_len(&self) -> usize {
         (self.bytes.len() - self.raw.end).min(READ_MAX.max(self.raw.end))
     }
 
     /// Adds `count` bytes that were read into the room.
-    #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
         self.is_full = count == self.room_len();
         self.raw.end += count;
     }
 
     /// Moves all bytes to the front, and doubles the memory if that is not enough.
-    #[cold]
     fn make_room(&mut self, least: usize) {
         let (message, raw) = (self.message.len(), self.raw.len());
         self.bytes.copy_within(self.message.clone(), 0);

@@ -7,7 +7,6 @@ use std::io;
 use super::close_code::CloseCode;
 use crate::error_text::write_error;
 use crate::message::Status;
-use crate::websocket::handshake::HandshakeFault;
 
 /// Why a WebSocket was not opened, why it failed, or why something cannot be sent over it.
 ///
@@ -190,5 +189,48 @@ impl From<ProtocolFault> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         io::Error::new(error.kind(), error)
+    }
+}
+
+/// Why a request to open a WebSocket is refused.
+///
+/// [`Error::Handshake`](crate::websocket::Error::Handshake) has it, which is inside the [`io::Error`](std::io::Error) of
+/// [`Context::websocket`](crate::Context::websocket), so passing that on with `?` results in the right status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HandshakeFault {
+    /// The method is not GET. Answered with 405.
+    Method,
+    /// The version is not 13. Answered with 426.
+    Version,
+    /// The key is missing, or is not 16 bytes in base64. Answered with 400.
+    Key,
+    /// The request has content, which a gateway would not pass on with the wish for a WebSocket. Answered with 400.
+    Content,
+    /// A page of an origin that is not let in opens the WebSocket: see
+    /// [`Options::origins`](crate::websocket::Options::origins). Answered with 403.
+    Origin,
+}
+
+impl fmt::Display for HandshakeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HandshakeFault::Method => "a WebSocket is opened by GET",
+            HandshakeFault::Version => "the WebSocket is of another version than 13",
+            HandshakeFault::Key => "the sec-websocket-key is missing or malformed",
+            HandshakeFault::Content => "a request that opens a WebSocket has no content",
+            HandshakeFault::Origin => "a page of another origin opens the WebSocket",
+        })
+    }
+}
+
+impl HandshakeFault {
+    fn status(self) -> &'static Status {
+        match self {
+            HandshakeFault::Method => &Status::METHOD_NOT_ALLOWED,
+            HandshakeFault::Version => &Status::UPGRADE_REQUIRED,
+            HandshakeFault::Key | HandshakeFault::Content => &Status::BAD_REQUEST,
+            HandshakeFault::Origin => &Status::FORBIDDEN,
+        }
     }
 }

@@ -60,7 +60,6 @@ impl FrameHeader {
     /// Fails if a reserved bit is set, but RSV1 if messages may be compressed, or if the opcode is reserved; if a
     /// control frame is fragmented, compressed, or longer than 125 bytes; if a frame of a client is not masked, or one
     /// of a server is; and if the length is not written in the shortest way, or exceeds 63 bits.
-    #[inline]
     pub(crate) fn parse(
         bytes: &[u8],
         side: Side,
@@ -105,7 +104,6 @@ impl FrameHeader {
     }
 
     /// Appends the head to `out`.
-    #[inline]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let FrameHeader { opcode, is_final, is_compressed, mask, len } = *self;
         debug_assert!(!opcode.is_control() || is_final && len < 126, "a control frame is short and whole");
@@ -165,7 +163,6 @@ impl Mask {
     }
 
     /// Masks `bytes`, or removes their mask, which is the same.
-    #[inline]
     pub(crate) fn apply(&mut self, bytes: &mut [u8]) {
         let Mask(key) = self;
         let narrow = u32::from_ne_bytes(*key);

@@ -94,7 +94,6 @@ pub enum MessageKind {
 
 impl MessageKind {
     /// The kind of the message that a frame begins; `None` if it begins none.
-    #[inline]
     pub(crate) fn from_opcode(opcode: OpCode) -> Option<MessageKind> {
         match opcode {
             OpCode::Text => Some(MessageKind::Text),

@@ -6,4 +6,3 @@ mod client;
 mod server;
 
 pub use client::ClientRequest;
-pub use handshake::HandshakeFault;

@@ -3,14 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use super::handshake::{
-    ACCEPT, HandshakeFault, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
-};
+use super::handshake::{ACCEPT, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol};
 use crate::message::FieldName;
 use crate::runtime::boxed;
 use crate::server::{Context, SwitchedConn};
 use crate::websocket::codec::{EXTENSIONS, accept_offer};
-use crate::websocket::frame::Error;
+use crate::websocket::frame::{Error, HandshakeFault};
 use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
 use crate::websocket::options::Options;
 use crate::websocket::websocket::{Agreement, WebSocket};

@@ -25,7 +25,6 @@ pub(crate) struct Shared<E: Sealed> {
 
 impl<E: Sealed> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
-    #[inline]
     pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
         self.link.with_mut(|link| {
             let done = step(link);
@@ -60,7 +59,6 @@ impl<E: Sealed> Half<E> {
 impl<E: Sealed> Deref for Half<E> {
     type Target = Shared<E>;
 
-    #[inline]
     fn deref(&self) -> &Shared<E> {
         &self.0
     }

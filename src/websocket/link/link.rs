@@ -89,7 +89,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Counts what went over the connection since the last call.
-    #[inline]
     pub(super) fn count(&mut self, observer: &SocketObserver) {
         self.take_traffic();
         let Traffic { received, sent } = self.traffic;
@@ -104,7 +103,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Adds the traffic that the connection has noted.
-    #[inline]
     fn take_traffic(&mut self) {
         let Traffic { received, sent } = self.conn.traffic();
         if received + sent > 0 {
@@ -142,7 +140,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// The error of a call on a WebSocket that is closed.
-    #[cold]
     fn closed(&mut self) -> io::Error {
         self.failure.take().unwrap_or_else(|| Error::Closed.into())
     }
@@ -161,7 +158,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Whether the handler is polled, and no other task.
-    #[inline]
     pub(crate) fn is_handler(&self, cx: &Context<'_>) -> bool {
         self.handler.as_ref().is_some_and(|handler| handler.will_wake(cx.waker()))
     }
@@ -199,7 +195,6 @@ impl<E: Sealed> Link<E> {
 
     /// Appends a message to what waits to be written. The payload of a long one is handed to the system without a copy,
     /// as far as that takes it at once.
-    #[inline]
     pub(crate) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
         self.check_open()?;
         let len = message.as_bytes().len();
@@ -216,7 +211,6 @@ impl<E: Sealed> Link<E> {
         Ok(())
     }
 
-    #[cold]
     fn write_payload(&mut self, cx: &mut Context<'_>, mut payload: &[u8]) -> io::Result<()> {
         self.borrow_memory();
         while !payload.is_empty() {
@@ -293,7 +287,6 @@ impl<E: Sealed> Link<E> {
 
     /// Appends a close frame with code 1001 because the server stops, once the peer `is_within` no message, or has taken
     /// too long for the rest of it. Returns whether that was done.
-    #[cold]
     pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
         if self.is_close_sent || self.is_over {
             return Ok(false);
@@ -337,7 +330,6 @@ impl<E: Sealed> Link<E> {
         Poll::Pending
     }
 
-    #[inline]
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_idle = self.late_pong.is_none() && self.conn.has_sent_all();
         if is_idle && !self.is_over { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
@@ -484,7 +476,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// The error of a connection that has failed in this phase, which is closed.
-    #[cold]
     fn fail(&mut self, error: ConnError, phase: Phase) -> io::Error {
         let limit = match phase {
             Phase::Silence => self.bounds.silence,
@@ -498,7 +489,6 @@ impl<E: Sealed> Link<E> {
 
     /// Polls with the waker of `cx`, or with one that wakes all tasks that use this connection: a socket keeps one
     /// waker only, and the reader and the writer may be in different tasks.
-    #[inline]
     fn with_waker<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -529,7 +519,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Takes a write buffer from the thread's cache, if there is none.
-    #[inline]
     fn borrow_memory(&mut self) {
         if !self.conn.has_io_state() {
             let cached = IO_STATES.try_with(|cache| cache.take(|_| true)).ok().flatten();
@@ -538,7 +527,6 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Gives the write buffer back, once all of it was sent.
-    #[inline]
     fn return_memory(&mut self) {
         if self.conn.has_sent_all() {
             self.drop_io_state();

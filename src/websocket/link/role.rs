@@ -57,7 +57,6 @@ pub(crate) mod private {
             RefCell::new(value)
         }
 
-        #[inline]
         fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
             step(&mut self.borrow_mut())
         }
@@ -68,7 +67,6 @@ pub(crate) mod private {
             Mutex::new(value)
         }
 
-        #[inline]
         fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
             step(&mut lock(self))
         }

@@ -28,7 +28,6 @@ pub(in crate::client) struct PoolCounters {
 
 impl PoolCounters {
     /// Counts an exchange after which the connection goes back to the pool. Called under the lock of the pool.
-    #[inline]
     pub(in crate::client) fn count_returned(&self, timings: &Timings, traffic: Traffic) {
         self.answered.add(1);
         self.reused.add(timings.reused.into());
@@ -61,7 +60,6 @@ impl PoolCounters {
 }
 
 /// The nanoseconds of a duration. They wrap after 584 years.
-#[inline]
 fn nanos(duration: Duration) -> u64 {
     duration.as_secs().wrapping_mul(1_000_000_000).wrapping_add(duration.subsec_nanos().into())
 }

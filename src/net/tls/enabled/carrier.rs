@@ -41,7 +41,6 @@ impl<C> Carrier<C> {
 }
 
 impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
-    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,7 +61,6 @@ impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
 
 impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
     /// Drops what TLS writes to a peer that began with text: an alert would garble the HTTP response.
-    #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.first_octet {
             FirstOctet::Text => Poll::Ready(Ok(bytes.len())),
@@ -70,7 +68,6 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
         }
     }
 
-    #[inline]
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

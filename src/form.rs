@@ -1,4 +1,7 @@
-//! Queries and forms, read and written by serde (the URL Standard, §5).
+//! Queries and forms as types of serde (the URL Standard, §5).
+//!
+//! Handlers read them by [`Request::query_as`] and [`Request::form_as`], and clients write them by
+//! [`RequestBuilder::query`], [`RequestBuilder::form`] and [`FormBuf::from_value`].
 
 use serde_core::{Deserialize, Serialize};
 use serde_html_form::Deserializer;
@@ -217,14 +220,12 @@ fn deserializer(form: Form<'_>) -> Deserializer<'_> {
 /// The name of the pair because of which `form` cannot be read as a `T`.
 ///
 /// Tracking the name takes time and memory, so only a form that is known to be wrong is read again with it.
-#[cold]
 fn name_of<'a, T: Deserialize<'a>>(form: Form<'a>) -> Option<String> {
     let error = serde_path_to_error::deserialize::<_, T>(deserializer(form)).err()?;
     Some(error.path().to_string()).filter(|path| path != WHOLE)
 }
 
 /// Why the pair `name` of `form`, or all of it, is wrong.
-#[cold]
 fn explain(whole: &'static str, form: Form<'_>, name: Option<&str>, error: &impl ToString) -> ValueFault {
     let is_repeated = name.is_some_and(|name| form.all(name).nth(1).is_some());
     let reason = match &*error.to_string() {
