@@ -12,8 +12,8 @@ use super::support::{
     BINARY, Echo, FIRST_BINARY, HEAD, LAST, MORE, PING, PONG, RSV1, TEXT, check_echo, check_with, close,
     frame, service, shown, talk,
 };
+use crate::protocol::turns::{Flood, most_in_a_turn};
 use crate::support::paused;
-use crate::turns::{Flood, most_in_a_turn};
 
 fn small() -> websocket::Options {
     websocket::Options { message_max: 10, frame_max: 6, fragments_max: 4, ..websocket::Options::default() }

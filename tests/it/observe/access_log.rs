@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use corehttp::access_log::{self, AccessLog};
 use corehttp::{Context, Server, TrustedProxies, routes};
 
-use super::support::{Served, eventually, get};
+use crate::support::{Served, eventually, get};
 
 fn hello(ctx: &mut Context) {
     ctx.response.set_text("hello");
@@ -111,7 +111,7 @@ fn a_line_of_the_applications_is_one_line() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_line_of_the_applications_names_version_and_suite() {
-    let secured = crate::tls::Secured::new();
+    let secured = crate::protocol::tls::Secured::new();
     let format = access_log::Format::from_fn(|report, line| {
         let written = match report.tls() {
             Some(tls) => write!(line, "{} {}", tls.version, tls.cipher_suite),
@@ -123,7 +123,7 @@ fn a_line_of_the_applications_names_version_and_suite() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let log = AccessLog::open(file.path(), format).unwrap();
     let served = Served::with(|server| server.tls(secured.tls.clone()).observe(log.clone()), hello);
-    assert_eq!(crate::tls::greet(&served, secured.peer(), "a.example").unwrap(), "hello");
+    assert_eq!(crate::protocol::tls::greet(&served, secured.peer(), "a.example").unwrap(), "hello");
     drop((served, log));
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "TLSv1.3 TLS13_AES_256_GCM_SHA384\n");
 }

@@ -11,7 +11,7 @@ use corehttp::server::{CutBy, ExchangeReport};
 use corehttp::sse::Event;
 use corehttp::{BodyPlan, Context, Limits, Request, Server, Status, Timeouts, routes};
 
-use super::support::{Served, eventually, get};
+use crate::support::{Served, eventually, get};
 
 /// The reports so far: a line for each.
 #[derive(Clone, Default)]

@@ -49,11 +49,11 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
-use super::support::responses::responses;
-use super::support::wired::{Then, Wired};
-use super::support::{ErrorReports, Served, is_over_with_its_head, status};
 use crate::oracle::client::{Responses, final_response};
 use crate::oracle::{Next, Response};
+use crate::support::responses::responses;
+use crate::support::wired::{Then, Wired};
+use crate::support::{ErrorReports, Served, is_over_with_its_head, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

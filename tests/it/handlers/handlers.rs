@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming, undated};
+use crate::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

@@ -4,7 +4,7 @@
 use corehttp::{Method, Router, Server, routes};
 
 use super::router::{named, outcome};
-use super::support::chance::{Chance, check_histories};
+use crate::support::chance::{Chance, check_histories};
 
 #[derive(Clone, Debug)]
 enum Step {

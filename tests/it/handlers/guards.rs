@@ -16,7 +16,7 @@ use corehttp::{
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-use super::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming};
+use crate::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming};
 
 /// The response to `post`, whose body is not there yet, from a server that protects `handler`.
 #[track_caller]

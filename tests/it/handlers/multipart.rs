@@ -15,7 +15,7 @@ use corehttp::{Body, BodyPlan, Client, Context, Headers, Request, Response, Serv
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::support::{ErrorReports, Served, eventually, paused, status, streaming};
+use crate::support::{ErrorReports, Served, eventually, paused, status, streaming};
 
 /// Yields bytes in pieces, and is pending before each.
 struct Pieces<'a> {

@@ -368,13 +368,13 @@ fn a_header_is_read_from_a_unix_socket_on_request() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_header_comes_before_tls() {
-    let secured = crate::tls::Secured::new();
+    let secured = crate::protocol::tls::Secured::new();
     let (tls, reports) = (secured.tls.clone(), ErrorReports::default());
     let served = Served::with(|server| reports.attach(server).tls(tls).proxy_protocol(required()), tell);
     let mut stream = TcpStream::connect(served.addr()).unwrap();
     stream.write_all(&header([192, 0, 2, 1]).to_bytes_v1()).unwrap();
-    let mut peer = crate::tls::secure(Peer::new(stream), secured.peer(), "a.example");
-    assert_eq!(crate::tls::exchange(&mut peer).unwrap(), TOLD);
+    let mut peer = crate::protocol::tls::secure(Peer::new(stream), secured.peer(), "a.example");
+    assert_eq!(crate::protocol::tls::exchange(&mut peer).unwrap(), TOLD);
     // The failure of the handshake behind it is that of the client.
     let plain = served.ask([&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat());
     assert_eq!((status(&plain), reports.take().len()), (400, 1));
@@ -479,7 +479,7 @@ fn a_gateway_passes_the_address_of_each_client_on() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_client_sends_its_header_before_tls() {
-    let secured = crate::tls::Secured::new();
+    let secured = crate::protocol::tls::Secured::new();
     let (tls, reports) = (secured.tls.clone(), ErrorReports::default());
     let served = Served::with(|server| reports.attach(server).tls(tls).proxy_protocol(required()), tell);
     let tls = corehttp::tls::ClientTls::new().dangerous().accept_any_certificate();

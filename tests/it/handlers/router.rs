@@ -11,10 +11,10 @@ use corehttp::{
     routes, with_state,
 };
 
-use super::support::{Served, status};
+use crate::support::{Served, status};
 
 /// Answers with the name of the route, its pattern and its parameters.
-pub(super) fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 'static {
+pub fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 'static {
     move |ctx: &mut Context| {
         let Context { request, response, .. } = ctx;
         let params: Vec<String> =
@@ -25,9 +25,9 @@ pub(super) fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send 
 }
 
 /// Sends a request as it is written, and returns the status and the content, the location or the methods.
-pub(super) fn outcome(service: &Service<impl Handler>, method: &str, host: &str, path: &str) -> String {
+pub fn outcome(service: &Service<impl Handler>, method: &str, host: &str, path: &str) -> String {
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-    let response = super::support::paused(async {
+    let response = crate::support::paused(async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let served = service.serve_connection(theirs);
         let asked = async {
@@ -513,7 +513,7 @@ fn a_router_that_was_given_up_is_left() {
         other.handle(ctx).await
     };
     let service = Server::new().service(first_or_other);
-    let response = super::support::paused(service.respond(Request::get("/a/b").unwrap()));
+    let response = crate::support::paused(service.respond(Request::get("/a/b").unwrap()));
     assert_eq!(response.text().unwrap(), "/a/b by /a/b", "{response:?}");
 }
 
@@ -616,7 +616,7 @@ fn files_are_mounted() {
         ("/sub/a.txt", "404"),
         ("/static/../static/sub/a.txt", "location: /static/sub/a.txt\r\n"),
     ] {
-        let received = served.ask(super::support::get(path));
+        let received = served.ask(crate::support::get(path));
         assert!(received.contains(expected), "{path}: {received}");
     }
 }

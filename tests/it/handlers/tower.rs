@@ -31,10 +31,10 @@ use tokio::time::{sleep, timeout};
 use tower_http::cors::CorsLayer;
 use tower_service::Service;
 
-use super::support::chunks::content;
-use super::support::responses::responses;
-use super::support::wired::{Then, Wired};
-use super::support::{
+use crate::support::chunks::content;
+use crate::support::responses::responses;
+use crate::support::wired::{Then, Wired};
+use crate::support::{
     ErrorReports, Served, alone, eventually, is_held_back, is_over_with_its_head, paused, resident,
     send_first, status, undated,
 };
@@ -305,7 +305,7 @@ mod requests {
     #[cfg(feature = "tls")]
     #[test]
     fn a_service_gets_the_session_of_a_secure_connection() {
-        use crate::tls::{Secured, connect_to, exchange};
+        use crate::protocol::tls::{Secured, connect_to, exchange};
         use corehttp::tls;
 
         let app = || {

@@ -100,7 +100,7 @@ fn a_connection_is_refused_without_a_response() {
 #[cfg(feature = "tls")]
 #[test]
 fn a_connection_opens_once_it_is_secure() {
-    use crate::tls::{Secured, connect_to, exchange};
+    use crate::protocol::tls::{Secured, connect_to, exchange};
 
     let (secured, calls) = (Secured::new(), Arc::<AtomicUsize>::default());
     let counted = calls.clone();
@@ -111,8 +111,10 @@ fn a_connection_opens_once_it_is_secure() {
             _ => connection.refuse(),
         }
     };
-    let tls =
-        secured.tls.clone().and_identity(crate::tls::identity(&secured.authority.issue(&["b.example"])));
+    let tls = secured
+        .tls
+        .clone()
+        .and_identity(crate::protocol::tls::identity(&secured.authority.issue(&["b.example"])));
     let served = Served::with(
         |server| server.tls(tls).on_connect(open),
         |ctx: &mut Context| {

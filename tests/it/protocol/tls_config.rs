@@ -33,9 +33,9 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+use crate::protocol::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, hello_for, identity};
 use crate::support::certificates::{Authority, Issued};
 use crate::support::{ErrorReports, Peer, Served, eventually, paused, status};
-use crate::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, hello_for, identity};
 
 /// Answers with the session.
 fn tell(ctx: &mut Context) {

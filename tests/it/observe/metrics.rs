@@ -13,8 +13,8 @@ use corehttp::middleware::wrap;
 use corehttp::server::ExchangeReport;
 use corehttp::{BodyPlan, Context, Server, Status, Timeouts, routes};
 
-use super::support::chance::{Chance, check_histories};
-use super::support::{Served, eventually, get, is_over_with_its_head};
+use crate::support::chance::{Chance, check_histories};
+use crate::support::{Served, eventually, get, is_over_with_its_head};
 
 fn hello(ctx: &mut Context) {
     ctx.response.set_text("hello");

@@ -13,8 +13,8 @@ use corehttp::coding::Coding;
 use corehttp::fs::{FileCacheLimits, Files};
 use tempfile::TempDir;
 
-use super::compress::decoded;
-use super::support::Served;
+use crate::handlers::compress::decoded;
+use crate::support::Served;
 
 /// A server, its files, and the directory of their copies.
 struct Site {

@@ -12,9 +12,9 @@ use corehttp::fs::{Etag, FileCacheLimits, Files};
 use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
-use super::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};
+use crate::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};
 #[cfg(target_os = "linux")]
-use super::support::{alone, use_up_descriptors};
+use crate::support::{alone, use_up_descriptors};
 
 /// A directory with files of these paths, whose content is their path. A path that ends with a `/` is a directory.
 fn tree(paths: &[&str]) -> TempDir {

@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::support::responses::responses;
-use super::support::{ErrorReports, Peer, Served, eventually, paused};
+use crate::support::responses::responses;
+use crate::support::{ErrorReports, Peer, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

@@ -308,7 +308,7 @@ mod tls {
     use tokio_rustls::rustls::server::ClientHello;
 
     use super::*;
-    use crate::tls::{Secured, hello_for, host};
+    use crate::protocol::tls::{Secured, hello_for, host};
 
     const PANICKED: &str = "a function of the application panicked in the TLS handshake";
     const REFUSED: &str = "the resolver of the configuration refused the peer: no such tenant";

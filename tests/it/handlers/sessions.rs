@@ -14,7 +14,7 @@ use corehttp::{
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
-use super::support::paused;
+use crate::support::paused;
 
 /// Notes what it has to do.
 #[derive(Clone, Default)]

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::support::{
+use crate::support::{
     ErrorReports, Served, eventually, is_held_back, is_over_with_its_head, paused, resident, status,
     streaming, undated,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::middleware::{self, Next, wrap};
 use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Router, Server, Status, routes};
 
-use super::router::{named, outcome};
+use crate::handlers::router::{named, outcome};
 
 /// Octets that are none of a URI are spelled in two ways: as they are, which user agents do, and escaped.
 #[test]

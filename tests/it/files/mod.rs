@@ -1,0 +1,7 @@
+//! Files as responses.
+
+#[cfg(all(feature = "compress", feature = "fs"))]
+mod copies;
+#[cfg(feature = "fs")]
+mod files;
+mod hostile_paths;

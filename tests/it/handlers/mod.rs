@@ -1,0 +1,31 @@
+//! Handlers and what surrounds them: routes, middleware, bodies of all kinds.
+
+#[cfg(feature = "compress")]
+pub mod compress;
+mod error_responses;
+mod events;
+mod forms;
+mod guards;
+mod handlers;
+#[cfg(feature = "http")]
+mod http_types;
+#[cfg(feature = "json")]
+mod json;
+#[cfg(all(feature = "compress", feature = "fs", feature = "tower"))]
+mod layers;
+mod middleware;
+#[cfg(feature = "multipart")]
+mod multipart;
+mod problems;
+mod refusals;
+mod route_histories;
+pub mod router;
+mod service;
+#[cfg(feature = "session")]
+mod sessions;
+mod setters;
+mod streaming;
+#[cfg(feature = "tower")]
+mod tower;
+#[cfg(feature = "form")]
+mod typed_forms;

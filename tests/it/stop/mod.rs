@@ -1,0 +1,9 @@
+//! How servers start, stop, and pass on to others.
+
+#[cfg(all(feature = "handover", unix))]
+mod handover;
+mod health;
+mod runtime;
+mod stop;
+#[cfg(all(feature = "systemd", unix))]
+mod systemd;
