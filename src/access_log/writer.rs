@@ -68,15 +68,19 @@ impl LineQueue {
     }
 
     /// A buffer that has room, and that no other thread holds.
+    #[inline]
     fn free_buffer(&self) -> Option<MutexGuard<'_, LineBuffer>> {
         let first = FIRST_BUFFER.get();
         self.buffer_if_free(first).or_else(|| self.next_free_buffer(first))
     }
 
+    #[cold]
+    #[inline(never)]
     fn next_free_buffer(&self, first: usize) -> Option<MutexGuard<'_, LineBuffer>> {
         (1..BUFFERS).find_map(|at| self.buffer_if_free(first + at))
     }
 
+    #[inline]
     fn buffer_if_free(&self, at: usize) -> Option<MutexGuard<'_, LineBuffer>> {
         let buffer = match self.buffers[at % BUFFERS].try_lock() {
             Ok(buffer) => buffer,

@@ -117,6 +117,7 @@ pub fn escape_log(text: &[u8]) -> Cow<'_, str> {
 }
 
 /// Writes text of a peer to a line of a log, escaped as by [`escape_log`].
+#[inline]
 pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
     match is_plain_in_log(text) {
         true => line.extend_from_slice(text),
@@ -125,6 +126,8 @@ pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// As [`write_log_text`], octet by octet.
+#[cold]
+#[inline(never)]
 fn write_escaped_in_log(line: &mut Vec<u8>, text: &[u8]) {
     for octet in text {
         match is_special_in_log(*octet) {
@@ -136,6 +139,7 @@ fn write_escaped_in_log(line: &mut Vec<u8>, text: &[u8]) {
 
 /// Whether no octet needs an escape. The compiler compares sixteen octets at a time.
 // Not inlined, since a line has three texts.
+#[inline(never)]
 fn is_plain_in_log(text: &[u8]) -> bool {
     let Some(last) = text.last_chunk() else { return is_short_plain_in_log(text) };
     let mut rest = text;
@@ -162,6 +166,7 @@ fn is_short_plain_in_log(text: &[u8]) -> bool {
     }
 }
 
+#[inline(always)]
 fn has_special_in_log(octets: &[u8; 16]) -> bool {
     octets.iter().fold(false, |found, octet| found | is_special_in_log(*octet))
 }

@@ -176,6 +176,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Copies all of `data` to the write buffer, if it is small. Returns whether it did.
+    #[inline]
     fn try_buffer(&mut self, data: &[u8]) -> bool {
         match self.transform {
             None => self.conn.with(|conn| self.outgoing.try_buffer(conn, data)).unwrap_or_default(),

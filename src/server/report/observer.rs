@@ -159,6 +159,7 @@ impl CoreEvents {
         CoreCounters(self.counters.clone())
     }
 
+    #[inline]
     pub(crate) fn report_exchange(&self, report: &ExchangeReport<'_>) {
         self.exchange.call(|on_exchange| on_exchange(report));
     }
@@ -169,6 +170,7 @@ impl CoreEvents {
 
     /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
     /// they might let the connection in.
+    #[inline]
     pub(crate) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
         if self.connect.is_empty() {
             return Ok(true);
@@ -194,6 +196,7 @@ impl CoreEvents {
         self.poll.call(|on_poll| on_poll(report));
     }
 
+    #[inline]
     pub(crate) fn observes_exchanges(&self) -> bool {
         !self.exchange.is_empty()
     }
@@ -202,6 +205,7 @@ impl CoreEvents {
         !self.error.is_empty()
     }
 
+    #[inline]
     pub(crate) fn observes_disconnects(&self) -> bool {
         !self.disconnect.is_empty()
     }
@@ -210,6 +214,7 @@ impl CoreEvents {
         !self.accept.is_empty()
     }
 
+    #[inline]
     pub(crate) fn observes_polls(&self) -> bool {
         !self.poll.is_empty()
     }

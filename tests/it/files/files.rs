@@ -1838,7 +1838,7 @@ mod changing {
     #[cfg(target_os = "linux")]
     #[test]
     fn no_more_files_are_kept_open_than_descriptors_allow() {
-        alone("files::changing::no_more_files_are_kept_open_than_descriptors_allow", || {
+        alone("files::files::changing::no_more_files_are_kept_open_than_descriptors_allow", || {
             rlimit::increase_nofile_limit(1024).unwrap();
             check_kept_open(256);
         });
@@ -1848,7 +1848,7 @@ mod changing {
     #[test]
     fn where_descriptors_are_few_fewer_files_are_kept_open() {
         use rustix::process::{Resource, Rlimit, setrlimit};
-        alone("files::changing::where_descriptors_are_few_fewer_files_are_kept_open", || {
+        alone("files::files::changing::where_descriptors_are_few_fewer_files_are_kept_open", || {
             setrlimit(Resource::Nofile, Rlimit { current: Some(160), maximum: Some(160) }).unwrap();
             check_kept_open(40);
         });
@@ -1859,7 +1859,7 @@ mod changing {
     #[test]
     fn a_listing_is_whole_or_fails_where_descriptors_are_few() {
         use rustix::process::{Resource, Rlimit, setrlimit};
-        alone("files::changing::a_listing_is_whole_or_fails_where_descriptors_are_few", || {
+        alone("files::files::changing::a_listing_is_whole_or_fails_where_descriptors_are_few", || {
             let root = tree(&["a.txt"]);
             let served = Served::new(files(root.path()).listing(true));
             let mut peer = served.connect();

@@ -660,7 +660,7 @@ mod reading {
 
     #[test]
     fn an_echo_of_any_size_takes_constant_memory() {
-        alone("tower::reading::an_echo_of_any_size_takes_constant_memory", || {
+        alone("handlers::tower::reading::an_echo_of_any_size_takes_constant_memory", || {
             const SIZE: usize = 64 << 20;
             const PIECE: usize = 256 << 10;
             let served =

@@ -325,7 +325,7 @@ fn harass(served: &Served, chance: &mut Chance) {
 #[cfg(target_os = "linux")]
 #[test]
 fn thousands_of_garbage_connections_leave_the_server_well() {
-    alone("hostile::thousands_of_garbage_connections_leave_the_server_well", || {
+    alone("protocol::hostile::thousands_of_garbage_connections_leave_the_server_well", || {
         let forgetful = async |ctx: &mut Context| {
             let answered = app(ctx).await;
             SEEN.take();
@@ -398,7 +398,7 @@ fn announcing(path: &str, framing: &str) -> String {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_announced_body_takes_no_memory_before_it_comes() {
-    alone("hostile::an_announced_body_takes_no_memory_before_it_comes", || {
+    alone("protocol::hostile::an_announced_body_takes_no_memory_before_it_comes", || {
         const PEERS: usize = 200;
         let served = Served::new(wrap(middleware::plan(plan), app));
         check_well(&served);
@@ -426,7 +426,7 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
 #[cfg(all(target_os = "linux", feature = "compress"))]
 #[test]
 fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
-    alone("hostile::an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1", || {
+    alone("protocol::hostile::an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1", || {
         const PEERS: usize = 20;
         let reads = async |ctx: &mut Context| -> Result {
             let mut body = ctx.body_reader().decoded_up_to(64 << 20)?;
@@ -455,7 +455,7 @@ fn an_announced_window_takes_no_memory_before_it_is_filled_rfc7932_9_1() {
 #[cfg(target_os = "linux")]
 #[test]
 fn peers_that_do_not_read_take_no_memory_and_no_time() {
-    alone("hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
+    alone("protocol::hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
         let much = Bytes::from(vec![b'x'; 16 << 20]);
         let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
             "/much" => ctx.response.body.set_shared_bytes(much.clone()),

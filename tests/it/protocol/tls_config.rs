@@ -615,7 +615,7 @@ fn a_server_does_not_start_with_a_certificate_that_is_not_valid_rfc5280_4_1_2_5(
 #[cfg(all(feature = "platform-verifier", target_os = "linux"))]
 #[test]
 fn a_host_that_the_platform_accepts_is_accepted() {
-    const NAME: &str = "tls_config::a_host_that_the_platform_accepts_is_accepted";
+    const NAME: &str = "protocol::tls_config::a_host_that_the_platform_accepts_is_accepted";
     const FOLDER: &str = "COREHTTP_TEST_PLATFORM";
     let ask = |path: &Path| {
         let identity = tls::Identity::from_files(path.join("chain"), path.join("key")).unwrap();

@@ -59,7 +59,7 @@ fn cores_alive() -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn each_core_has_a_thread_and_none_is_left_behind() {
-    alone("runtime::each_core_has_a_thread_and_none_is_left_behind", || {
+    alone("stop::runtime::each_core_has_a_thread_and_none_is_left_behind", || {
         for (cores, expected) in [(0, 1), (1, 1), (2, 2), (9, 9)] {
             let served = start(Server::bind("127.0.0.1:0").cores(cores));
             assert_eq!((cores_alive(), served.running.counts().cores.len()), (expected, expected));
@@ -120,7 +120,7 @@ fn check_fails(outcome: Result<ServerHandle>, text: &str) {
 
 #[test]
 fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
-    alone("runtime::a_server_that_cannot_start_says_why_and_leaves_no_thread", || {
+    alone("stop::runtime::a_server_that_cannot_start_says_why_and_leaves_no_thread", || {
         let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = theirs.local_addr().unwrap().to_string();
         let free = start(Server::bind("127.0.0.1:0")).addr();
@@ -155,7 +155,7 @@ fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
 /// The other cores must end although they wait for the one that has failed.
 #[test]
 fn a_core_that_cannot_start_is_told_of_while_the_others_wait() {
-    alone("runtime::a_core_that_cannot_start_is_told_of_while_the_others_wait", || {
+    alone("stop::runtime::a_core_that_cannot_start_is_told_of_while_the_others_wait", || {
         for (faulty, panics) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
             let make = async move |core: ServerCore| match core.index() == faulty {
                 true if panics => std::panic::resume_unwind(Box::new("quietly")),
@@ -584,7 +584,7 @@ fn pinned_threads_stay_on_one_core_each() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_without_descriptors_waits_until_there_are_some() {
-    alone("runtime::a_server_without_descriptors_waits_until_there_are_some", || {
+    alone("stop::runtime::a_server_without_descriptors_waits_until_there_are_some", || {
         let reports = ErrorReports::default();
         let served = start(reports.attach(Server::bind("127.0.0.1:0").cores(1)));
         let keep_alive = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -627,7 +627,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
 #[cfg(target_os = "linux")]
 #[test]
 fn idle_connections_make_room_when_there_is_no_descriptor() {
-    alone("runtime::idle_connections_make_room_when_there_is_no_descriptor", || {
+    alone("stop::runtime::idle_connections_make_room_when_there_is_no_descriptor", || {
         let served = start(Server::bind("127.0.0.1:0").cores(1));
         let ask = |peer: &mut Peer| {
             peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -669,7 +669,7 @@ fn idle_connections_make_room_when_there_is_no_descriptor() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_without_descriptors_does_not_start() {
-    alone("runtime::a_server_without_descriptors_does_not_start", || {
+    alone("stop::runtime::a_server_without_descriptors_does_not_start", || {
         let directory = TempDir::new().unwrap();
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
         let (mut files, mut failures) = (use_up_descriptors(), 0);
@@ -740,7 +740,7 @@ fn an_application_sets_options_of_its_own_before_its_sockets_listen() {
 #[cfg(all(target_os = "linux", feature = "fs"))]
 #[test]
 fn handlers_without_descriptors_fail_until_there_are_some() {
-    alone("runtime::handlers_without_descriptors_fail_until_there_are_some", || {
+    alone("stop::runtime::handlers_without_descriptors_fail_until_there_are_some", || {
         let behind = start(Server::bind("127.0.0.1:0").cores(1));
         let (file, port) = (tempfile::NamedTempFile::new().unwrap(), behind.addr().port());
         fs::write(file.path(), "content").unwrap();

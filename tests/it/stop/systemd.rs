@@ -75,7 +75,7 @@ fn a_service_reports_its_state_and_that_it_lives() {
     let manager = manage(&path);
     let mut command = Command::new(env::current_exe().unwrap());
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").stdin(Stdio::piped());
-    let test = "systemd::a_service_reports_its_state_and_that_it_lives";
+    let test = "stop::systemd::a_service_reports_its_state_and_that_it_lives";
     let mut service = start(&mut command, test).unwrap();
     let mut told = Vec::new();
     while told.last().is_none_or(|last| last != "STOPPING=1\n") {
@@ -102,13 +102,13 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
     let mut command = Command::new("systemd-socket-activate");
     command.arg("-l").arg(&path).arg("-l").arg(address.to_string()).stderr(Stdio::null());
     command.args(["-E", SERVICE]).arg(env::current_exe().unwrap());
-    let mut service = match start(&mut command, "systemd::a_service_listens_on_the_sockets_that_it_is_given")
-    {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return eprintln!("skipped: systemd-socket-activate is not installed");
-        }
-        started => started.unwrap(),
-    };
+    let mut service =
+        match start(&mut command, "stop::systemd::a_service_listens_on_the_sockets_that_it_is_given") {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return eprintln!("skipped: systemd-socket-activate is not installed");
+            }
+            started => started.unwrap(),
+        };
     let tcp = (0..).find_map(|_| {
         thread::sleep(Duration::from_millis(1));
         TcpStream::connect(address).ok()
@@ -186,7 +186,7 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     let directory = tempfile::tempdir().unwrap();
     let manager = manage(&directory.path().join("notify"));
     let begin = |more: &[(&str, &str)]| {
-        let test = "systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops";
+        let test = "stop::systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops";
         start_in_turn(test, directory.path(), more)
     };
     let told = || receive(&manager);
@@ -217,7 +217,7 @@ fn a_successor_sends_no_notification_of_the_watchdog_before_it_serves() {
     let directory = tempfile::tempdir().unwrap();
     let manager = manage(&directory.path().join("notify"));
     let begin = |more: &[(&str, &str)]| {
-        let test = "systemd::a_successor_sends_no_notification_of_the_watchdog_before_it_serves";
+        let test = "stop::systemd::a_successor_sends_no_notification_of_the_watchdog_before_it_serves";
         start_in_turn(test, directory.path(), more)
     };
     let told = || receive(&manager);
