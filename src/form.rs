@@ -17,7 +17,7 @@ impl Request {
     /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without
     /// content. Pairs that the type lacks are skipped. A field that is an `Option` may be absent, and a number or a
     /// `bool` in it may be empty; a `Vec` takes all values of its name, and any other field must not be repeated. A text
-    /// with escapes is copied, so a field that borrows is better a `Cow` than a `&str`. Fields of a struct that is
+    /// with a space or an escape is copied, so a `&str` fails for it, and a `Cow` does not. Fields of a struct that is
     /// flattened into another can only be texts.
     ///
     /// # Errors
@@ -60,7 +60,8 @@ impl Request {
         })
     }
 
-    /// Reads the content, a form, as a type of serde, as [`Request::query_as`] reads the query.
+    /// Reads the content, a form, as a type of serde, as [`Request::query_as`] reads the query: a `&str` fails for a text
+    /// with a space or an escape, and a `Cow` or a `String` does not.
     ///
     /// The body must have been received, as for [`Request::form`].
     ///

@@ -9,7 +9,10 @@ use crate::message::content::{ContentFault, ValueFault};
 use crate::message::{Body, ContentError, FieldName, Headers, MessageError, Problem, Request, Response};
 
 impl Request {
-    /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
+    /// Reads the content as JSON. Fields of `T` may borrow from the content.
+    ///
+    /// A text that is written with escapes (`\"`, `\n`, `\u00e9`) cannot be borrowed as it is, so a `&str` fails with 422
+    /// for some texts of peers. A `Cow` with `#[serde(borrow)]` and a `String` read them all.
     ///
     /// The body must have been received, as for [`Request::form`].
     ///
@@ -21,17 +24,20 @@ impl Request {
     /// # Examples
     ///
     /// ```
+    /// use std::borrow::Cow;
+    ///
     /// use corehttp::Context;
     ///
     /// #[derive(serde::Deserialize)]
     /// struct Search<'a> {
-    ///     term: &'a str,
+    ///     #[serde(borrow)]
+    ///     term: Cow<'a, str>,
     ///     page: u32,
     /// }
     ///
     /// #[derive(serde::Serialize)]
     /// struct Found<'a> {
-    ///     term: &'a str,
+    ///     term: Cow<'a, str>,
     ///     next: u32,
     /// }
     ///
@@ -94,7 +100,7 @@ impl Request {
 }
 
 impl Response {
-    /// Reads the content as JSON, whatever its content type. Fields of `T` that borrow, such as a `&str`, borrow from
+    /// Reads the content as JSON, whatever its content type. Fields of `T` that borrow, such as a `Cow`, borrow from
     /// the content.
     ///
     /// # Errors

@@ -96,25 +96,33 @@
 //! | [`tls`] | certificates, keys, authorities | `tls` |
 //! | [`sse`] | server-sent events | |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
-//! | `access_log`, `metrics`, `tracing` | lines, histograms, spans | of the same name |
-//! | `fs`, `multipart` | files, uploads | of the same name |
-//! | `session`, `cookies`, `jar` | sessions, signed cookies, cookies of a client | of the same name |
-//! | `websocket` | WebSocket, broadcasts | `websocket` |
-//! | `proxy_protocol` | PROXY headers | `proxy-protocol` |
-//! | `tower`, `http_types` | apps of axum, layers; types of the crate `http` | `tower`, `http` |
-//! | [`guide`] | the open internet, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
+//! | [`access_log`] | a line for each exchange | `access-log` |
+//! | [`metrics`] | histograms of times and sizes, for Prometheus and as a page | `metrics` |
+//! | [`tracing`] | spans, and traces through several programs | `tracing` |
+//! | [`fs`] | files as responses | `fs` |
+//! | [`multipart`] | uploads | `multipart` |
+//! | [`session`] | sessions | `session` |
+//! | [`cookies`] | signed and encrypted cookies | `cookies` |
+//! | [`jar`] | cookies of a client | `jar` |
+//! | [`websocket`] | WebSocket, broadcasts | `websocket` |
+//! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
+//! | [`tower`] | apps of axum, layers such as that of CORS | `tower` |
+//! | [`http_types`] | types of the crate `http` | `http` |
+//! | [`guide`] | a whole service, the open internet, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
-//! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII),
-//! `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of
-//! other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
+//! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
+//! beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and
+//! `systemd` (sockets of other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
 //! # Where to look
 //!
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`shutdown_signal`], [`ServerHandle`] |
-//! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
+//! | why handlers fail, for a log | [`Server::on_error`], [`ErrorReport::is_fault`](server::ErrorReport::is_fault) |
+//! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`]; for a route [`middleware::limits`], [`middleware::timeouts`] |
+//! | pages of other origins (CORS), forged requests | `tower::layer`, [`CrossOriginProtection`](middleware::CrossOriginProtection) |
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
 //! | bodies read or written piece by piece | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
@@ -130,7 +138,7 @@
 //! |---|---|
 //! | a request in one expression | [`Client::get`], [`RequestBuilder`] |
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
-//! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
+//! | failed statuses, failed exchanges, requests that may be sent again | [`Response::error_for_status`], [`ClientError`] |
 //! | large bodies | [`Client::open_response`], [`Client::open_call`] |
 //! | no allocation at all | [`Client::send`] |
 //!
@@ -138,7 +146,31 @@
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
-
+//!
+#![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
+#![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #modules")]
+#![cfg_attr(feature = "metrics", doc = "[`metrics`]: mod@metrics")]
+#![cfg_attr(not(feature = "metrics"), doc = "[`metrics`]: #modules")]
+#![cfg_attr(feature = "tracing", doc = "[`tracing`]: mod@tracing")]
+#![cfg_attr(not(feature = "tracing"), doc = "[`tracing`]: #modules")]
+#![cfg_attr(feature = "fs", doc = "[`fs`]: mod@fs")]
+#![cfg_attr(not(feature = "fs"), doc = "[`fs`]: #modules")]
+#![cfg_attr(feature = "multipart", doc = "[`multipart`]: mod@multipart")]
+#![cfg_attr(not(feature = "multipart"), doc = "[`multipart`]: #modules")]
+#![cfg_attr(feature = "session", doc = "[`session`]: mod@session")]
+#![cfg_attr(not(feature = "session"), doc = "[`session`]: #modules")]
+#![cfg_attr(feature = "cookies", doc = "[`cookies`]: mod@cookies")]
+#![cfg_attr(not(feature = "cookies"), doc = "[`cookies`]: #modules")]
+#![cfg_attr(feature = "jar", doc = "[`jar`]: mod@jar")]
+#![cfg_attr(not(feature = "jar"), doc = "[`jar`]: #modules")]
+#![cfg_attr(feature = "websocket", doc = "[`websocket`]: mod@websocket")]
+#![cfg_attr(not(feature = "websocket"), doc = "[`websocket`]: #modules")]
+#![cfg_attr(feature = "proxy-protocol", doc = "[`proxy_protocol`]: mod@proxy_protocol")]
+#![cfg_attr(not(feature = "proxy-protocol"), doc = "[`proxy_protocol`]: #modules")]
+#![cfg_attr(feature = "tower", doc = "[`tower`]: mod@tower")]
+#![cfg_attr(not(feature = "tower"), doc = "[`tower`]: #modules")]
+#![cfg_attr(feature = "http", doc = "[`http_types`]: mod@http_types")]
+#![cfg_attr(not(feature = "http"), doc = "[`http_types`]: #modules")]
 #![forbid(unsafe_code)]
 // docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -6,12 +6,14 @@
 //!
 //! fn main() -> corehttp::Result {
 //!     let metrics = Metrics::new();
+//!     // A server of its own, reachable from this machine alone, shows them, at any path.
+//!     Server::bind("127.0.0.1:9090").cores(1).start(metrics::Text::new(&metrics))?;
 //!     let app = routes! { GET "/" => |ctx: &mut Context| ctx.response.set_text("Hello") };
-//!     Server::bind("[::]:8080").observe(metrics.clone()).start(app)?;
-//!     // A server of its own, reachable from this machine alone, shows them.
-//!     Server::bind("127.0.0.1:9090").cores(1).run(metrics::Text::new(&metrics))
+//!     Server::bind("[::]:8080").observe(metrics).run(app)
 //! }
 //! ```
+//!
+//! The program ends with the server that it runs, so a signal to stop belongs there.
 //!
 //! [`Metrics::add_collector`] adds the application's own, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
 //! of a client.

@@ -59,6 +59,9 @@
 //! | a group of routes | `wrap (log, guard) => { .. }` in [`routes!`](crate::routes) |
 //! | the routes that a router has so far | [`Router::wrap`](crate::Router::wrap) |
 //!
+//! The usual order is `wrap((Tracing::new(), layer(cors), CrossOriginProtection::new(), sessions), router)`, with guards in
+//! groups: see [a whole service](crate::guide).
+//!
 //! # What there is
 //!
 //! | for | is |
@@ -69,7 +72,8 @@
 //! | forged requests, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`] |
 //! | other requests to refuse | [`guard`] |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
-//! | layers of tower | `layer` |
+//! | pages of other origins (CORS) | `tower::layer` with `CorsLayer` of tower-http |
+//! | other layers of tower | `tower::layer` |
 //! | anything else | a type with `impl` [`Middleware`], or an `async` function with [`Next`] |
 //!
 //! # Writing one

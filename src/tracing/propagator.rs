@@ -18,6 +18,10 @@ use crate::message::{Headers, Method, Version};
 /// a traced handler belongs to its trace, also through [`Context::forward`](crate::Context::forward) and a
 /// [`Pipeline`](crate::client::Pipeline). Within other tasks there is no current trace.
 ///
+/// The spans are `http.server` and `http.client`, of the level INFO and the target `corehttp`. `tracing_subscriber::fmt`
+/// writes a line for each when it has `.with_span_events(FmtSpan::CLOSE)`. As the outermost middleware, `Tracing` has all
+/// the others in its span. A span has the kind of an error; its text is for [`Server::on_error`](crate::Server::on_error).
+///
 /// | field | server | client |
 /// |---|---|---|
 /// | `http.request.method` | the method, or `_OTHER` | the same |

@@ -31,7 +31,8 @@ pub struct Limits {
     pub head_max: usize,
     /// Fields in a head. Beyond: 431. Default: 128; at most 1,024.
     pub fields_max: usize,
-    /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
+    /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB. [`middleware::limits`](crate::middleware::limits)
+    /// sets it for a route.
     ///
     /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go
     /// beyond it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced

@@ -343,6 +343,9 @@ impl Server {
     /// [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and for SIGTERM, which service managers send before
     /// they kill a process.
     ///
+    /// The signal stops this server alone. A program that waits for another one goes on, and Ctrl-C does not end it any
+    /// more.
+    ///
     /// # Examples
     ///
     /// ```no_run

@@ -8,7 +8,11 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 ///
 /// `check` is called for each request before what is beneath is, and once more by the head if the request may have a
 /// body. So it decides by the head alone, and changes nothing but fields of the response and extensions. A guard that
-/// counts, or that has to wait, is a type that implements [`Middleware`].
+/// counts, or that has to wait, is a type that implements [`Middleware`]: see "Guards that wait" in
+/// [`middleware`](crate::middleware).
+///
+/// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
+/// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
 ///
 /// # Examples
 ///
