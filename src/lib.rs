@@ -121,7 +121,8 @@
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`shutdown_signal`], [`ServerHandle`] |
 //! | why handlers fail, for a log | [`Server::on_error`], [`ErrorReport::is_fault`](server::ErrorReport::is_fault) |
-//! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`]; for a route [`middleware::limits`], [`middleware::timeouts`] |
+//! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
+//! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
 //! | pages of other origins (CORS), forged requests | `tower::layer`, [`CrossOriginProtection`](middleware::CrossOriginProtection) |
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
