@@ -19,7 +19,9 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content is of another type, has a content coding, is not JSON, or is not the JSON of a `T`. In a
-    /// handler, `?` turns that into 415, 400 or 422. Also fails, with 500, if the content has not been received.
+    /// handler, `?` turns that into 415, 400 or 422, and the response says what is wrong, and where, as text or as
+    /// [`problem_details`](crate::server::problem_details) has it. Also fails, with 500, if the content has not been
+    /// received.
     ///
     /// # Examples
     ///

@@ -176,6 +176,8 @@
 // docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// In the order of their floors, from the lowest up: see ARCHITECTURE.md.
+
 mod error_text;
 mod memory;
 
@@ -225,6 +227,8 @@ pub mod tower;
 pub mod tracing;
 #[cfg(feature = "websocket")]
 pub mod websocket;
+
+// Doors: pages that show items of the rooms above.
 
 pub mod error;
 pub mod guide;

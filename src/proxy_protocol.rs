@@ -18,6 +18,6 @@
 //! A client begins each connection with such a header by `ClientBuilder::proxy_protocol`, and a gateway that speaks for its
 //! peers by `Client::on_behalf_of`.
 
-pub use crate::client::proxied::ProxyVersion;
+pub use crate::client::proxy_protocol::ProxyVersion;
 pub use crate::net::proxy_header::{ProxyHeader, ProxyTls};
 pub use crate::server::opening::proxy_protocol::enabled::ProxyProtocol;

@@ -134,8 +134,8 @@ const SHORT: &[(&str, &str)] = &[
     ("src/proxy_protocol.rs", "a door"),
     ("src/fs/metrics.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
-    ("src/server/builder/proxied.rs", "only there with a feature"),
-    ("src/server/builder/handed_over.rs", "only there with a feature"),
+    ("src/server/builder/proxy_protocol.rs", "only there with a feature"),
+    ("src/server/builder/handover.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
     ("src/server/handler/body_plan.rs", "a leaf that many import"),
     ("src/message/text/file_name.rs", "only there with a feature"),
@@ -165,9 +165,9 @@ const VARIANTS: &[&str] = &[
     "/tls.rs",
     "/tower.rs",
     "/watch.rs",
-    "/proxied.rs",
-    "/handed_over.rs",
-    "/managed.rs",
+    "/proxy_protocol.rs",
+    "/builder/handover.rs",
+    "/builder/systemd.rs",
     "/compressed_store.rs",
 ];
 

@@ -12,6 +12,8 @@
 //!         .run(|ctx: &mut Context| ctx.response.set_text("Hello"))
 //! }
 //! ```
+//!
+//! [`AccessLog::from_writer`] writes elsewhere, such as to `std::io::stdout()` in a container.
 
 // Floor 5: access logs, a line for each exchange, written by a thread of its own.
 

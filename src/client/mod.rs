@@ -40,7 +40,7 @@
 pub(crate) mod client;
 mod cookies;
 #[cfg(feature = "proxy-protocol")]
-pub(crate) mod proxied;
+pub(crate) mod proxy_protocol;
 mod settings;
 #[cfg(feature = "tls")]
 mod tls;

@@ -280,7 +280,7 @@ impl Incoming {
     }
 
     /// Reads and discards the rest of the body, since the response has announced that the connection persists, and a
-    /// peer that relies on that sends the end of its body. A body may exceed the limit because its length was unknown,
+    /// peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
     /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
     /// Returns whether the end was reached.
     pub(crate) fn poll_drain<L: Locality>(

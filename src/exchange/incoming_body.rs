@@ -69,8 +69,8 @@ impl BodyDecoder {
 /// Whether a body arrives at the required rate ([`Timeouts::body_rate_min`]). Without a rate, a peer that sends a byte now
 /// and then would never exceed a timeout, and keep a connection forever (a slow POST).
 ///
-/// The rate is an average over the whole body, of which a lead counts for no more than the grace. So the last seconds
-/// decide, and no list of arrivals is kept for that.
+/// The rate is an average over the whole body, but a lead counts for no longer than the grace. So a peer cannot send much
+/// at once and then stop, and no list of arrivals is kept.
 ///
 /// All times are in milliseconds.
 #[derive(Default)]

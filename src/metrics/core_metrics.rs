@@ -35,7 +35,7 @@ pub(super) struct CoreMetrics {
     is_taken: AtomicBool,
 }
 
-/// Since when the cores count, and whether they also keep the last minutes, for a page.
+/// When the cores began to count, and whether they also keep the last minutes, for a page.
 pub(super) struct Recording {
     since: Instant,
     keeps_recent: AtomicBool,
@@ -171,7 +171,7 @@ impl CoreRecorder {
         }
     }
 
-    /// Notes the route of an exchange that is over, in case that its core was blocked.
+    /// Notes the route of an exchange that is over, in case it has blocked its core.
     fn note_route(&self, report: &ExchangeReport<'_>, place: usize) {
         if self.ended.get().is_none_or(|(longest, _)| longest < report.duration) {
             self.ended.set(Some((report.duration, place)));

@@ -25,13 +25,13 @@ pub(crate) struct CoreState {
     pub(super) bounds: Bounds,
     pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
-    /// The connection whose handler has waited last, if polls are timed.
+    /// The number of the connection whose handler has waited in this poll, if polls are timed.
     pub(super) waiting: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) trusted_proxies: TrustedProxies,
-    /// Ages of connections count from here.
+    /// The zero of the ticks in which [`Life`] notes when a connection opened.
     started: runtime::Instant,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,

@@ -13,7 +13,7 @@ use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessageP
 use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
-/// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
+/// that is silent, and takes part in the close; none of that happens while nobody receives.
 pub struct Reader<E: Role = ServerRole> {
     shared: Half<E>,
     input: Input,
@@ -78,7 +78,7 @@ impl<E: Role> Reader<E> {
     ///
     /// Fails if the connection does, if the peer is silent or takes nothing for too long, with
     /// [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends without a close
-    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with a [`Error`] if the peer breaks RFC 6455 or
+    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with an [`Error`] if the peer breaks RFC 6455 or
     /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
     /// `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {

@@ -8,7 +8,7 @@ use super::options::Options;
 use super::reader::Reader;
 use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
-use crate::server::SocketObserver;
+use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, DeflateParams, Encoder};
 use crate::websocket::frame::{CloseCode, CloseReason, Message};
 use crate::websocket::link::private::Sealed;
@@ -77,7 +77,7 @@ impl<E: Role> WebSocket<E> {
         early: &ReadBuffer,
         options: &Options,
         agreement: Agreement,
-        server: Option<(SocketObserver, E::Guard)>,
+        server: Option<(WebSocketCounter, E::Guard)>,
         close_behind: fn(Arc<Shared<E>>),
     ) -> WebSocket<E> {
         let (observer, guard) = server.unzip();

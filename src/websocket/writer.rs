@@ -120,7 +120,7 @@ impl<E: Role> Writer<E> {
     ///
     /// # Errors
     ///
-    /// As [`Writer::flush`]; and with a [`Error`](crate::websocket::Error) if the code must not be
+    /// As [`Writer::flush`]; and with an [`Error`](crate::websocket::Error) if the code must not be
     /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_over = self.shared.with(|link| link.write_close(code, reason).map(|()| link.is_over()))?;

@@ -18,8 +18,8 @@ use tokio::io::DuplexStream;
 use self::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
+use crate::counts::check_ends;
 use crate::oracle::client::{self, Call, LIMITS};
-use crate::stats::check_ends;
 use crate::support::{Metered, Peer, Stage, cancelled_after, paused, settle};
 
 #[test]

@@ -12,6 +12,7 @@ mod builder;
 mod content;
 #[cfg(feature = "jar")]
 mod cookies;
+mod counts;
 mod deadlines;
 mod dialing;
 mod duplex;
@@ -39,7 +40,6 @@ mod secure;
 mod servers;
 mod settings;
 mod smuggling;
-mod stats;
 mod storm;
 mod streams;
 mod time;

@@ -8,7 +8,7 @@ use corehttp::metrics::{self, Metrics};
 use tokio::time::sleep;
 
 use crate::support::{Scripted, Stage, ask, get, paused};
-use crate::{stats, storm};
+use crate::{counts, storm};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -111,7 +111,7 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
         .timeout(20 * SECOND);
     let client = builder.observe(metrics.clone()).build();
     storm::ask_impatiently(&client, &server.url).await;
-    let total = stats::check_counts(&client);
+    let total = counts::check_counts(&client);
     assert_eq!((total.busy, total.waiting), (0, 0));
     let text = metrics.to_text(metrics::Format::Prometheus);
     let count = |name: &str| sum(&text, &format!("corehttp_client_{name}")) as u64;

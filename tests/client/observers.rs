@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::support::{OK, Scripted, Stage, ask, cancelled_after, get, paused, settle};
-use crate::{stats, storm};
+use crate::{counts, storm};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -337,7 +337,7 @@ async fn events_add_up_to_the_counts_after_a_storm() {
         .timeout(20 * SECOND);
     let client = builder.observe(events.clone()).build();
     storm::ask_impatiently(&client, &server.url).await;
-    let total = stats::check_counts(&client);
+    let total = counts::check_counts(&client);
     events.check(&client);
     assert!(total.answered > 100 && total.failed > 10 && total.canceled > 0, "{total:?}");
 }

@@ -1,4 +1,4 @@
-//! One exchange of a client, and its response.
+//! [`ClientExchange`]: both sides of one exchange. Its connection is beside it, in a `PooledConn`.
 
 mod exchange;
 mod response;

@@ -1,4 +1,4 @@
-//! Reports of dials and exchanges, for observers, counters and spans.
+//! [`ClientObserver`] and the events that it attaches to, the counts of each host, and spans.
 
 mod counts;
 mod observer;

@@ -134,9 +134,9 @@ async fn before<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> 
 
 /// A connection that is being opened, within the limits that a request has for the phases, and at first for that request.
 ///
-/// If the request has another connection, or is given up, the dial goes on by itself, and its connection is for the next
-/// request: or a host that takes longer than its callers have time could never be reached. One dial of a pool, or of all
-/// pools that share their connections, may do so at a time, for a while, if no request waits for its permit.
+/// If the request gets another connection or is given up, the dial goes on by itself, for the next request. Otherwise a
+/// host that takes longer than its callers wait could never be reached. Only one dial of a pool, or of the pools that share
+/// connections, goes on so, for a while, and only if no request waits for its permit.
 struct Dial {
     pool: Arc<Pool>,
     /// `None` once it has ended.

@@ -8,11 +8,11 @@ mod error_status;
 mod observe;
 
 #[cfg(all(feature = "handover", unix))]
-mod handed_over;
-#[cfg(all(feature = "systemd", unix))]
-mod managed;
+mod handover;
 #[cfg(feature = "proxy-protocol")]
-mod proxied;
+mod proxy_protocol;
+#[cfg(all(feature = "systemd", unix))]
+mod systemd;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -1,4 +1,4 @@
-//! `Server::observe`, and the functions that are short for an observer.
+//! `Server::observe`, and its shorthands for a single event.
 
 use std::sync::Arc;
 

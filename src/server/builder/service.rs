@@ -109,8 +109,8 @@ impl<H: Handler + 'static> Service<H> {
     ) -> impl Future<Output = io::Result<()>> {
         // The connection is made outside of the future, which would otherwise keep room for `io` until its end.
         let (conn, acceptor) = (self.connect(peer, io), self.acceptor.clone());
-        let has_header = self.per_core.core.expects_proxy_header(peer);
-        let opening = Opening { conn, acceptor, has_header, limiter: None, accepted_at: None };
+        let expects_proxy_header = self.per_core.core.expects_proxy_header(peer);
+        let opening = Opening { conn, acceptor, expects_proxy_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;

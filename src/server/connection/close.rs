@@ -66,7 +66,7 @@ pub(super) fn age_limit(
     }
     // Just behind a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
-    // Beyond 49 days, a stop finds the connection less silent than it is.
+    // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
     *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     limit
 }

@@ -25,7 +25,8 @@ pub(in crate::server) struct Connection<H: Handler + 'static> {
     exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
     end: ConnectionEnd,
-    /// The limit of the idle wait in milliseconds, if the connection may reach an age, whose rest decreases meanwhile.
+    /// The limit of the current idle wait in milliseconds, if connections have an age: less of that is left at each look,
+    /// so the limit is noted when the wait begins.
     aging_limit: u32,
     /// The server's part of the connection, once that was upgraded.
     upgraded: Option<Box<UpgradedHandle>>,
@@ -178,8 +179,8 @@ impl<H: Handler + 'static> Connection<H> {
         let mut context = per_core.take_context();
         let woken = context.exchange.poll_first_bytes(cx, conn, limit);
         if let Poll::Ready(true) = woken {
-            // The timers are stored before the clock is read, so that they have reached memory when the connection is
-            // moved.
+            // The timers are disarmed before the clock is read, which takes long enough for these writes to reach memory
+            // before the connection is moved.
             conn.disarm(TimerSlot::Total);
             if *exchange_count > 0 {
                 conn.disarm(TimerSlot::Read);

@@ -24,14 +24,14 @@ use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.
 pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
-    let Opening { conn, acceptor, has_header, limiter, accepted_at } = opening;
+    let Opening { conn, acceptor, expects_proxy_header, limiter, accepted_at } = opening;
     let mut conn = UnopenedConn::new(&per_core.core, conn);
     if let Some(accepted_at) = accepted_at {
         let waited = per_core.core.clock.now().saturating_duration_since(accepted_at);
         per_core.core.events.report_accept(waited);
     }
     let limit = per_core.core.bounds.timeouts.head;
-    if let (true, Some(proxy_protocol)) = (has_header, &per_core.core.proxy_protocol) {
+    if let (true, Some(proxy_protocol)) = (expects_proxy_header, &per_core.core.proxy_protocol) {
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {

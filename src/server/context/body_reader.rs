@@ -61,9 +61,8 @@ impl<'a> BodyReader<'a> {
     /// # Errors
     ///
     /// Fails if a coding is unknown, or if there are [too many](CodingError::TooMany) (answered with 415 if passed on
-    /// with `?`). Later, reading fails if the content is
-    /// corrupt or cut short (400), or exceeds the limit when decoded (413). Do not act on the content before the end of
-    /// the body, because such an error may still follow.
+    /// with `?`). Later, reading fails if the content is corrupt or cut short (400), or exceeds the limit when decoded
+    /// (413). Do not act on the content before the end of the body, because such an error may still follow.
     ///
     /// # Examples
     ///

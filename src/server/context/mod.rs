@@ -30,4 +30,4 @@ pub(crate) use head_filter::StateSaver;
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};
 #[cfg(feature = "websocket")]
-pub(crate) use websocket::{SocketObserver, SwitchedConn};
+pub(crate) use websocket::{SwitchedConn, WebSocketCounter};

@@ -1,4 +1,4 @@
-//! How a WebSocket takes the connection over (RFC 6455 §4.2.2), and [`SocketObserver`], which counts what goes over it.
+//! How a WebSocket takes the connection over (RFC 6455 §4.2.2), and [`WebSocketCounter`], which counts what goes over it.
 //!
 //! The counts are written by the task that has the WebSocket, and read by whatever reports them, so they are atomic, and
 //! their order among each other is of no interest.
@@ -13,14 +13,14 @@ use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer, Traffic};
 use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedGuard;
-use crate::server::report::SocketCounts;
+use crate::server::report::WebSocketCounts;
 
 /// A connection that a WebSocket has taken over.
 pub(crate) struct SwitchedConn {
     pub(crate) conn: Conn,
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
-    pub(crate) observer: SocketObserver,
+    pub(crate) observer: WebSocketCounter,
     pub(crate) guard: UpgradedGuard,
 }
 
@@ -34,7 +34,7 @@ impl Context {
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_socket()));
-        let observer = SocketObserver::new(exchange.conn.core().counters.clone(), reported);
+        let observer = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
@@ -48,15 +48,15 @@ impl Context {
 }
 
 /// Counts for the core, and for the report of the exchange.
-pub(crate) struct SocketObserver {
+pub(crate) struct WebSocketCounter {
     core: Arc<CoreCounterSet>,
-    reported: Option<Arc<SocketCounts>>,
+    reported: Option<Arc<WebSocketCounts>>,
 }
 
-impl SocketObserver {
+impl WebSocketCounter {
     /// Counts in `reported` too, if exchanges are reported.
-    pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<SocketCounts>>) -> SocketObserver {
-        SocketObserver { core, reported }
+    pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<WebSocketCounts>>) -> WebSocketCounter {
+        WebSocketCounter { core, reported }
     }
 
     /// Counts bytes.

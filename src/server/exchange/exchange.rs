@@ -227,6 +227,7 @@ impl Exchange {
         conn.poll(|conn, bounds| {
             let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
             match sent.is_pending() {
+                // While the write waits, input is discarded; that is ready only with an error.
                 true => incoming.get_mut().poll_discard(cx, conn, bounds).map(Err),
                 false => sent,
             }
@@ -441,11 +442,11 @@ impl Exchange {
         self.observation.is_some()
     }
 
-    /// Ends the exchange, if one has begun, and reports it. `ended` decides
-    /// whether it was cut, from what was noted.
-    pub(crate) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    /// Reports the exchange, if one has begun and reports are wanted. `cut_by` gets the cause that was noted, and returns
+    /// the one to report.
+    pub(crate) fn end(&mut self, request: &Request, cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
-            observation.cut = ended(observation.cut);
+            observation.cut = cut_by(observation.cut);
             self.report_exchange(request);
         }
     }

@@ -1,4 +1,4 @@
-//! [`Handler`], what may stand for one, and how the server calls it: by the head of a request, within its time, and with
+//! [`Handler`], what becomes one, and how the server calls it: by the head of a request, within its time, and with
 //! its panics confined.
 
 mod body_plan;

@@ -17,8 +17,8 @@ pub(crate) struct Opening {
     pub(crate) conn: Conn,
     /// Makes it secure.
     pub(crate) acceptor: Option<TlsAcceptor>,
-    /// Whether it may begin with a PROXY header. The peer is then counted after that, if it is counted.
-    pub(crate) has_header: bool,
+    /// Whether a PROXY header may come first. The peer that it names is counted then, in place of the proxy.
+    pub(crate) expects_proxy_header: bool,
     pub(crate) limiter: Option<Rc<ConnectionLimiter>>,
     /// When the connection was accepted, if the time until its first poll is observed.
     pub(crate) accepted_at: Option<Instant>,
@@ -27,7 +27,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// Whether requests may come at once: nothing precedes them.
     pub(crate) fn is_ready(&self) -> bool {
-        self.acceptor.is_none() && !self.has_header && self.accepted_at.is_none()
+        self.acceptor.is_none() && !self.expects_proxy_header && self.accepted_at.is_none()
     }
 }
 

@@ -269,7 +269,7 @@ pub(crate) enum HeadState {
 #[derive(Default)]
 struct UpgradeInfo {
     /// The counts of the WebSocket that the exchange has opened.
-    socket: Option<Arc<SocketCounts>>,
+    socket: Option<Arc<WebSocketCounts>>,
     /// The traffic of the connection until it was upgraded.
     traffic: Traffic,
     tls_session: Option<Arc<tls::Session>>,
@@ -278,7 +278,7 @@ struct UpgradeInfo {
 
 /// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
 #[derive(Debug, Default)]
-pub(crate) struct SocketCounts {
+pub(crate) struct WebSocketCounts {
     pub(crate) received: Counter,
     pub(crate) sent: Counter,
     pub(crate) messages_received: Counter,
@@ -287,7 +287,7 @@ pub(crate) struct SocketCounts {
     pub(crate) close_code: AtomicU16,
 }
 
-impl SocketCounts {
+impl WebSocketCounts {
     #[cold]
     #[inline(never)]
     fn add_to(&self, report: &mut ExchangeReport<'_>) {
@@ -369,7 +369,7 @@ impl Observation {
 
     /// Notes that the exchange opens a WebSocket, and returns its counts.
     #[allow(dead_code, reason = "unused without the feature `websocket`")]
-    pub(crate) fn note_socket(&mut self) -> Arc<SocketCounts> {
+    pub(crate) fn note_socket(&mut self) -> Arc<WebSocketCounts> {
         self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
     }
 

@@ -1,4 +1,4 @@
-//! Reports of exchanges and connections, and the [`Observer`] that receives them.
+//! Reports of exchanges and connections (those of errors are in `server/error`), and the [`Observer`] that receives them.
 
 mod connection_report;
 mod exchange_report;
@@ -7,7 +7,7 @@ mod report_limiter;
 
 pub use connection_report::{ConnectionEnd, ConnectionReport, Unopened};
 #[cfg(feature = "websocket")]
-pub(crate) use exchange_report::SocketCounts;
+pub(crate) use exchange_report::WebSocketCounts;
 pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
 pub(crate) use exchange_report::{ExchangeWatcher, HeadState, Observation};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};

@@ -18,7 +18,7 @@ use crate::server::opening::OpenedConnection;
 ///
 /// An observer attaches functions to the events of each core. [`Server::observe`](crate::Server::observe) takes any
 /// number of them, and calls them in their order. The methods of `Server` that begin with `on_` attach a single function
-/// to a single event; they are short for an observer.
+/// to a single event; each is shorthand for an observer with one function.
 ///
 /// The functions run on the core where the event happened, so they should return quickly. Their panics are ignored. State
 /// that they share on one core needs no lock. A server makes no report of an event to which nothing is attached.
@@ -138,7 +138,7 @@ impl CoreEvents {
         self.disconnect.push(Box::new(on_disconnect));
     }
 
-    /// Attaches a function that gets the time from the acceptance of each connection to the first step of its service.
+    /// Attaches a function that gets the time from the acceptance of each connection to the first poll of its task.
     /// It is long if the core was busy.
     pub fn on_accept(&mut self, on_accept: impl Fn(Duration) + 'static) {
         self.accept.push(Box::new(on_accept));

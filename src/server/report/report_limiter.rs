@@ -8,7 +8,7 @@ use crate::runtime;
 use crate::server::counts::{ERROR_KINDS, ErrorCounts};
 use crate::server::error::{ErrorCause, ErrorReport};
 
-/// Passes on one report a second of each kind, of those that name no request.
+/// Of the reports that name no request, passes on one a second of each kind.
 ///
 /// A peer causes such a fault with each connection that it opens. To write each to a log costs as much again as to
 /// refuse the connection, and hides the rest of the log; nginx leaves them out by default, and hyper logs nothing. A
@@ -49,8 +49,8 @@ struct KindState {
     suppressed: u64,
 }
 
-/// The place of a cause's kind: one that is counted apart, or else one that a flood of another cause must not hide, since
-/// that is counted with it.
+/// The index of a cause. Three causes are counted as part of another kind, but limited apart, so that a flood of that kind
+/// does not hide them.
 fn kind_of(cause: &ErrorCause) -> usize {
     const COUNTED: usize = ERROR_KINDS.len();
     match cause {

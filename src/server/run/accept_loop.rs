@@ -182,8 +182,8 @@ impl AcceptLoop {
     ) {
         let (per_core, core) = (per_core.clone(), &per_core.core);
         // The peer that a PROXY header names is counted in place of the proxy, once the header is there.
-        let has_header = core.expects_proxy_header(peer);
-        let counted = if has_header { None } else { Some(peer) };
+        let expects_proxy_header = core.expects_proxy_header(peer);
+        let counted = if expects_proxy_header { None } else { Some(peer) };
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
         let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
         let permit = match permit {
@@ -193,8 +193,8 @@ impl AcceptLoop {
                 return refused.answer(per_core, conn, acceptor.is_none());
             }
         };
-        let limiter = has_header.then(|| self.limiter.clone());
-        let opening = Opening { conn, acceptor, has_header, limiter, accepted_at };
+        let limiter = expects_proxy_header.then(|| self.limiter.clone());
+        let opening = Opening { conn, acceptor, expects_proxy_header, limiter, accepted_at };
         let mut connection = Connection::new(per_core, opening);
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {

@@ -173,7 +173,8 @@ impl<F> CoreStart<F> {
     }
 }
 
-/// How long work on other threads may take that handlers have begun: to the end of the grace, and for a last write.
+/// How long blocking work that handlers have begun may go on: to the end of the grace, and at least long enough for a last
+/// write.
 fn blocking_left(stop: &watch::Receiver<Option<Stop>>) -> Duration {
     let grace = stop.borrow().map(|stop| stop.cut_at.saturating_duration_since(runtime::now()));
     grace.unwrap_or_default().max(BLOCKING_LEFT_MIN)

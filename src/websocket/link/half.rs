@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::AcqRel;
 
 use super::link::Link;
 use super::role::private::{Sealed, SharedCell};
-use crate::server::SocketObserver;
+use crate::server::WebSocketCounter;
 
 /// The connection, and the state that is read without borrowing it.
 pub(crate) struct Shared<E: Sealed> {
@@ -16,7 +16,7 @@ pub(crate) struct Shared<E: Sealed> {
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(crate) is_corked: AtomicBool,
     /// Counts, at a server.
-    pub(crate) observer: Option<SocketObserver>,
+    pub(crate) observer: Option<WebSocketCounter>,
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
@@ -43,7 +43,7 @@ impl<E: Sealed> Half<E> {
     /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
         link: Link<E>,
-        observer: Option<SocketObserver>,
+        observer: Option<WebSocketCounter>,
         close_behind: fn(Arc<Shared<E>>),
     ) -> (Half<E>, Half<E>) {
         let (link, is_corked, is_halved) = (E::Cell::new(link), AtomicBool::default(), AtomicBool::default());

@@ -10,7 +10,7 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
 use crate::runtime::{Budget, Instant, now};
-use crate::server::SocketObserver;
+use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Encoder, Input};
 use crate::websocket::frame::{CloseCode, Error, Message, MessagePart, OpCode, close_payload};
 use crate::websocket::options::LinkBounds;
@@ -43,9 +43,9 @@ pub(crate) struct Link<E: Sealed> {
     sent: u64,
     /// The code of the first close frame, until it is noted.
     close_code: Option<u16>,
-    /// The waker of the handler, by whose pauses what was held back is sent.
+    /// The waker of the handler's task. Whenever that task waits, messages that were held back are sent.
     handler: Option<Waker>,
-    /// The error of such a write, which the next call fails with.
+    /// The error of sending what was held back; the next call fails with it.
     failure: Option<io::Error>,
     /// The waker of the last poll, and those of all polls once there is more than one.
     waker: Option<Waker>,
@@ -89,7 +89,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Counts what went over the connection since the last call.
-    pub(super) fn count(&mut self, observer: &SocketObserver) {
+    pub(super) fn count(&mut self, observer: &WebSocketCounter) {
         self.take_traffic();
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
@@ -285,8 +285,8 @@ impl<E: Sealed> Link<E> {
         Ok(())
     }
 
-    /// Appends a close frame with code 1001 because the server stops, once the peer `is_within` no message, or has taken
-    /// too long for the rest of it. Returns whether that was done.
+    /// Appends a close frame with code 1001, because the server stops: at once between two messages of the peer, or else
+    /// once the rest of the message takes too long. Returns whether it did.
     pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
         if self.is_close_sent || self.is_over {
             return Ok(false);

@@ -38,7 +38,7 @@ pub(crate) mod private {
         type Guard;
 
         const SIDE: Side;
-        /// The code with which a WebSocket is closed that was dropped (§7.4.1).
+        /// The code of the close frame that is sent when both halves are dropped (§7.4.1).
         const DROPPED: CloseCode;
 
         /// Whether the server is about to stop.
