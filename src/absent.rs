@@ -2,7 +2,7 @@
 //! which feature to enable, instead of that there is no such method.
 //!
 //! The bounds are on `for<'a> &'a Self`, because the compiler refuses one on `Self` where the method is declared. No type
-//! implements the traits.
+//! implements the traits. They are written out, since the compiler would show a macro below each of its messages.
 
 #[cfg(not(feature = "form"))]
 mod form {

@@ -224,15 +224,18 @@ async fn relay(
     }
     let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
     // The fields that the handler had set are still there.
-    remove_sent(&mut trailers, Some(&call.borrow_mut().early().headers));
+    remove_sent(&mut trailers, &call.borrow_mut().early().headers);
     Ok(out.finish_with_trailers(&trailers).await?)
 }
 
 /// Removes the trailers whose names are those of fields of the gateway: a recipient that takes trailers for fields would
 /// have two values, of which one is not the gateway's.
-fn remove_sent(trailers: &mut Headers, fields: Option<&Headers>) {
-    if !trailers.is_empty() {
-        fields.into_iter().flatten().for_each(|(name, _)| _ = trailers.remove(name));
+fn remove_sent(trailers: &mut Headers, fields: &Headers) {
+    if trailers.is_empty() {
+        return;
+    }
+    for (name, _) in fields {
+        trailers.remove(name);
     }
 }
 
@@ -289,7 +292,9 @@ impl Pump<'_> {
                 trailers.remove_ambiguous();
                 // A server that takes trailers for fields would believe them (RFC 9110 §6.5.1).
                 trailers.retain(|name| !describes_client(name));
-                remove_sent(&mut trailers, self.call.borrow().sent_fields());
+                if let Some(fields) = self.call.borrow().sent_fields() {
+                    remove_sent(&mut trailers, fields);
+                }
                 return join_first(self.finish(&trailers), gone(body)).await;
             };
             self.chunk.clear();

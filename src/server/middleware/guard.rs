@@ -29,10 +29,10 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 /// let service = Server::new().service(routes! {
 ///     GET "/" => |ctx: &mut Context| ctx.response.set_text("hi"),
 ///     wrap is_known => {
-///         GET "/admin/counters" => |ctx: &mut Context| ctx.response.set_text("good"),
+///         GET "/admin/stats" => |ctx: &mut Context| ctx.response.set_text("good"),
 ///     },
 /// });
-/// # let mut request = Request::get("/admin/counters")?;
+/// # let mut request = Request::get("/admin/stats")?;
 /// # let refused = corehttp::block_on(service.respond(request.clone()))?;
 /// # request.set_bearer_auth("8f14e45f")?;
 /// # let admitted = corehttp::block_on(service.respond(request))?;

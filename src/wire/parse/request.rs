@@ -50,20 +50,23 @@ pub(crate) fn request_front(input: &[u8], limits: &Limits, request: &mut Request
 }
 
 /// Whether `input` begins with this method, perhaps after empty lines, and a space.
-pub(crate) fn begins_with(method: Method, mut input: &[u8]) -> bool {
+pub(crate) fn begins_with(method: Method, input: &[u8]) -> bool {
+    let line = without_empty_lines(input);
+    line.strip_prefix(method.as_str().as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+}
+
+fn without_empty_lines(mut input: &[u8]) -> &[u8] {
     while let [b'\r', b'\n', rest @ ..] = input {
         input = rest;
     }
-    input.strip_prefix(method.as_str().as_bytes()).is_some_and(|rest| rest.starts_with(b" "))
+    input
 }
 
 /// The method and the target of a request line that is refused, as far as they came: for reports alone. The target is not
 /// checked. There is none as long as it may go on; and no method that is too long to be kept.
 #[cold]
-pub(crate) fn refused_line(mut input: &[u8], limits: &Limits) -> Option<(Option<Method>, String)> {
-    while let [b'\r', b'\n', rest @ ..] = input {
-        input = rest;
-    }
+pub(crate) fn refused_line(input: &[u8], limits: &Limits) -> Option<(Option<Method>, String)> {
+    let input = without_empty_lines(input);
     let line = &input[..input.len().min(limits.request_line_max)];
     let (method, rest) = line.split_at(memchr(b' ', line)?);
     let rest = &rest[" ".len()..];
