@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::io_state::{IoState, Life, Traffic};
 use super::{
-    AnyStream, Peer, PeerAddr, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer, Transport,
-    WriteBuffer,
+    AnyStream, Peer, PeerAddr, PeerEnd, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer,
+    Transport, WriteBuffer,
 };
 
 /// One connection.
@@ -132,6 +132,17 @@ impl<L: Locality> Conn<L> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnError::Io(error))),
             Poll::Pending => self.poll_expired(cx, TimerSlot::Read, limit).map(Err),
         }
+    }
+
+    /// Ready once the peer has ended. What it sends before that is left to the next read.
+    pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+        self.share_wakers(cx.waker());
+        let watcher = &mut self.io_state().watcher;
+        match watcher {
+            Some(watcher) => watcher.clone_from(cx.waker()),
+            None => *watcher = Some(cx.waker().clone()),
+        }
+        self.transport.poll_end(cx)
     }
 
     /// Writes the whole write buffer. `limit` bounds the time without progress.
@@ -368,7 +379,7 @@ impl<L: Locality> Conn<L> {
         if let Some(io_state) = &mut self.io_state
             && io_state.is_shared
             && io_state.wakers.is_none()
-            && let Some(other) = self.timer.other_waker(waker)
+            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_watcher(waker))
         {
             io_state.wakers = Some(Arc::default());
             other.wake();
@@ -584,7 +595,7 @@ mod tests {
     async fn full() -> (Conn<Sendable>, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         near.writable().await.unwrap();
-        let mut conn = Conn::new(Transport::Unix(near), TokioTimer::new());
+        let mut conn = Conn::new(Transport::Unix(near.into()), TokioTimer::new());
         let mut fill =
             |cx: &mut Context<'_>| Poll::Ready(conn.poll_send(cx, &[b'x'; 4096], LIMIT).is_pending());
         while !poll_fn(&mut fill).await {}

@@ -304,7 +304,7 @@ mod tests {
             // Some runtimes assume a new socket to be writable only after an event.
             near.writable().await.unwrap();
             let deadline = DeadlineTable::with_sweep().timer(Default::default());
-            let mut conn = Conn::<Local>::new(Transport::Unix(near), deadline);
+            let mut conn = Conn::<Local>::new(Transport::Unix(near.into()), deadline);
             let mut sent = 0;
             let mut send = |conn: &mut Conn, cx: &mut Context<'_>| {
                 let part = conn.poll_send_file(cx, &file, sent..LEN, Duration::MAX);

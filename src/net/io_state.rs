@@ -28,6 +28,8 @@ pub(crate) struct IoState {
     pub(super) is_shared: bool,
     /// The wakers of all tasks that wait, if there are several.
     pub(super) wakers: Option<Arc<WakerSet>>,
+    /// The waker of the last wait for the end of the peer.
+    pub(super) watcher: Option<Waker>,
     /// How many bytes were received and sent before those of `traffic`.
     pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
@@ -42,6 +44,11 @@ impl IoState {
         let mut io_state = IoState::default();
         io_state.totals = Some(totals);
         io_state
+    }
+
+    /// The waker of the last wait for the end of the peer, if it is not `waker`.
+    pub(super) fn other_watcher(&self, waker: &Waker) -> Option<Waker> {
+        self.watcher.as_ref().filter(|known| !known.will_wake(waker)).cloned()
     }
 
     /// The bytes received and sent since the last reset.
@@ -126,12 +133,14 @@ impl Reset for IoState {
             is_flushing,
             is_shared,
             wakers,
+            watcher,
             before,
             progress,
             totals: _,
         } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         clear_cold(wakers);
+        clear_cold(watcher);
         write_buffer.reset();
         (*before, *traffic) = Default::default();
         *progress = WriteProgress::default();

@@ -38,6 +38,7 @@ pub(crate) mod tls;
 
 mod buffers;
 mod transport;
+mod watch;
 
 mod listen;
 
@@ -81,3 +82,4 @@ pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, Toki
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};
+pub(crate) use watch::PeerEnd;

@@ -4,6 +4,8 @@ use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::memory_listener::MemoryStream;
+
 /// A stream that a caller may supply as a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite {}
 
@@ -29,6 +31,16 @@ impl AnyStream for Pin<Box<dyn Stream>> {
 impl AnyStream for Pin<Box<dyn Stream + Send>> {
     fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
         self.as_mut()
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        AsyncWrite::is_write_vectored(self)
+    }
+}
+
+impl AnyStream for MemoryStream {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
+        Pin::<&mut MemoryStream>::new(self)
     }
 
     fn is_write_vectored(&self) -> bool {

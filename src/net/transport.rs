@@ -21,6 +21,7 @@ use tokio::task::unconstrained;
 use super::address::PeerCredentials;
 use super::memory_listener::MemoryStream;
 use super::tls::TlsStream;
+use super::watch::{PeerEnd, ReadAhead, Watched};
 use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
 use crate::net::tls;
 
@@ -33,18 +34,18 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.
     #[default]
     Closed,
-    Tcp(TcpStream),
+    Tcp(Watched<TcpStream>),
     #[cfg(unix)]
-    Unix(UnixStream),
-    Memory(MemoryStream),
+    Unix(Watched<UnixStream>),
+    Memory(ReadAhead<MemoryStream>),
     Tls(Box<TlsStream<Transport<B>>>),
-    Boxed(B),
+    Boxed(ReadAhead<B>),
 }
 
 impl Transport {
     /// The transport of a server over any stream.
     pub(crate) fn from_stream(stream: impl Stream + 'static) -> Transport {
-        Transport::Boxed(Box::pin(stream))
+        Transport::Boxed(ReadAhead::from(Box::pin(stream) as Pin<Box<dyn Stream>>))
     }
 }
 
@@ -52,8 +53,34 @@ impl<B: AnyStream> Transport<B> {
     /// Reads into `buf`. Returns 0 at the end.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
-        let read = self.stream()?.poll_read(cx, &mut buf);
+        let read = Pin::new(self).poll_read(cx, &mut buf);
         read.map_ok(|()| buf.filled().len())
+    }
+
+    /// Ready once the peer has ended. What it sends before that is left to the next read.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+        match self {
+            Transport::Closed => Poll::Ready(PeerEnd::Failed),
+            Transport::Tcp(stream) => stream.poll_end(cx),
+            #[cfg(unix)]
+            Transport::Unix(stream) => stream.poll_end(cx),
+            Transport::Memory(stream) => stream.poll_end(cx),
+            // The end of TLS is that of its carrier, as a rule, and nothing need be decrypted to see it.
+            Transport::Tls(stream) => stream.carrier_mut().poll_end(cx),
+            Transport::Boxed(stream) => stream.poll_end(cx),
+        }
+    }
+
+    /// The end of the peer, if the runtime has noticed it. `None` for a transport that is no socket.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<PeerEnd> {
+        match self {
+            Transport::Tcp(stream) => stream.end(),
+            #[cfg(unix)]
+            Transport::Unix(stream) => stream.end(),
+            Transport::Tls(stream) => stream.carrier().end(),
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => None,
+        }
     }
 
     /// Whether the runtime has noticed nothing to read, not even the end. If there is something, one byte of it is
@@ -159,6 +186,16 @@ impl<B: AnyStream> Transport<B> {
         (&first[..first_len], &second[..whole - first_len])
     }
 
+    /// As [`Transport::end`], but asks the kernel, which may have an end that the runtime has not noticed yet.
+    pub(crate) fn end_in_kernel(&self) -> Option<PeerEnd> {
+        match self.socket()?.peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => Some(PeerEnd::Eof),
+            Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(_) => Some(PeerEnd::Failed),
+        }
+    }
+
     /// Whether the kernel has bytes for the socket, even if the runtime has not noticed them yet.
     pub(crate) fn has_kernel_input(&self) -> bool {
         self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
@@ -199,9 +236,9 @@ impl<B: AnyStream> Transport<B> {
     /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice arrivals.
     fn socket(&self) -> Option<SockRef<'_>> {
         match self {
-            Transport::Tcp(stream) => Some(SockRef::from(stream)),
+            Transport::Tcp(stream) => Some(SockRef::from(&**stream)),
             #[cfg(unix)]
-            Transport::Unix(stream) => Some(SockRef::from(stream)),
+            Transport::Unix(stream) => Some(SockRef::from(&**stream)),
             Transport::Tls(stream) => stream.carrier().socket(),
             Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => None,
         }
@@ -212,7 +249,7 @@ impl<B: AnyStream> Transport<B> {
     pub(crate) fn reset(&self) {
         match self {
             // If this fails, the connection is already gone.
-            Transport::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
+            Transport::Tcp(stream) => drop(SockRef::from(&**stream).set_linger(Some(Duration::ZERO))),
             Transport::Tls(stream) => stream.carrier().reset(),
             #[cfg(unix)]
             Transport::Unix(_) => {}
@@ -233,9 +270,9 @@ impl<B: AnyStream> Transport<B> {
     /// Moves some of a range of `file` straight to the kernel's buffer, whether or not the runtime has noticed space.
     pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
         match self {
-            Transport::Tcp(stream) => socket::send(stream, file, range),
+            Transport::Tcp(stream) => socket::send(&**stream, file, range),
             #[cfg(unix)]
-            Transport::Unix(stream) => socket::send(stream, file, range),
+            Transport::Unix(stream) => socket::send(&**stream, file, range),
             Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
                 Err(io::ErrorKind::InvalidInput.into())
             }
@@ -253,12 +290,12 @@ impl<B: AnyStream> Transport<B> {
             let sent = match self {
                 Transport::Tcp(stream) => {
                     ready!(stream.poll_write_ready(cx))?;
-                    stream.try_io(Interest::WRITABLE, || socket::send(stream, file, range.clone()))
+                    stream.try_io(Interest::WRITABLE, || socket::send(&**stream, file, range.clone()))
                 }
                 #[cfg(unix)]
                 Transport::Unix(stream) => {
                     ready!(stream.poll_write_ready(cx))?;
-                    stream.try_io(Interest::WRITABLE, || socket::send(stream, file, range.clone()))
+                    stream.try_io(Interest::WRITABLE, || socket::send(&**stream, file, range.clone()))
                 }
                 Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
                     Err(io::ErrorKind::InvalidInput.into())
@@ -318,10 +355,10 @@ impl<B: AnyStream> Transport<B> {
     pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
         match self {
             Transport::Closed => Err(io::ErrorKind::NotConnected.into()),
-            Transport::Tcp(stream) => stream.into_std().map(DetachedTransport::Tcp),
+            Transport::Tcp(stream) => stream.into_inner().into_std().map(DetachedTransport::Tcp),
             #[cfg(unix)]
-            Transport::Unix(stream) => stream.into_std().map(DetachedTransport::Unix),
-            Transport::Memory(stream) => Ok(DetachedTransport::Memory(stream)),
+            Transport::Unix(stream) => stream.into_inner().into_std().map(DetachedTransport::Unix),
+            Transport::Memory(stream) => Ok(DetachedTransport::Memory(stream.into_inner())),
             Transport::Tls(_) | Transport::Boxed(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -329,10 +366,10 @@ impl<B: AnyStream> Transport<B> {
     fn stream(&mut self) -> io::Result<Pin<&mut dyn Stream>> {
         Ok(match self {
             Transport::Closed => return Err(io::ErrorKind::NotConnected.into()),
-            Transport::Tcp(stream) => Pin::<&mut TcpStream>::new(stream),
+            Transport::Tcp(stream) => Pin::<&mut Watched<TcpStream>>::new(stream),
             #[cfg(unix)]
-            Transport::Unix(stream) => Pin::<&mut UnixStream>::new(stream),
-            Transport::Memory(stream) => Pin::<&mut MemoryStream>::new(stream),
+            Transport::Unix(stream) => Pin::<&mut Watched<UnixStream>>::new(stream),
+            Transport::Memory(stream) => stream.as_stream(),
             Transport::Tls(stream) => stream.stream(),
             Transport::Boxed(stream) => stream.as_stream(),
         })
@@ -358,7 +395,11 @@ fn unless_blocked(read: io::Result<usize>) -> Poll<io::Result<()>> {
 
 impl<B: AnyStream> AsyncRead for Transport<B> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream()?.poll_read(cx, buf)
+        match self.get_mut() {
+            Transport::Memory(stream) => stream.poll_read(cx, buf),
+            Transport::Boxed(stream) => stream.poll_read(cx, buf),
+            transport => transport.stream()?.poll_read(cx, buf),
+        }
     }
 }
 
@@ -403,10 +444,14 @@ impl DetachedTransport {
     /// Attaches the transport to the current runtime.
     pub(crate) fn attach(self) -> io::Result<Transport> {
         match self {
-            DetachedTransport::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
+            DetachedTransport::Tcp(stream) => {
+                TcpStream::from_std(stream).map(|stream| Transport::Tcp(stream.into()))
+            }
             #[cfg(unix)]
-            DetachedTransport::Unix(stream) => UnixStream::from_std(stream).map(Transport::Unix),
-            DetachedTransport::Memory(stream) => Ok(Transport::Memory(stream)),
+            DetachedTransport::Unix(stream) => {
+                UnixStream::from_std(stream).map(|stream| Transport::Unix(stream.into()))
+            }
+            DetachedTransport::Memory(stream) => Ok(Transport::Memory(stream.into())),
         }
     }
 }
@@ -458,18 +503,18 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        (Transport::Tcp(near), Transport::Tcp(far))
+        (Transport::Tcp(near.into()), Transport::Tcp(far.into()))
     }
 
     #[cfg(unix)]
     fn unix() -> (Transport, Transport) {
         let (near, far) = UnixStream::pair().unwrap();
-        (Transport::Unix(near), Transport::Unix(far))
+        (Transport::Unix(near.into()), Transport::Unix(far.into()))
     }
 
     fn memory() -> (Transport, Transport) {
         let (near, far) = duplex(64);
-        (Transport::Memory(near), Transport::Memory(far))
+        (Transport::Memory(near.into()), Transport::Memory(far.into()))
     }
 
     fn boxed() -> (Transport, Transport) {

@@ -161,19 +161,21 @@ impl HostConnector {
             }
             DialRoute::Tcp(address) => self.open_tcp([*address].into()).await,
             #[cfg(unix)]
-            DialRoute::Unix(path) => connect_unix(path).await.map(Transport::Unix),
+            DialRoute::Unix(path) => connect_unix(path).await.map(|stream| Transport::Unix(stream.into())),
             #[cfg(not(unix))]
             DialRoute::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-            DialRoute::Memory(connector) => connector.connect().await.map(Transport::Memory),
+            DialRoute::Memory(connector) => {
+                connector.connect().await.map(|stream| Transport::Memory(stream.into()))
+            }
             DialRoute::Dialer(dialer, host, port) => {
-                dialer.dial(bare(host), *port).await.map(Transport::Boxed)
+                dialer.dial(bare(host), *port).await.map(|stream| Transport::Boxed(stream.into()))
             }
             DialRoute::Nowhere => Err(io::ErrorKind::AddrNotAvailable.into()),
         }
     }
 
     async fn open_tcp(&self, addresses: VecDeque<SocketAddr>) -> io::Result<Transport<BoxedStream>> {
-        race(addresses, |address| self.connect_to(address)).await.map(Transport::Tcp)
+        race(addresses, |address| self.connect_to(address)).await.map(|stream| Transport::Tcp(stream.into()))
     }
 
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -548,17 +550,17 @@ mod tests {
             for (host, expected) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")]
             {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
-                let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
+                let Transport::Boxed(stream) = transport else { panic!("the parrot is dialed") };
                 let mut said = String::new();
-                stream.read_to_string(&mut said).await.unwrap();
+                stream.into_inner().read_to_string(&mut said).await.unwrap();
                 assert_eq!((&*said, times.resolve), (expected, Duration::ZERO));
             }
             let address = DialAddress::from(Address::from("localhost:8080"));
             let parrot = HostConnector { address, ..parrot };
             let (transport, _) = parrot.connect("a", 80, LIMITS).await.unwrap();
-            let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
+            let Transport::Boxed(stream) = transport else { panic!("the parrot is dialed") };
             let mut said = String::new();
-            stream.read_to_string(&mut said).await.unwrap();
+            stream.into_inner().read_to_string(&mut said).await.unwrap();
             assert_eq!(said, "localhost 8080", "an address and a dialer are both kept");
             let listener = MemoryListener::new();
             let memory = HostConnector { address: DialAddress::Memory(listener.connector()), ..tcp() };

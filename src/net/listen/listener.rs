@@ -60,10 +60,10 @@ impl Listener {
             #[cfg(unix)]
             Listener::Unix(_, listener) => {
                 let (stream, _) = ready!(listener.poll_accept(cx))?;
-                (Transport::Unix(stream), PeerAddr::Unix)
+                (Transport::Unix(stream.into()), PeerAddr::Unix)
             }
             Listener::Memory(acceptor) => {
-                (Transport::Memory(ready!(acceptor.poll_accept(cx))), PeerAddr::Memory)
+                (Transport::Memory(ready!(acceptor.poll_accept(cx)).into()), PeerAddr::Memory)
             }
         }))
     }
@@ -93,11 +93,11 @@ impl Listener {
             Listener::Unix(_, listener) => {
                 let (socket, _) = SockRef::from(listener).accept()?;
                 socket.set_nonblocking(true)?;
-                Ok((Transport::Unix(UnixStream::from_std(socket.into())?), PeerAddr::Unix))
+                Ok((Transport::Unix(UnixStream::from_std(socket.into())?.into()), PeerAddr::Unix))
             }
             Listener::Memory(acceptor) => {
                 let stream = acceptor.accept_now().ok_or(io::ErrorKind::WouldBlock)?;
-                Ok((Transport::Memory(stream), PeerAddr::Memory))
+                Ok((Transport::Memory(stream.into()), PeerAddr::Memory))
             }
         }
     }
@@ -108,7 +108,7 @@ fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
         // The options cannot be set only on a connection that is already dead, which its first read will report.
         let _ = set_connection_options(&SockRef::from(&stream), keepalive);
     }
-    Transport::Tcp(stream)
+    Transport::Tcp(stream.into())
 }
 
 const OPTIONS_ARE_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -252,7 +252,7 @@ mod tests {
                 let listener = Listener::open(bound).unwrap();
                 for (transport, _) in [listener.accept_now().unwrap(), listener.accept().await.unwrap()] {
                     let Transport::Tcp(stream) = transport else { unreachable!() };
-                    let socket = SockRef::from(&stream);
+                    let socket = SockRef::from(&*stream);
                     assert_eq!(socket.keepalive().unwrap(), keepalive.is_some());
                     let is_every_7_seconds = socket.tcp_keepalive_time().unwrap().as_secs() == 7;
                     assert_eq!(is_every_7_seconds, keepalive.is_some());
@@ -289,7 +289,7 @@ mod tests {
             let (Transport::Tcp(stream), _) = Listener::open(bound).unwrap().accept().await.unwrap() else {
                 unreachable!()
             };
-            let socket = SockRef::from(&stream);
+            let socket = SockRef::from(&*stream);
             assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
             assert_eq!(socket.send_buffer_size().unwrap(), 400_000);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limit));
@@ -314,7 +314,7 @@ mod tests {
             let (Transport::Tcp(stream), _) = Listener::open(bound).unwrap().accept().await.unwrap() else {
                 unreachable!()
             };
-            assert_eq!(SockRef::from(&stream).busy_poll().unwrap(), 50);
+            assert_eq!(SockRef::from(&*stream).busy_poll().unwrap(), 50);
         });
     }
 

@@ -65,6 +65,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn carrier_mut(&mut self) -> &mut C {
+        match self.never {}
+    }
+
     pub(crate) fn has_unread(&self) -> bool {
         match self.never {}
     }

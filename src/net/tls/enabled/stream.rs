@@ -98,6 +98,10 @@ impl<C> TlsStream<C> {
         &self.inner.get_ref().0.inner
     }
 
+    pub(crate) fn carrier_mut(&mut self) -> &mut C {
+        &mut self.inner.get_mut().0.inner
+    }
+
     /// Whether TLS has content or an end to read, without reading from the transport below.
     pub(crate) fn has_unread(&self) -> bool {
         !self.inner.get_ref().1.wants_read()

@@ -52,9 +52,10 @@ async fn meet(
     host: &str,
 ) -> (Result<Near, Error>, Result<Transport, Error>) {
     let (near, far) = duplex(1 << 16);
-    let (mut handshake, host) = (acceptor.accept(Transport::Memory(far)), HostName::new(host).unwrap());
+    let (mut handshake, host) =
+        (acceptor.accept(Transport::Memory(far.into())), HostName::new(host).unwrap());
     let near = async {
-        let stream = connector.connect(host, Near::Memory(near)).await?;
+        let stream = connector.connect(host, Near::Memory(near.into())).await?;
         Ok(Near::Tls(Box::new(stream)))
     };
     let far = async {
@@ -279,7 +280,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
         config.send_tls13_tickets = tickets;
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(
-            connector.connect(host, Near::Memory(near)),
+            connector.connect(host, Near::Memory(near.into())),
             tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(far)
         );
         let mut near = Near::Tls(Box::new(near.unwrap()));
@@ -305,7 +306,7 @@ async fn a_connection_stays_quiet_while_records_without_content_arrive() {
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         let host = HostName::new("a.example").unwrap();
-        let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near)), acceptor.accept(far));
+        let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near.into())), acceptor.accept(far));
         let (mut near, mut far) = (Near::Tls(Box::new(near.unwrap())), far.unwrap());
         assert!(near.is_quiet_in_kernel());
         // All records leave at once (RFC 8446 §4.6.3).
@@ -343,7 +344,7 @@ async fn a_peer_that_speaks_no_tls_is_distinguished_from_one_that_leaves() {
         let (near, mut far) = duplex(1 << 16);
         far.write_all(said.as_bytes()).await.unwrap();
         far.shutdown().await.unwrap();
-        let end = connector.connect(HostName::new("a.example").unwrap(), Near::Memory(near)).await;
+        let end = connector.connect(HostName::new("a.example").unwrap(), Near::Memory(near.into())).await;
         let expected = match said {
             "" | "\x16\x03\x03" => "Io",
             "\x15\x03\x03\0\x02\x02\x28" => "Refused",

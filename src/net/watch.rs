@@ -1,0 +1,221 @@
+//! [`Watched`] and [`ReadAhead`]: streams whose end is seen while their bytes are left unread.
+
+use std::io::{self, Read};
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::{AnyStream, delegate_write};
+
+/// How the peer has ended the bytes that it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerEnd {
+    /// The peer has closed the connection, or its sending half, which looks the same.
+    Eof,
+    /// The connection has failed.
+    Failed,
+}
+
+/// A socket. The system tells of its end whatever is unread before it, so no byte is read to see that.
+///
+/// A runtime wakes a task for bytes and for the end alike, and only once nothing is readable. So bytes that nobody wants
+/// yet are hidden from the runtime, and the next read asks the kernel for them.
+pub(crate) struct Watched<S> {
+    socket: S,
+    /// Whether the kernel may have bytes of which the runtime does not know any more.
+    is_hidden: bool,
+}
+
+/// What a runtime tells of a socket.
+pub(crate) trait Socket: AsyncRead + Unpin {
+    fn as_sock_ref(&self) -> SockRef<'_>;
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// What the runtime has noticed; `None` if a read would wait.
+    fn noticed(&self) -> Option<Ready>;
+
+    /// Makes the runtime forget that bytes can be read.
+    fn hide(&self);
+}
+
+macro_rules! socket {
+    ($type:ty) => {
+        impl Socket for $type {
+            fn as_sock_ref(&self) -> SockRef<'_> {
+                SockRef::from(self)
+            }
+
+            fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.poll_read_ready(cx)
+            }
+
+            #[inline]
+            fn noticed(&self) -> Option<Ready> {
+                // As a rule there is nothing, and this takes no lock to see that.
+                self.try_io(Interest::READABLE, || Ok(())).ok()?;
+                let ready = pin!(self.ready(Interest::READABLE | Interest::WRITABLE));
+                match ready.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(ready) => ready.ok(),
+                    Poll::Pending => None,
+                }
+            }
+
+            fn hide(&self) {
+                let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                drop(self.try_io(Interest::READABLE, blocked));
+            }
+        }
+    };
+}
+
+socket!(TcpStream);
+#[cfg(unix)]
+socket!(UnixStream);
+
+impl<S: Socket> Watched<S> {
+    /// Waits until a read may succeed.
+    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.is_hidden {
+            true => Poll::Ready(Ok(())),
+            false => Socket::poll_read_ready(&self.socket, cx),
+        }
+    }
+
+    /// Ready once the peer has ended.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+        loop {
+            if ready!(Socket::poll_read_ready(&self.socket, cx)).is_err() {
+                return Poll::Ready(PeerEnd::Failed);
+            }
+            if let Some(end) = self.end() {
+                return Poll::Ready(end);
+            }
+            self.socket.hide();
+            if !std::mem::replace(&mut self.is_hidden, true) {
+                // The bytes may have come since a reader has begun to wait for them.
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+
+    /// The end of the peer, if the runtime has noticed it.
+    pub(super) fn end(&self) -> Option<PeerEnd> {
+        let noticed = self.socket.noticed()?;
+        match (noticed.is_read_closed(), noticed.is_write_closed()) {
+            (false, _) => None,
+            (true, false) => Some(PeerEnd::Eof),
+            (true, true) => Some(PeerEnd::Failed),
+        }
+    }
+
+    pub(super) fn into_inner(self) -> S {
+        self.socket
+    }
+}
+
+impl<S> From<S> for Watched<S> {
+    fn from(socket: S) -> Watched<S> {
+        Watched { socket, is_hidden: false }
+    }
+}
+
+impl<S> Deref for Watched<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.socket
+    }
+}
+
+impl<S: Socket> AsyncRead for Watched<S> {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_hidden {
+            match (&*self.socket.as_sock_ref()).read(out.initialize_unfilled()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_hidden = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return Poll::Ready(read.map(|count| out.advance(count))),
+            }
+        }
+        Pin::new(&mut self.socket).poll_read(cx, out)
+    }
+}
+
+delegate_write!([S: AsyncWrite + Unpin] Watched<S>, socket);
+
+/// A stream that is no socket. Only a read tells of its end, so what comes before that is kept for the next read.
+pub(crate) struct ReadAhead<S> {
+    stream: S,
+    /// Few connections are watched, so the memory is allocated for those that are.
+    #[allow(clippy::box_collection, reason = "a connection holds this while it is idle")]
+    ahead: Option<Box<Vec<u8>>>,
+}
+
+impl<S: AnyStream> ReadAhead<S> {
+    /// Ready once the peer has ended, unless 64 KiB are unread before that.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+        let ahead = self.ahead.get_or_insert_default();
+        while ahead.len() <= AHEAD_MAX {
+            let mut part = [0; 1 << 10];
+            let mut part = ReadBuf::new(&mut part);
+            match ready!(self.stream.as_stream().poll_read(cx, &mut part)) {
+                Ok(()) if part.filled().is_empty() => return Poll::Ready(PeerEnd::Eof),
+                Ok(()) => {
+                    if ahead.is_empty() {
+                        // A reader may have begun to wait for them.
+                        cx.waker().wake_by_ref();
+                    }
+                    ahead.extend_from_slice(part.filled());
+                }
+                Err(_) => return Poll::Ready(PeerEnd::Failed),
+            }
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut self.ahead {
+            Some(ahead) if !ahead.is_empty() => {
+                let count = ahead.len().min(out.remaining());
+                out.put_slice(&ahead[..count]);
+                ahead.drain(..count);
+                Poll::Ready(Ok(()))
+            }
+            _ => self.stream.as_stream().poll_read(cx, out),
+        }
+    }
+
+    pub(super) fn as_stream(&mut self) -> Pin<&mut dyn super::Stream> {
+        self.stream.as_stream()
+    }
+
+    pub(super) fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// The stream, without what was read ahead.
+    pub(super) fn into_inner(self) -> S {
+        debug_assert!(self.ahead.is_none_or(|ahead| ahead.is_empty()), "nothing is left behind");
+        self.stream
+    }
+}
+
+/// How much is kept.
+const AHEAD_MAX: usize = 64 << 10;
+
+impl<S> From<S> for ReadAhead<S> {
+    fn from(stream: S) -> ReadAhead<S> {
+        ReadAhead { stream, ahead: None }
+    }
+}
