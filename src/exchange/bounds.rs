@@ -1,7 +1,10 @@
 //! [`Bounds`]: how much an exchange may take, in bytes and in time.
 
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::ExchangeError;
+use crate::net::{Conn, PeerEnd, TimerSlot};
 use crate::wire::Limits;
 
 /// All bounds of an exchange.
@@ -9,17 +12,45 @@ use crate::wire::Limits;
 pub(crate) struct Bounds {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
-    pub(crate) half_close: HalfClose,
+    pub(crate) cancel: Cancel,
 }
 
-/// Whether a peer that has closed its sending half after a whole request still waits for the response.
+/// Which end of a peer cancels a handler that waits, and a response whose content is still made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum HalfClose {
-    /// The peer waits (RFC 9112 §9.6).
+pub(crate) enum Cancel {
+    /// An end of any kind: most peers that close their sending half have closed the connection.
     #[default]
-    Waits,
-    /// The peer is gone, and its exchange ends.
-    Gone,
+    OnClose,
+    /// A reset. A peer that closes its sending half waits for its response (RFC 9112 §9.6).
+    OnReset,
+    /// Nothing.
+    Never,
+}
+
+impl Cancel {
+    /// Ready with the error of a peer that is gone. One that is being written to is not, unless it has reset: what is
+    /// ready is sent to a peer that has closed its sending half.
+    pub(crate) fn poll_gone(self, cx: &mut Context<'_>, conn: &mut Conn) -> Poll<ExchangeError> {
+        if self == Cancel::Never {
+            return Poll::Pending;
+        }
+        let end = ready!(conn.poll_peer_end(cx));
+        let is_written_to = conn.is_waiting(TimerSlot::Write) && end == PeerEnd::Eof;
+        match self.applies_to(end) && !is_written_to {
+            true => Poll::Ready(ExchangeError::PeerClosed),
+            // Such a peer sends nothing more, so no waker is kept.
+            false => Poll::Pending,
+        }
+    }
+
+    /// Whether a peer that has ended like this is gone.
+    pub(crate) fn applies_to(self, end: PeerEnd) -> bool {
+        match self {
+            Cancel::OnClose => true,
+            Cancel::OnReset => end == PeerEnd::Failed,
+            Cancel::Never => false,
+        }
+    }
 }
 
 /// The time limits of a server, for peers and handlers. A limit that a server can do without is an `Option`, and `None` is

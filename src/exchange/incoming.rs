@@ -392,11 +392,6 @@ impl Incoming {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.chunk_len) as u64)
     }
 
-    /// Whether the body is truncated if no more bytes arrive. Unknown, and thus false, for a body in chunks.
-    pub(crate) fn is_truncated(&self) -> bool {
-        self.length_left().is_some() && !self.has_arrived()
-    }
-
     /// Whether the body ends only with the connection.
     pub(crate) fn ends_with_close(&self) -> bool {
         matches!(self.body, BodyDecoder::UntilClose)

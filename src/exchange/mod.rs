@@ -12,7 +12,7 @@ mod message_head;
 mod outgoing;
 
 pub use bounds::Timeouts;
-pub(crate) use bounds::{Bounds, HalfClose};
+pub(crate) use bounds::{Bounds, Cancel};
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
 pub(crate) use incoming::Incoming;

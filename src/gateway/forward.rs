@@ -1,7 +1,7 @@
 //! [`Context::forward`]: answers with the response of another server (RFC 9110 §3.7, §7.6).
 
 use std::cell::RefCell;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{self, Poll, ready};
 
@@ -40,16 +40,14 @@ impl Context {
     /// [`Context::set_forwarded`] and trust this gateway there
     /// ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.
     ///
-    /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
-    /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half
-    /// still gets the response; with [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
+    /// If the peer closes the connection before it has the whole response, the connection to the server behind is
+    /// closed, too, so that server does not work in vain. See [`Server::half_close`](crate::Server::half_close).
     ///
     /// # Errors
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
-    /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
-    /// ([`ExchangeError::PeerClosed`](crate::error::ExchangeError::PeerClosed)); or if the request's body is cut short,
-    /// malformed or too slow. If a response has already been sent, even in part, it fails with
+    /// ([`ClientError::status`](crate::ClientError::status)); or if the request's body is cut short, malformed or too
+    /// slow. If a response has already been sent, even in part, it fails with
     /// [`RespondError::Sent`](crate::server::RespondError::Sent) and does not await the call, so a handler that tries
     /// again sends no request in vain.
     ///
@@ -111,9 +109,8 @@ impl Context {
             // The server behind would take the rest of the body for the whole of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
-        let opening = pin!(call.into_future());
-        let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
-        let call = RefCell::new(opened.await?.into_exchange());
+        let opened = pin!(call.into_future()).await.map_err(gateway_error)?;
+        let call = RefCell::new(opened.into_exchange());
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
@@ -121,7 +118,7 @@ impl Context {
         while !call.borrow().has_response()
             && join_first(
                 next_interim(&call),
-                pin!(pump.run_and_watch(&mut self.body_reader().skip_buffered())),
+                pin!(pump.run_and_discard(&mut self.body_reader().skip_buffered())),
             )
             .await?
         {
@@ -152,7 +149,7 @@ impl Context {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
             let relayed = pin!(relay(&call, &connection_options, out));
-            join_first(relayed, pin!(pump.run_and_watch(&mut body))).await?;
+            join_first(relayed, pin!(pump.run_and_discard(&mut body))).await?;
             // Many servers answer while they still read the request.
             pump.run(&mut body).await?;
         }
@@ -205,11 +202,7 @@ async fn relay(
     loop {
         let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
         // A server that pauses may have sent all that its client waits for, so nothing is held back.
-        let pause = async {
-            out.flush().await?;
-            out.peer_gone().await
-        };
-        let len = join_first(chunk, pause).await?;
+        let len = join_first(chunk, async { Ok(out.flush().await?) }).await?;
         if len == 0 {
             break;
         }
@@ -253,17 +246,12 @@ impl Pump<'_> {
         Pump { call, chunk: buffered.to_vec(), sent: 0 }
     }
 
-    /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
-    async fn run(&mut self, body: &mut BodyReader<'_>) -> Result {
-        self.run_until(async |_: &mut BodyReader<'_>| pending().await, body).await
-    }
-
-    /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. The rest of the body is
-    /// discarded, since many peers read no response before they have sent the whole request.
-    async fn run_and_watch(&mut self, body: &mut BodyReader<'_>) -> Result {
-        self.run_until(async |body: &mut BodyReader<'_>| body.peer_gone().await, body).await?;
+    /// Runs as [`Pump::run`] does, and then discards the rest of the body, since many peers read no response before they
+    /// have sent the whole request.
+    async fn run_and_discard(&mut self, body: &mut BodyReader<'_>) -> Result {
+        self.run(body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
-        body.peer_gone().await
+        Ok(())
     }
 
     /// Whether the server behind still reads the body.
@@ -271,17 +259,12 @@ impl Pump<'_> {
         self.call.borrow().is_body_wanted()
     }
 
-    /// Runs until `gone` fails because the peer is gone, which is awaited while the server behind takes no data.
-    async fn run_until(
-        &mut self,
-        gone: impl AsyncFn(&mut BodyReader<'_>) -> Result,
-        body: &mut BodyReader<'_>,
-    ) -> Result {
+    /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
+    async fn run(&mut self, body: &mut BodyReader<'_>) -> Result {
         while self.is_body_wanted() {
             while self.sent < self.chunk.len() {
                 let chunk = &self.chunk[self.sent..];
-                let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));
-                self.sent += join_first(write, gone(body)).await?;
+                self.sent += self.poll_call(|call, cx| call.poll_data(cx, chunk)).await?;
                 debug_assert!(self.sent <= self.chunk.len(), "no more is sent than the chunk has");
             }
             let chunk = async { Ok(body.chunk().await?) };
@@ -295,7 +278,7 @@ impl Pump<'_> {
                 if let Some(fields) = self.call.borrow().sent_fields() {
                     remove_sent(&mut trailers, fields);
                 }
-                return join_first(self.finish(&trailers), gone(body)).await;
+                return self.finish(&trailers).await;
             };
             self.chunk.clear();
             self.chunk.extend_from_slice(chunk);

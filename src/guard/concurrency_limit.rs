@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::load_shed::unavailable;
-use crate::runtime::{boxed, join_first, timeout};
+use crate::runtime::{boxed, timeout};
 use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
@@ -55,9 +55,7 @@ impl ConcurrencyLimit {
 
     /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
     ///
-    /// A request whose peer resets the connection waits no longer, and its handler is not called. A peer that closes looks
-    /// like one that closes its sending half alone, and waits for its response. It leaves, too, with
-    /// [`Server::half_close(false)`](crate::Server::half_close).
+    /// A request whose peer closes the connection waits no longer, and its handler is not called.
     ///
     /// A request that waits keeps its connection and, unless the handler streams it, its body, so
     /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
@@ -71,18 +69,18 @@ impl ConcurrencyLimit {
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or if the peer is gone meanwhile: it must not take the place of another one.
+    /// Fails if there is none.
     async fn admit(&self, ctx: &mut Context) -> Result<SemaphorePermit<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_) if self.wait.is_zero() => None,
-            Err(_) => boxed(|| join_first(self.acquire(), ctx.peer_gone())).await?,
+            Err(_) => boxed(|| self.acquire()).await,
         };
         permit.ok_or_else(|| unavailable(ctx))
     }
 
-    async fn acquire(&self) -> Result<Option<SemaphorePermit<'_>>> {
-        Ok(timeout(self.wait, self.permits.acquire()).await.ok().and_then(Result::ok))
+    async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(self.wait, self.permits.acquire()).await.ok().and_then(Result::ok)
     }
 }
 

@@ -68,6 +68,7 @@
 //! |---|---|
 //! | bodies that are read as streams | [`BodyPlan::Stream`](crate::BodyPlan::Stream), [`plan`] |
 //! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
+//! | handlers that must end, whoever waits for them | [`uncancelled`] |
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
 //! | forged requests, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`] |
 //! | other requests to refuse | [`guard`] |
@@ -164,4 +165,4 @@ pub use crate::compress::Compress;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::Wrap;
-pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, wrap};
+pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, uncancelled, wrap};

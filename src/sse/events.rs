@@ -13,7 +13,7 @@ use crate::server::{BodyWriter, Context};
 /// A response that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
 /// Made by [`Context::events`]. Once the peer is gone, sending fails: as a rule not with the next event or keep-alive
-/// comment, but with the one after it. [`Events::peer_closed`] returns at once.
+/// comment, but with the one after it. A handler that waits is [dropped](crate::Server::half_close) at once.
 ///
 /// # Examples
 ///
@@ -110,19 +110,19 @@ impl Events<'_> {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](crate::Context::peer_closed) does.
-    ///
-    /// Without this call, only a failed keep-alive comment shows a stream of rare events that the peer is gone.
+    /// [`Context::peer_closed`](crate::Context::peer_closed) does. By default, a handler that waits is dropped then, and need
+    /// not ask.
     ///
     /// # Examples
     ///
     /// ```
     /// use corehttp::Context;
-    /// use corehttp::error::ExchangeError;
     /// use corehttp::sse::Event;
     /// use tokio::sync::mpsc::Receiver;
+    /// # async fn note_reader_gone() {}
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
+    ///     ctx.set_uncancelled();
     ///     let mut events = ctx.events().await?;
     ///     loop {
     ///         tokio::select! {
@@ -130,7 +130,7 @@ impl Events<'_> {
     ///                 Some(text) => events.send(Event::new(&text)).await?,
     ///                 None => return Ok(events.finish().await?),
     ///             },
-    ///             () = events.peer_closed() => return Err(ExchangeError::PeerClosed.into()),
+    ///             () = events.peer_closed() => return Ok(note_reader_gone().await),
     ///             () = tokio::time::sleep(events.keep_alive) => events.send_comment("").await?,
     ///         }
     ///     }

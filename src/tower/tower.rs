@@ -274,17 +274,14 @@ where
     }
 }
 
-/// Returns the next frame of `body`. While the body pauses, all earlier frames are flushed, and the peer is watched.
+/// Returns the next frame of `body`. While the body pauses, all earlier frames are flushed.
 async fn next<B>(mut body: Pin<&mut B>, out: &mut BodyWriter<'_>) -> Result<Option<Frame<B::Data>>>
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
     let frame = poll_fn(|cx| body.as_mut().poll_frame(cx));
-    let pause = async {
-        out.flush().await?;
-        out.peer_gone().await
-    };
-    join_first(async { frame.await.transpose().map_err(Error::other) }, pause).await
+    join_first(async { frame.await.transpose().map_err(Error::other) }, async { Ok(out.flush().await?) })
+        .await
 }
 
 async fn write(out: &mut BodyWriter<'_>, mut data: impl Buf) -> Result {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
 use crate::message::Status;
-use crate::runtime::{join_first, select};
+use crate::runtime::select;
 use crate::server::{BodyReader, Context, Error, Result};
 use crate::wire::WireError;
 
@@ -123,7 +123,7 @@ impl BodyPump {
         self.channel.as_ref().is_some_and(|channel| Arc::strong_count(channel) > 1)
     }
 
-    /// Awaits `work`, and meanwhile sends the frames of `body` that it polls for. Fails once the peer is gone.
+    /// Awaits `work`, and meanwhile sends the frames of `body` that it polls for.
     pub(super) async fn run_beside<T>(
         &self,
         body: &mut BodyReader<'_>,
@@ -141,8 +141,8 @@ impl BodyPump {
 
     /// Sends the next frame, once the service polls for it.
     async fn send_next(&self, body: &mut BodyReader<'_>) -> Result {
-        let Some(channel) = &self.channel else { return body.peer_gone().await };
-        join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
+        let Some(channel) = &self.channel else { return pending().await };
+        poll_fn(|cx| channel.poll_requested(cx)).await;
         let frame = next_frame(body).await;
         if let Some(Err(error)) = &frame {
             self.failure.set(Some(error.status().map_or(BodyFailure::Gone, BodyFailure::Answerable)));

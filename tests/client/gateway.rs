@@ -44,7 +44,7 @@ async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
 
 /// Serves one connection in front of `stage`, while `peer` has the other end.
 async fn in_front_of<T>(stage: &Stage, peer: impl AsyncFnOnce(DuplexStream) -> T) -> T {
-    serve_in_front_of(Server::new(), stage, peer).await
+    serve_in_front_of(Server::new().half_close(true), stage, peer).await
 }
 
 /// Serves as [`in_front_of`] does, with the settings of `server`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::service::Service;
-use crate::exchange::{HalfClose, Timeouts};
+use crate::exchange::{Cancel, Timeouts};
 use crate::message::{Headers, MessageError, Response};
 #[cfg(unix)]
 use crate::net::ListenFn;
@@ -275,16 +275,18 @@ impl Server {
         self
     }
 
-    /// Sets whether a peer that closes its sending half after its request still gets its response (RFC 9112 §9.6), as
-    /// from `nc -N`, some health checks, and scripts. Default: yes.
+    /// Sets whether a peer that closes its sending half after its request waits for its response (RFC 9112 §9.6), as
+    /// `nc -N`, some health checks, and scripts do. Default: no, as in hyper and in nginx as a proxy.
     ///
-    /// A peer that closes the whole connection looks the same until something is sent to it. So with `true`, the work
-    /// that a [`Context::forward`](crate::Context::forward) or a service of tower does for such a peer goes on until a
-    /// write fails. With `false`, that work ends at once and the connection is closed without a response, as hyper does
-    /// by default and nginx as a proxy. A reset always ends it. Handlers that wait for
-    /// [`Context::peer_closed`](crate::Context::peer_closed) decide for themselves.
+    /// A peer that closes the whole connection looks the same until something is sent to it. By default, a handler that
+    /// waits is dropped as soon as its peer closes, and the connection is closed without a response: nobody is left to
+    /// read it. The access log has such a request with the status 499. With `true`, only a reset drops a handler, and the
+    /// work for a peer that has closed goes on until a write fails. Either way a handler that does not wait runs to its
+    /// end, and its response is sent, even to a peer that has closed its sending half.
+    ///
+    /// A handler that must end, such as one that charges a card, is [`uncancelled`](crate::middleware::uncancelled).
     pub fn half_close(mut self, half_close: bool) -> Server {
-        self.settings.bounds.half_close = if half_close { HalfClose::Waits } else { HalfClose::Gone };
+        self.settings.bounds.cancel = if half_close { Cancel::OnReset } else { Cancel::OnClose };
         self
     }
 

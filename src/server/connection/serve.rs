@@ -15,7 +15,7 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error::Refused;
-use crate::server::exchange::{CloseMode, Exchange, NextStep, SharedConn};
+use crate::server::exchange::{Answer, CloseMode, Exchange, NextStep, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -57,6 +57,7 @@ async fn exchanges<H: Handler + 'static>(
         }
         let outcome = match action {
             RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
+            _ if conn.has_left_queue() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -215,7 +216,7 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 }
 
 /// Runs the handler, confining its panics and enforcing its time limit. Ends once the handler waits although its
-/// response is over.
+/// response is over, or its peer is gone.
 ///
 /// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
 /// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
@@ -233,13 +234,18 @@ pub(super) fn run_handler(
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
-                Ok(Poll::Pending) if conn.is_over() => return Poll::Ready(HandlerOutcome::Over),
+                Ok(Poll::Pending) if conn.answer() == Answer::HeadOnly => {
+                    return Poll::Ready(HandlerOutcome::Over);
+                }
                 Ok(Poll::Pending) => {}
             }
             if let Some(limit) = late {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
             conn.send_earlier_responses(cx);
+            if let Poll::Ready(gone) = conn.poll_gone(cx) {
+                return Poll::Ready(HandlerOutcome::Failed(gone.into()));
+            }
             conn.note_waiting();
             if let Err(late) = ready!(time.poll_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));

@@ -126,17 +126,6 @@ impl<'a> BodyReader<'a> {
         self.request.body.is_empty() && self.incoming.has_read_any()
     }
 
-    /// Fails once the peer does not wait for a response any more, as
-    /// [`Context::peer_gone`](super::Context::peer_gone) does.
-    pub(crate) async fn peer_gone(&mut self) -> Result {
-        if self.decoder.is_none() {
-            // The current chunk has been read, and would count as input that is kept meanwhile.
-            self.incoming.consume_chunk();
-        }
-        let gone = poll_fn(|cx| self.conn.poll_peer_gone(cx, self.incoming)).await;
-        Err(io::Error::from(gone).into())
-    }
-
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
     fn next_arrived_chunk(&mut self) -> bool {
         self.decoder.is_none()

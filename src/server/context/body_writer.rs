@@ -14,8 +14,8 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::exchange::{Exchange, ResponseContent, SharedConn, UnreadBody};
-use crate::server::{RespondError, Result};
+use crate::server::RespondError;
+use crate::server::exchange::{Answer, Exchange, ResponseContent, SharedConn, UnreadBody};
 
 /// The body of a response, written piece by piece. The head is sent with it.
 ///
@@ -73,7 +73,7 @@ impl<'a> BodyWriter<'a> {
         let Exchange { incoming, outgoing, conn, transformed, info, .. } = exchange;
         // A method that is not safe has work to do beside its response (RFC 9110 §9.2.1).
         let is_safe = info.request_info.is_head || request.method().is_safe();
-        conn.note_over(is_safe && outgoing.is_empty());
+        conn.note_answer(if is_safe && outgoing.is_empty() { Answer::HeadOnly } else { Answer::Partial });
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_empty());
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
@@ -136,7 +136,8 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it while you wait for more to write.
+    /// [`Context::peer_closed`](super::Context::peer_closed) does. By default, a handler that waits is dropped then, and
+    /// need not ask.
     ///
     /// With [`Context::duplex`](super::Context::duplex), this waits forever, because there the reader sees the end.
     ///
@@ -144,15 +145,16 @@ impl<'a> BodyWriter<'a> {
     ///
     /// ```
     /// use corehttp::Context;
-    /// use corehttp::error::ExchangeError;
     /// use tokio::sync::mpsc::Receiver;
+    /// # async fn note_reader_gone() {}
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
+    ///     ctx.set_uncancelled();
     ///     let mut out = ctx.body_writer().await?;
     ///     loop {
     ///         let line = tokio::select! {
     ///             line = news.recv() => line,
-    ///             () = out.peer_closed() => return Err(ExchangeError::PeerClosed.into()), // nobody reads the rest
+    ///             () = out.peer_closed() => return Ok(note_reader_gone().await),
     ///         };
     ///         let Some(line) = line else { return Ok(out.finish().await?) };
     ///         out.write_all(line.as_bytes()).await?;
@@ -162,17 +164,9 @@ impl<'a> BodyWriter<'a> {
     /// ```
     pub async fn peer_closed(&self) {
         match self.incoming {
-            Some(incoming) => poll_fn(|cx| self.conn.poll_peer_closed(cx, &mut incoming.borrow_mut())).await,
+            Some(_) => poll_fn(|cx| self.conn.poll_peer_closed(cx)).await,
             None => pending().await,
         }
-    }
-
-    /// Fails once the peer does not wait for a response any more, as
-    /// [`Context::peer_gone`](super::Context::peer_gone) does.
-    pub(crate) async fn peer_gone(&self) -> Result {
-        let Some(incoming) = self.incoming else { return pending().await };
-        let gone = poll_fn(|cx| self.conn.poll_peer_gone(cx, &mut incoming.borrow_mut())).await;
-        Err(io::Error::from(gone).into())
     }
 
     /// Copies all of `data` to the write buffer, if it is small. Returns whether it did.
@@ -229,7 +223,7 @@ impl<'a> BodyWriter<'a> {
         ready!(self.budget.poll_proceed(cx));
         let has_sent_all = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
         match self.incoming.filter(|_| has_sent_all) {
-            Some(incoming) if self.conn.poll_peer_closed(cx, &mut incoming.borrow_mut()).is_ready() => {
+            Some(_) if self.conn.poll_peer_closed(cx).is_ready() => {
                 Poll::Ready(Err(ExchangeError::PeerClosed.into()))
             }
             _ => Poll::Ready(Ok(())),
@@ -256,15 +250,19 @@ impl<'a> BodyWriter<'a> {
     fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
         // A handler that has written all of its content goes on to its end.
-        conn.note_over(false);
-        conn.poll_shared(cx, |cx, conn, bounds| {
+        conn.note_answer(Answer::Partial);
+        let ended = conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
                 ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
                 transform.end(trailers);
             }
             outgoing.finish(conn, trailers, bounds)?;
             poll_flush(cx, conn, bounds).map_err(io::Error::from)
-        })
+        });
+        if let Poll::Ready(Ok(())) = ended {
+            conn.note_answer(Answer::Whole);
+        }
+        ended
     }
 }
 

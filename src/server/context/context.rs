@@ -15,14 +15,14 @@ use super::extensions::Extensions;
 use super::head_filter::{HeadFilters, SentKind};
 use super::transform::Transform;
 use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
-use crate::exchange::{Expectation, Incoming, Timeouts};
+use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
-use crate::server::{RespondError, Result, TrustedProxies};
+use crate::server::{RespondError, TrustedProxies};
 use crate::wire::{Limits, encode};
 
 /// One exchange: a request, its response, and the connection between client and server.
@@ -316,12 +316,17 @@ impl Context {
         self.exchange.change_bounds(|bounds| bounds.timeouts = timeouts);
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
-    /// only that half still waits for its response (RFC 9112 §9.6), so answer it, if only briefly, or do not wait for
-    /// this. See [`Server::half_close`](crate::Server::half_close).
+    /// Lets the handler run to its end although its peer may be gone. See
+    /// [`middleware::uncancelled`](crate::middleware::uncancelled).
+    pub fn set_uncancelled(&mut self) {
+        self.exchange.change_bounds(|bounds| bounds.cancel = Cancel::Never);
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
-    /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
-    /// notice otherwise. A handler that streams uses [`BodyWriter::peer_closed`].
+    /// By default, a handler that waits is dropped then. This is for one that goes on: it is
+    /// [uncancelled](Context::set_uncancelled), or the server lets peers
+    /// [close their sending half](crate::Server::half_close).
     ///
     /// Up to 64 KiB that the peer sends meanwhile are kept. A close after more than that is not noticed.
     ///
@@ -329,26 +334,20 @@ impl Context {
     ///
     /// ```
     /// use corehttp::Context;
-    /// # async fn work() -> String { String::new() }
+    /// # async fn search() -> String { String::new() }
+    /// # async fn note_aborted() {}
     ///
     /// async fn report(ctx: &mut Context) {
+    ///     ctx.set_uncancelled();
     ///     tokio::select! {
-    ///         report = work() => ctx.response.set_text(report),
-    ///         () = ctx.peer_closed() => {} // no response would arrive
+    ///         found = search() => ctx.response.set_text(found),
+    ///         () = ctx.peer_closed() => note_aborted().await,
     ///     }
     /// }
     /// # let _ = corehttp::Server::new().service(report);
     /// ```
     pub async fn peer_closed(&self) {
-        let Exchange { conn, incoming, .. } = &self.exchange;
-        poll_fn(|cx| conn.poll_peer_closed(cx, &mut incoming.borrow_mut())).await;
-    }
-
-    /// Fails once the peer does not wait for a response any more.
-    pub(crate) async fn peer_gone(&self) -> Result {
-        let Exchange { conn, incoming, .. } = &self.exchange;
-        let gone = poll_fn(|cx| conn.poll_peer_gone(cx, &mut incoming.borrow_mut())).await;
-        Err(io::Error::from(gone).into())
+        poll_fn(|cx| self.exchange.conn.poll_peer_closed(cx)).await;
     }
 
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
-use super::shared_conn::SharedConn;
+use super::shared_conn::{Answer, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
@@ -94,7 +94,7 @@ impl Exchange {
             slot.iter().for_each(Conn::add_traffic_to_life);
         }
         if let Some(conn) = slot {
-            // A handler that waited for its peer to leave has left this armed, which `poll_wake` would take for a wake-up.
+            // A read that a handler has given up has left this armed, which `poll_wake` would take for a wake-up.
             conn.disarm(TimerSlot::Read);
             conn.swap_io_state(&mut self.io_state);
         }
@@ -226,11 +226,16 @@ impl Exchange {
         let Exchange { incoming, outgoing, conn, .. } = self;
         conn.poll(|conn, bounds| {
             let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
-            match sent.is_pending() {
-                // While the write waits, input is discarded; that is ready only with an error.
-                true => incoming.get_mut().poll_discard(cx, conn, bounds).map(Err),
-                false => sent,
+            if sent.is_ready() {
+                return sent;
             }
+            // While the write waits, input is discarded; that is ready only with an error. Content that is still made
+            // may be for nobody.
+            match incoming.get_mut().poll_discard(cx, conn, bounds) {
+                Poll::Pending => bounds.cancel.poll_gone(cx, conn),
+                failed => failed,
+            }
+            .map(Err)
         })
         .map_err(Into::into)
     }
@@ -372,7 +377,7 @@ impl Exchange {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
-        conn.note_over(false);
+        conn.note_answer(Answer::Partial);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_none() {
             io_state.get_or_insert_default();

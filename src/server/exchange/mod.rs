@@ -8,7 +8,7 @@ mod upgraded;
 
 pub(crate) use exchange::{CloseMode, Exchange, NextStep, ResponseContent};
 pub(crate) use exchange_info::UnreadBody;
-pub(crate) use shared_conn::SharedConn;
+pub(crate) use shared_conn::{Answer, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;
 pub(crate) use upgraded::UpgradedHandle;

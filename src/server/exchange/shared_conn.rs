@@ -5,10 +5,12 @@ use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
-use crate::net::{Conn, TimerSlot, tls};
+use crate::exchange::{Bounds, ExchangeError};
+use crate::net::{Conn, tls};
+use crate::runtime::{is_queue_measured, queue_wait};
 use crate::server::core_state::CoreState;
 
 /// The connection of an exchange.
@@ -22,8 +24,19 @@ struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
     on_pause: RefCell<Option<PauseFn>>,
-    /// Whether the response is over with its head, so that nothing comes of what its handler waits for.
-    is_over: Cell<bool>,
+    answer: Cell<Answer>,
+}
+
+/// How much of the response the handler has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It may still write some of it.
+    #[default]
+    Partial,
+    /// The response is over with its head, although the handler writes content: nothing comes of what it waits for.
+    HeadOnly,
+    /// All of it. What the handler still does, it does for itself.
+    Whole,
 }
 
 /// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
@@ -40,8 +53,8 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        let (lent, on_pause, is_over) = (RefCell::new(lent), RefCell::default(), Cell::default());
-        SharedConn(Rc::new(SharedInner { lent, core, on_pause, is_over }))
+        let (lent, on_pause, answer) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        SharedConn(Rc::new(SharedInner { lent, core, on_pause, answer }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -133,52 +146,51 @@ impl SharedConn {
         &self.0.on_pause
     }
 
-    /// Notes whether the response is over with its head, while its handler still writes content.
-    pub(crate) fn note_over(&self, is_over: bool) {
-        self.0.is_over.set(is_over);
+    /// Notes how much of the response the handler has written.
+    pub(crate) fn note_answer(&self, answer: Answer) {
+        self.0.answer.set(answer);
     }
 
-    /// Whether the response is over with its head, while its handler still writes content.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.is_over.get()
+    /// How much of the response the handler has written.
+    pub(crate) fn answer(&self) -> Answer {
+        self.0.answer.get()
     }
 
-    /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.
-    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
-        self.poll_peer_end(cx, incoming).map(drop)
+    /// Ready when the peer has closed the connection, or its sending half.
+    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_shared(cx, |cx, conn, _| conn.poll_peer_end(cx).map(Ok::<_, ExchangeError>));
+        polled.map(drop)
     }
 
-    /// Ready with the error of a peer that does not wait for its response any more. A peer that closes its sending half
-    /// behind a whole request still waits, unless the server is set to take it for gone. Such a peer sends nothing
-    /// more, so no waker is kept.
-    pub(crate) fn poll_peer_gone(
-        &self,
-        cx: &mut Context<'_>,
-        incoming: &mut Incoming,
-    ) -> Poll<ExchangeError> {
-        match (ready!(self.poll_peer_end(cx, incoming)), self.core().bounds.half_close) {
-            (PeerEnd::Eof, HalfClose::Waits) if incoming.is_truncated() => {
-                Poll::Ready(ExchangeError::Incomplete)
-            }
-            (PeerEnd::Eof, HalfClose::Waits) => Poll::Pending,
-            (PeerEnd::Eof, HalfClose::Gone) | (PeerEnd::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
+    /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
+    /// more. An upgraded connection is watched by its protocol.
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
+        if self.answer() == Answer::Whole || self.is_none() {
+            return Poll::Pending;
         }
+        let gone: Poll<Result<(), _>> =
+            self.poll_shared(cx, |cx, conn, bounds| bounds.cancel.poll_gone(cx, conn).map(Err));
+        gone.map(|gone| gone.err().unwrap_or(ExchangeError::PeerClosed))
     }
 
-    fn poll_peer_end(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<PeerEnd> {
-        let polled: Poll<Result<PeerEnd, ExchangeError>> = self.poll_shared(cx, |cx, conn, _| {
-            // The deadline of a read that was abandoned must not end this wait.
-            conn.disarm(TimerSlot::Read);
-            while incoming.input.unread().len() <= UNREAD_MAX {
-                match ready!(incoming.poll_read_ahead(cx, conn)) {
-                    Ok(1..) => {}
-                    Ok(0) => return Poll::Ready(Ok(PeerEnd::Eof)),
-                    Err(_) => return Poll::Ready(Ok(PeerEnd::Failed)),
-                }
-            }
-            Poll::Pending
-        });
-        polled.map(|end| end.unwrap_or(PeerEnd::Failed))
+    /// Whether the peer has left while its request waited for a busy core. A core that is not busy calls the handler
+    /// all the same: it may answer at once, and a peer that has closed its sending half can read that.
+    #[inline]
+    pub(crate) fn has_left_queue(&self) -> bool {
+        let may_be_behind = self.core().clock.has_paused(PAUSE_MIN) || is_queue_measured();
+        let has_ended = self.with(|conn| conn.transport.end().is_some()).unwrap_or_default();
+        (may_be_behind || has_ended) && self.has_left_long_queue()
+    }
+
+    /// A separate function, since most cores are not behind. The runtime asks the kernel once in 61 tasks, which may be
+    /// a second ago.
+    #[cold]
+    fn has_left_long_queue(&self) -> bool {
+        let has_ended = |conn: &mut Conn, bounds: &Bounds| {
+            let end = conn.transport.end().or_else(|| conn.transport.end_in_kernel());
+            end.is_some_and(|end| bounds.cancel.applies_to(end))
+        };
+        queue_wait() >= QUEUED_MIN && self.with_bounds(has_ended).unwrap_or_default()
     }
 
     /// Takes the connection out of its slot, to share it.
@@ -243,16 +255,11 @@ impl SharedConn {
     }
 }
 
-/// How the peer has ended the bytes that it sends.
-enum PeerEnd {
-    /// The peer has closed the connection, or its sending half, which looks the same.
-    Eof,
-    /// The connection has failed, or was upgraded.
-    Failed,
-}
+/// From which wait in the queue of its core on a request is looked at once more: an idle core takes less for each.
+const QUEUED_MIN: Duration = Duration::from_millis(5);
 
-/// How much input is kept that arrives while a handler waits for the peer to close.
-const UNREAD_MAX: usize = 64 << 10;
+/// From which pause of the core on its queue is measured: it was idle, or a handler has computed for so long.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 #[cold]
 fn not_connected() -> ExchangeError {

@@ -1,4 +1,4 @@
-//! [`limits`], [`timeouts`] and [`plan`]: other bounds and another plan for bodies, in place of those beneath.
+//! [`limits`], [`timeouts`], [`uncancelled`] and [`plan`]: other bounds and another plan for bodies, in place of those beneath.
 
 use super::middleware::Middleware;
 use crate::exchange::Timeouts;
@@ -91,6 +91,36 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
         change(&mut timeouts);
         ctx.set_timeouts(timeouts);
     })
+}
+
+/// Lets handlers run to their end although their peers are gone, such as the one of a payment.
+///
+/// Without this, a handler that waits is dropped where it waits, as soon as its peer closes the connection: see
+/// [`Server::half_close`](crate::Server::half_close). Time limits and a stop of the server still apply.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::middleware::{uncancelled, wrap};
+/// use corehttp::{Context, Result, Status, routes};
+/// # async fn charge(_: &[u8]) -> Result { Ok(()) }
+///
+/// async fn pay(ctx: &mut Context) -> Result {
+///     charge(ctx.request.body.bytes()).await?; // must be noted, whether or not the buyer waits
+///     ctx.response.status = Status::CREATED;
+///     Ok(())
+/// }
+///
+/// let router = routes! {
+///     POST "/payments" => wrap(uncancelled(), pay),
+/// };
+/// # let request = corehttp::Request::post("/payments").unwrap();
+/// # let response = corehttp::block_on(corehttp::Server::new().service(router).respond(request)).unwrap();
+/// # assert_eq!(response.status, Status::CREATED);
+/// ```
+#[doc(alias("proxy_ignore_client_abort", "cancel", "client abort", "shield"))]
+pub fn uncancelled() -> impl Middleware + Clone {
+    Bounds(Context::set_uncancelled)
 }
 
 /// Middleware that changes the bounds of an exchange.

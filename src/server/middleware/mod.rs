@@ -11,7 +11,7 @@ mod bounds;
 mod guard;
 mod wrap;
 
-pub use bounds::{limits, plan, timeouts};
+pub use bounds::{limits, plan, timeouts, uncancelled};
 pub use guard::guard;
 pub(crate) use guard::plan_guarded;
 pub use middleware::Middleware;

@@ -814,7 +814,7 @@ fn a_large_source_is_coded_in_turns() {
         ctx.response.set_html("");
         ctx.response.body.set_stream(tokio::io::repeat(b'x').take(LEN as u64), None);
     };
-    let service = Server::new().service(wrap(Compress::new(), large));
+    let service = Server::new().half_close(true).service(wrap(Compress::new(), large));
     let peer = tokio::io::join(io::Cursor::new(GET), tokio::io::sink());
     let serving = unconstrained(service.serve_connection(peer));
     let (served, polls) = paused(polls(serving, usize::MAX));

@@ -54,7 +54,7 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
         }
         Ok(out.finish().await?)
     };
-    let response = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
+    let response = paused(Server::new().half_close(true).service(sends).respond(Request::get("/").unwrap()));
     let expected: Received =
         expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
     assert_eq!(received(response.body.text().unwrap()), expected, "{events:?}");
@@ -70,7 +70,8 @@ fn a_handler_may_let_proxies_gather_events() {
         ctx.response.headers.set("X-Accel-Buffering", "yes")?;
         Ok(ctx.events().await?.finish().await?)
     };
-    let response = paused(Server::new().service(gathers).respond(Request::get("/").unwrap()));
+    let response =
+        paused(Server::new().half_close(true).service(gathers).respond(Request::get("/").unwrap()));
     assert!(response.headers.all("x-accel-buffering").eq([b"yes"]));
 }
 
@@ -153,17 +154,18 @@ fn comments_keep_a_connection_alive_while_nothing_happens() {
     let check = |keep_alive: Option<Duration>, nothing: u64, comments: usize| {
         paused(async {
             let (mut near, far) = tokio::io::duplex(1 << 16);
-            let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
-                let mut out = ctx.events().await?;
-                out.keep_alive = keep_alive.unwrap_or(out.keep_alive);
-                let waited = out.wait(async {
-                    sleep(Duration::from_millis(nothing)).await;
-                    "waited"
+            let service =
+                Server::new().half_close(true).service(async move |ctx: &mut Context| -> corehttp::Result {
+                    let mut out = ctx.events().await?;
+                    out.keep_alive = keep_alive.unwrap_or(out.keep_alive);
+                    let waited = out.wait(async {
+                        sleep(Duration::from_millis(nothing)).await;
+                        "waited"
+                    });
+                    let waited = waited.await?;
+                    out.send(Event::new(waited)).await?;
+                    Ok(out.finish().await?)
                 });
-                let waited = waited.await?;
-                out.send(Event::new(waited)).await?;
-                Ok(out.finish().await?)
-            });
             let peer = async {
                 near.write_all(GET.as_bytes()).await.unwrap();
                 near.shutdown().await.unwrap();
@@ -364,18 +366,19 @@ fn a_cancelled_event_is_still_sent_whole() {
     for (version, is_last) in [("1.0", false), ("1.0", true), ("1.1", false)] {
         let (mut near, far) = tokio::io::duplex(1 << 10);
         let data = long.clone();
-        let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.events().await?;
-            for _ in 0..3 {
-                let sending = out.send(Event { id: Some("1"), ..Event::new(&data) });
-                assert!(timeout(Duration::from_secs(1), sending).await.is_err(), "nobody reads");
-                assert!(timeout(Duration::from_secs(1), out.send_comment("no event")).await.is_err());
-            }
-            if !is_last {
-                out.send(Event::new("last")).await?;
-            }
-            Ok(out.finish().await?)
-        });
+        let service =
+            Server::new().half_close(true).service(async move |ctx: &mut Context| -> corehttp::Result {
+                let mut out = ctx.events().await?;
+                for _ in 0..3 {
+                    let sending = out.send(Event { id: Some("1"), ..Event::new(&data) });
+                    assert!(timeout(Duration::from_secs(1), sending).await.is_err(), "nobody reads");
+                    assert!(timeout(Duration::from_secs(1), out.send_comment("no event")).await.is_err());
+                }
+                if !is_last {
+                    out.send(Event::new("last")).await?;
+                }
+                Ok(out.finish().await?)
+            });
         let peer = async {
             near.write_all(GET.replace("1.1", version).as_bytes()).await.unwrap();
             near.shutdown().await.unwrap();

@@ -1,5 +1,6 @@
 //! Handlers and what surrounds them: routes, middleware, bodies of all kinds.
 
+mod cancel;
 #[cfg(feature = "compress")]
 pub mod compress;
 mod error_responses;

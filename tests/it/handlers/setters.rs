@@ -400,7 +400,7 @@ fn the_date_is_the_time_of_the_response_rfc9110_6_6_1() {
     runtime.block_on(async {
         let ask = async |wire: &str, rest: &str| {
             // Each server has a clock of its own, or one would set that of all.
-            let service = Server::new().service(waits);
+            let service = Server::new().half_close(true).service(waits);
             let (mut near, far) = duplex(1000);
             let peer = async move {
                 near.write_all(wire.as_bytes()).await.unwrap();

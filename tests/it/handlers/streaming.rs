@@ -197,17 +197,18 @@ mod reading {
         paused(async {
             let ((near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
             let going = go.clone();
-            let service =
-                Server::new().service(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            let service = Server::new().half_close(true).service(streaming(
+                async move |ctx: &mut Context| -> corehttp::Result {
                     let mut body = ctx.body_reader();
                     let first = body.chunk().await?.map_or(0, <[u8]>::len);
                     going.notified().await;
                     let rest = body.read_to_end(&mut Vec::new()).await?;
                     Ok(ctx.response.set_text((first + rest).to_string()))
-                }));
+                },
+            ));
             let peer = async {
                 let head = post("content-length: 1000000", "");
-                is_held_back(near, &head, 16 << 10, &go).await;
+                is_held_back(near, &head, 80 << 10, &go).await;
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
@@ -432,7 +433,8 @@ mod over_with_the_head {
     #[test]
     fn a_request_without_a_connection_is_answered() {
         for way in WAYS {
-            let service = Server::new().service(async move |ctx: &mut Context| writes(ctx, way).await);
+            let service =
+                Server::new().half_close(true).service(async move |ctx: &mut Context| writes(ctx, way).await);
             let response = paused(service.respond(Request::head("/200").unwrap()));
             // A source that was not read is still there.
             assert!(response.status == Status::OK && response.body.bytes().is_empty(), "{way}");

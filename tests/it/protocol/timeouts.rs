@@ -41,7 +41,7 @@ fn talk<Kind>(
     act: impl AsyncFnOnce(&mut DuplexStream),
 ) -> Told {
     paused(async {
-        let service = Server::new().timeouts(timeouts).service(handler);
+        let service = Server::new().half_close(true).timeouts(timeouts).service(handler);
         let ((mut near, far), start) = (duplex(pipe), Instant::now());
         let peer = async {
             act(&mut near).await;
@@ -744,7 +744,8 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
 #[test]
 fn a_connection_that_is_polled_with_ever_new_wakers_waits_in_peace() {
     paused(async {
-        let (service, start) = (Server::new().timeouts(defaults()).service(app), Instant::now());
+        let (service, start) =
+            (Server::new().half_close(true).timeouts(defaults()).service(app), Instant::now());
         let ((mut near, far), mut polls) = (duplex(1 << 16), 0);
         let mut served = Box::pin(service.serve_connection(far));
         let serving = poll_fn(|cx| {
@@ -957,8 +958,10 @@ fn a_wait_that_is_over_wakes_no_task() {
     let (polls, outcome) = paused(async {
         let held = Holding::new(far);
         let polls = Rc::clone(&held.polls);
-        let service =
-            Server::new().timeouts(Timeouts { write: Duration::from_secs(1), ..defaults() }).service(app);
+        let service = Server::new()
+            .half_close(true)
+            .timeouts(Timeouts { write: Duration::from_secs(1), ..defaults() })
+            .service(app);
         let peer = async move {
             let mut near = near;
             for _ in 0..3 {
@@ -993,7 +996,7 @@ fn a_flush_that_is_over_ends_no_later_write() {
                 near.read_to_string(&mut received).await.unwrap();
                 received
             };
-            let service = Server::new().service(pauses);
+            let service = Server::new().half_close(true).service(pauses);
             tokio::join!(peer, service.serve_connection(Holding::new(far)))
         });
         assert!(outcome.is_ok() && received.ends_with(&"x".repeat(10_000)), "{outcome:?}, {pipe}");
@@ -1009,7 +1012,13 @@ fn an_end_that_cannot_be_said_is_given_up() {
         let start = Instant::now();
         send(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
         let stuck = Holding { never_ends: true, ..Holding::new(far) };
-        Server::new().timeouts(defaults()).service(app).serve_connection(stuck).await.unwrap();
+        Server::new()
+            .half_close(true)
+            .timeouts(defaults())
+            .service(app)
+            .serve_connection(stuck)
+            .await
+            .unwrap();
         start.elapsed()
     });
     assert_time(time, 30);

@@ -35,7 +35,7 @@ impl<H: Handler + 'static> Wired<H> {
         handler: impl IntoHandler<Kind, Handler = H>,
     ) -> Wired<H> {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let service = runtime.block_on(async { set(Server::new()).service(handler) });
+        let service = runtime.block_on(async { set(Server::new().half_close(true)).service(handler) });
         Wired { runtime, service }
     }
 

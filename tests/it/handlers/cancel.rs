@@ -1,0 +1,432 @@
+//! Peers that leave: a handler that waits for nobody is dropped, and one that must end runs to its end.
+#![allow(clippy::unwrap_used, reason = "a test is short, and may panic")]
+
+use std::io::Write;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use corehttp::middleware::{ConcurrencyLimit, uncancelled, wrap};
+use corehttp::server::{CutBy, ExchangeReport};
+use corehttp::{Context, Handler, Server, routes};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Peer, Served, eventually, get, paused, streaming};
+
+/// How often work has begun, been dropped before its end, and ended.
+#[derive(Clone, Default)]
+struct Work(Arc<[AtomicUsize; 3]>);
+
+const BEGUN: usize = 0;
+const DROPPED: usize = 1;
+const ENDED: usize = 2;
+
+impl Work {
+    fn count(&self, what: usize) -> usize {
+        self.0[what].load(Ordering::SeqCst)
+    }
+
+    fn begin(&self) -> Running {
+        self.0[BEGUN].fetch_add(1, Ordering::SeqCst);
+        Running(self.clone(), DROPPED)
+    }
+}
+
+/// Work that has begun.
+struct Running(Work, usize);
+
+impl Running {
+    fn end(mut self) {
+        self.1 = ENDED;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0[self.1].fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Content that never comes.
+struct Never(#[allow(dead_code, reason = "it is dropped")] Running);
+
+impl AsyncRead for Never {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Handlers that wait, each in its way.
+fn waiting(work: &Work) -> impl Handler + Send + Sync + use<> {
+    let [whole, source, stream, upload, beside, finishes] = [(); 6].map(|()| work.clone());
+    routes! {
+        GET "/whole" => async move |ctx: &mut Context| {
+            let running = whole.begin();
+            sleep(HOUR).await;
+            running.end();
+            ctx.response.set_text("whole");
+        },
+        GET "/source" => async move |ctx: &mut Context| ctx.response.body.set_stream(Never(source.begin()), None),
+        GET "/stream" => async move |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.body_writer().await?;
+            let running = stream.begin();
+            out.write_all(b"begun").await?;
+            sleep(HOUR).await;
+            running.end();
+            Ok(out.finish().await?)
+        },
+        POST "/upload" => streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            let running = upload.begin();
+            let mut body = ctx.body_reader();
+            while body.chunk().await?.is_some() {}
+            running.end();
+            Ok(())
+        }),
+        POST "/beside" => streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            let running = beside.begin();
+            ctx.body_reader().chunk().await?;
+            sleep(HOUR).await;
+            running.end();
+            Ok(())
+        }),
+        GET "/finishes" => wrap(uncancelled(), async move |ctx: &mut Context| {
+            let running = finishes.begin();
+            sleep(Duration::from_millis(300)).await;
+            running.end();
+            ctx.response.set_text("finished");
+        }),
+    }
+}
+
+const DROPPING: [(&str, &str); 5] =
+    [("GET", "/whole"), ("GET", "/source"), ("GET", "/stream"), ("POST", "/upload"), ("POST", "/beside")];
+
+/// A request whose body, if it has one, is not complete.
+fn unfinished(method: &str, path: &str) -> String {
+    match method {
+        "POST" => format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhello"),
+        _ => get(path),
+    }
+}
+
+/// What the log has of each request: its status, and who has cut it.
+type Log = Arc<Mutex<Vec<(Option<u16>, Option<CutBy>)>>>;
+
+fn logged(server: Server, log: &Log) -> Server {
+    let log = log.clone();
+    server.on_exchange(move |report: &ExchangeReport| {
+        log.lock().unwrap().push((report.status.map(|status| status.as_u16()), report.cut));
+    })
+}
+
+#[test]
+fn a_handler_that_waits_is_dropped_when_its_peer_closes_or_resets() {
+    let (work, log) = (Work::default(), Log::default());
+    let served = Served::with(|server| logged(server.half_close(false), &log), waiting(&work));
+    for leave in [drop, Peer::reset, |mut peer: Peer| {
+        peer.end();
+        peer.receive_all();
+    }] {
+        for (method, path) in DROPPING {
+            let (begun, dropped) = (work.count(BEGUN), work.count(DROPPED));
+            let mut peer = served.connect();
+            peer.send(unfinished(method, path));
+            eventually("it has begun", || work.count(BEGUN) == begun + 1);
+            leave(peer);
+            eventually("it is dropped", || work.count(DROPPED) == dropped + 1);
+            eventually("it is logged", || !log.lock().unwrap().is_empty());
+            let [(status, cut)] = log.lock().unwrap().drain(..).collect::<Vec<_>>()[..] else {
+                panic!("once")
+            };
+            match path {
+                // The reader has met the end itself, and a peer that has closed its sending half may read that.
+                "/upload" => assert!(status.is_none_or(|status| status == 400), "{status:?}"),
+                "/source" | "/stream" => assert_eq!((status, cut), (Some(200), Some(CutBy::Peer)), "{path}"),
+                _ => assert_eq!((status, cut), (None, Some(CutBy::Peer)), "{path}"),
+            }
+        }
+    }
+    assert_eq!(work.count(ENDED), 0);
+}
+
+#[test]
+fn a_peer_that_closes_its_sending_half_is_answered_if_the_server_says_so() {
+    let served = Served::with(
+        |server| server.half_close(true),
+        async |ctx: &mut Context| {
+            sleep(Duration::from_millis(50)).await;
+            ctx.response.set_text("later");
+        },
+    );
+    assert!(served.ask(get("/")).ends_with("\r\n\r\nlater"));
+    // A handler that does not wait answers in any case.
+    let served =
+        Served::with(|server| server.half_close(false), |ctx: &mut Context| ctx.response.set_text("now"));
+    for _ in 0..100 {
+        assert!(served.ask(get("/")).ends_with("\r\n\r\nnow"));
+    }
+    let work = Work::default();
+    let served = Served::with(|server| server.half_close(true), waiting(&work));
+    for (done, (method, path)) in (1..).zip(DROPPING) {
+        let mut peer = served.connect();
+        peer.send(unfinished(method, path));
+        eventually("it has begun", || work.count(BEGUN) == done);
+        peer.reset();
+        eventually("it is dropped", || work.count(DROPPED) == done);
+    }
+}
+
+#[test]
+fn an_uncancelled_handler_runs_to_its_end() {
+    let work = Work::default();
+    let served = Served::with(|server| server.half_close(false), waiting(&work));
+    for (done, leave) in (1..).zip([drop, Peer::reset]) {
+        let mut peer = served.connect();
+        peer.send(get("/finishes"));
+        eventually("it has begun", || work.count(BEGUN) == done);
+        leave(peer);
+        eventually("it ends", || work.count(ENDED) == done);
+    }
+    // The next request of the connection is cancelled again.
+    let mut peer = served.connect();
+    peer.send(get("/finishes") + &get("/whole"));
+    eventually("the second has begun", || work.count(BEGUN) == 4);
+    drop(peer);
+    eventually("it is dropped", || work.count(DROPPED) == 1);
+}
+
+/// Work behind a whole response is not for the peer.
+#[test]
+fn a_handler_that_has_answered_goes_on() {
+    let work = Work::default();
+    let noted = work.clone();
+    let served = Served::with(
+        |server| server.half_close(false),
+        async move |ctx: &mut Context| -> corehttp::Result {
+            let running = noted.begin();
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"whole").await?;
+            out.finish().await?;
+            sleep(Duration::from_millis(100)).await;
+            running.end();
+            Ok(())
+        },
+    );
+    let mut peer = served.connect();
+    peer.send(get("/"));
+    peer.receive_through("0\r\n\r\n");
+    drop(peer);
+    eventually("it ends", || work.count(ENDED) == 1);
+}
+
+#[test]
+fn a_dropped_handler_gives_back_what_it_held() {
+    let work = Work::default();
+    let held = work.clone();
+    let slow = async move |ctx: &mut Context| {
+        let running = held.begin();
+        let slow = ctx.request.path() == "/slow";
+        sleep(if slow { HOUR } else { Duration::ZERO }).await;
+        running.end();
+    };
+    let guarded = wrap(ConcurrencyLimit::new(2).wait(HOUR), slow);
+    let served = Served::with(|server| server.half_close(false), guarded);
+    let connect = || {
+        let mut peer = served.connect();
+        peer.send(get("/slow"));
+        peer
+    };
+    let handled = [connect(), connect()];
+    eventually("two are handled", || work.count(BEGUN) == 2);
+    // Two more wait for a permit, and leave first.
+    let wait = [connect(), connect()];
+    eventually("all are there", || served.running.counts().total.requests == 4);
+    drop(wait);
+    eventually("the two that wait are closed", || served.running.counts().total.open == 2);
+    drop(handled);
+    eventually("the two that are handled are dropped", || work.count(DROPPED) == 2);
+    for _ in 0..4 {
+        let mut peer = served.connect();
+        peer.send(get("/"));
+        assert!(peer.receive().starts_with("HTTP/1.1 200"));
+    }
+    let total = served.running.counts().total;
+    assert_eq!((work.count(BEGUN), work.count(DROPPED)), (6, 2), "those that waited were not called");
+    eventually("all are closed", || served.running.counts().total.open == 0);
+    assert!(total.requests >= 8);
+}
+
+#[test]
+fn what_arrives_while_a_handler_waits_is_kept_for_what_reads_it() {
+    // A part of a body, the rest of it in pieces, and more requests, all while the handler or its reader waits.
+    let served = Served::with(
+        |server| server.half_close(false),
+        streaming(async |ctx: &mut Context| -> corehttp::Result {
+            let content = {
+                let mut body = ctx.body_reader();
+                let mut reads = pin!(async {
+                    let mut content = Vec::new();
+                    while let Some(chunk) = body.chunk().await? {
+                        content.extend_from_slice(chunk);
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                    Ok::<_, std::io::Error>(content)
+                });
+                // Beside the reader, something else waits.
+                loop {
+                    if let Ok(read) = timeout(Duration::from_millis(3), &mut reads).await {
+                        break read?;
+                    }
+                }
+            };
+            sleep(Duration::from_millis(5)).await;
+            ctx.response.body.set_bytes(content);
+            Ok(())
+        }),
+    );
+    let mut peer = served.connect();
+    for _ in 0..3 {
+        peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 26\r\n\r\n");
+        for letter in b'a'..=b'z' {
+            std::thread::sleep(Duration::from_millis(2));
+            peer.send([letter]);
+        }
+    }
+    for _ in 0..3 {
+        assert!(peer.receive().ends_with("abcdefghijklmnopqrstuvwxyz"));
+    }
+}
+
+/// In memory there is no reset: the end of the stream is the only sign.
+#[test]
+fn a_handler_is_dropped_on_any_transport() {
+    paused(async {
+        let work = Work::default();
+        let service = Server::new().service(waiting(&work));
+        for (done, (method, path)) in (1..).zip(DROPPING) {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let leaves = async {
+                near.write_all(unfinished(method, path).as_bytes()).await.unwrap();
+                sleep(Duration::from_millis(10)).await;
+                drop(near);
+            };
+            let (_, ended) = tokio::join!(leaves, timeout(HOUR / 2, service.serve_connection(far)));
+            let _ = ended.expect("it ends at once");
+            assert_eq!(work.count(DROPPED), done, "{path}");
+        }
+    });
+    #[cfg(unix)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let work = Work::default();
+        let address = format!("unix:{}", path.display());
+        let running = Server::bind(&address).cores(1).start(waiting(&work)).unwrap();
+        for (done, (method, path_of)) in (1..).zip(DROPPING) {
+            let mut peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            peer.write_all(unfinished(method, path_of).as_bytes()).unwrap();
+            eventually("it has begun", || work.count(BEGUN) == done);
+            drop(peer);
+            eventually("it is dropped", || work.count(DROPPED) == done);
+        }
+        running.stop(Duration::ZERO);
+        running.wait().unwrap();
+    }
+}
+
+/// Over TLS with and without `close_notify`.
+#[cfg(feature = "tls")]
+#[test]
+fn a_handler_is_dropped_over_tls() {
+    use crate::protocol::tls::{Secured, connect_to};
+
+    let (work, secured) = (Work::default(), Secured::new());
+    let tls = secured.tls.clone();
+    let served = Served::with(|server| server.tls(tls).half_close(false), waiting(&work));
+    let mut done = 0;
+    for says_so in [true, false] {
+        for (method, path) in DROPPING {
+            let mut peer = connect_to(&served, secured.peer(), "a.example");
+            peer.write_all(unfinished(method, path).as_bytes()).unwrap();
+            done += 1;
+            eventually("it has begun", || work.count(BEGUN) == done);
+            if says_so {
+                peer.conn.send_close_notify();
+                peer.flush().unwrap();
+            }
+            drop(peer);
+            eventually("it is dropped", || work.count(DROPPED) == done);
+        }
+    }
+}
+
+/// The core is busy for longer than its peers wait.
+#[test]
+fn a_request_whose_peer_has_left_the_queue_is_not_handled() {
+    let work = Work::default();
+    let counted = work.clone();
+    let served = Served::with(
+        |server| server.half_close(false),
+        move |ctx: &mut Context| {
+            counted.begin().end();
+            std::thread::sleep(Duration::from_millis(20));
+            ctx.response.set_text("done");
+        },
+    );
+    let gone = 60;
+    let peers: Vec<Peer> = (0..gone)
+        .map(|_| {
+            let mut peer = served.connect();
+            peer.send(get("/"));
+            peer
+        })
+        .collect();
+    drop(peers);
+    let mut last = served.connect();
+    last.send(get("/"));
+    assert!(last.receive().ends_with("done"));
+    let handled = work.count(ENDED);
+    assert!(handled < gone / 2, "{handled} of {gone} were handled for nobody");
+}
+
+#[test]
+fn permits_of_handlers_that_panic_as_they_are_dropped_come_back() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                std::panic::resume_unwind(Box::new("as it is dropped"));
+            }
+        }
+    }
+    let begun = Arc::new(Semaphore::new(0));
+    let begins = begun.clone();
+    let served = Served::with(
+        |server| server.half_close(false),
+        async move |ctx: &mut Context| {
+            if ctx.request.path() == "/panics" {
+                let _panics = Panics;
+                begins.add_permits(1);
+                sleep(HOUR).await;
+            }
+        },
+    );
+    for _ in 0..3 {
+        let mut peer = served.connect();
+        peer.send(get("/panics"));
+        eventually("it has begun", || begun.try_acquire().map(|permit| permit.forget()).is_ok());
+        drop(peer);
+        assert!(served.ask(get("/")).starts_with("HTTP/1.1 200"));
+    }
+    eventually("all are closed", || served.running.counts().total.open == 0);
+}
