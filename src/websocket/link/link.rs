@@ -371,20 +371,14 @@ impl<E: Sealed> Link<E> {
         })
     }
 
-    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset,
-    /// which could take the close frame away before the peer has read it.
+    /// Discards what the peer still sends, until it closes, too, or the close has taken too long.
     pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.with_waker(cx, |link, cx| {
-            let mut room = [0; DISCARDED_AT_ONCE];
-            loop {
-                if link.poll_close_expired(cx).is_err() {
-                    return Poll::Ready(());
-                }
-                match ready!(link.conn.poll_read(cx, &mut room, link.bounds.close)) {
-                    Ok(1..) => {}
-                    Ok(0) | Err(_) => return Poll::Ready(()),
-                }
+            let limit = link.bounds.close;
+            if let Err(error) = ready!(link.conn.poll_discard(cx, limit, limit)) {
+                link.fail(error, Phase::Close);
             }
+            Poll::Ready(())
         })
     }
 
@@ -493,6 +487,3 @@ thread_local! {
 
 /// The payload of a longer message is not copied to the write buffer.
 const COPIED_MAX: usize = 16 << 10;
-
-/// How many unwanted bytes are read at once.
-const DISCARDED_AT_ONCE: usize = 8 << 10;
