@@ -1,6 +1,7 @@
 //! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use std::{io, mem};
 
 use super::heartbeat::Heartbeat;
@@ -206,6 +207,9 @@ impl<E: Sealed> Link<E> {
         }
         self.state.begin_close();
         self.uncounted.close_code = Some(code.0);
+        // The close has a time of its own, which a reader in another task has yet to wait for.
+        self.end_silence();
+        self.wakers.wake();
         Ok(())
     }
 
@@ -308,15 +312,14 @@ impl<E: Sealed> Link<E> {
                 return Poll::Ready(Err(self.state.error()));
             }
             self.flush_and_check_close(cx)?;
-            match self.conn.poll_read(cx, input.room(), self.bounds.silence) {
+            let silence = if self.state.is_open() { self.bounds.silence } else { Duration::MAX };
+            match self.conn.poll_read(cx, input.room(), silence) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
                     return Poll::Ready(Ok(count));
                 }
-                Poll::Ready(Err(ConnError::TimedOut))
-                    if self.state.is_open() && !self.heartbeat.is_silent() =>
-                {
+                Poll::Ready(Err(ConnError::TimedOut)) if !self.heartbeat.is_silent() => {
                     self.conn.disarm(TimerSlot::Read);
                     self.heartbeat.begin_silence();
                     self.write_ping(&[])?;
