@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::net::{Conn, ConnError, Locality, ReadBuffer};
 use crate::runtime;
+use crate::wire::FrameStart;
 
 /// Passes bytes in both directions, until both have ended. Once one of them has, the other has no longer than `linger`.
 /// A connection that fails ends both, and so does a peer that takes nothing for as long as its end allows. Once it is
@@ -176,9 +177,9 @@ impl Direction {
 /// Where the frames of WebSocket end, in bytes that pass through (RFC 6455 §5.2).
 #[derive(Default)]
 struct FrameScanner {
-    /// The beginning of a head.
-    head: [u8; 10],
-    head_len: usize,
+    /// The first octets of a frame, until its length is here.
+    start: [u8; FrameStart::LEN_MAX],
+    start_len: usize,
     /// How much of a frame is to come after its length: the mask and the payload.
     left: u64,
     /// Whether a close frame has begun, after which there are no others.
@@ -187,7 +188,7 @@ struct FrameScanner {
 
 impl FrameScanner {
     fn is_between(&self) -> bool {
-        self.head_len == 0 && self.left == 0
+        self.start_len == 0 && self.left == 0
     }
 
     /// Reads on. Returns how many of `bytes` pass: all of them; with `closes`, those up to the end of a frame.
@@ -200,28 +201,21 @@ impl FrameScanner {
                 at += count as usize;
                 continue;
             }
-            self.head[self.head_len] = bytes[at];
-            self.head_len += 1;
+            self.start[self.start_len] = bytes[at];
+            self.start_len += 1;
             at += 1;
-            self.read_head();
+            self.read_start();
         }
         at
     }
 
-    /// Reads the head, if its length is here.
-    fn read_head(&mut self) {
-        let len = match self.head[..self.head_len] {
-            [_, second, high, low] if second & 0x7f == 126 => u64::from(u16::from_be_bytes([high, low])),
-            [_, second, ref len @ ..] if second & 0x7f == 127 => match len.try_into() {
-                Ok(len) => u64::from_be_bytes(len),
-                Err(_) => return,
-            },
-            [_, second] if second & 0x7f < 126 => u64::from(second & 0x7f),
-            _ => return,
-        };
-        let mask_len = if self.head[1] & 0x80 != 0 { 4 } else { 0 };
-        self.has_closed |= self.head[0] & 0x0f == 0x8;
-        (self.head_len, self.left) = (0, len.saturating_add(mask_len));
+    /// Reads the start of a frame, if all of it is here.
+    fn read_start(&mut self) {
+        let Some((frame, _)) = FrameStart::parse(&self.start[..self.start_len]) else { return };
+        let mask_len = if frame.is_masked { 4 } else { 0 };
+        self.has_closed |= frame.opcode == FrameStart::CLOSE;
+        self.start_len = 0;
+        self.left = frame.payload_len.saturating_add(mask_len);
     }
 }
 

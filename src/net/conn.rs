@@ -360,6 +360,28 @@ impl<L: Locality> Conn<L> {
         }
     }
 
+    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset, which
+    /// could take the last bytes away before the peer has read them (RFC 9112 §9.6). Fails once that has taken longer than
+    /// `total`, or the peer was silent for longer than `silence`.
+    pub(crate) fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        total: Duration,
+        silence: Duration,
+    ) -> Poll<Result<(), ConnError>> {
+        let mut room = [0; DISCARDED_AT_ONCE];
+        loop {
+            // Checked before each read: a peer that sends all the time never makes a read wait.
+            if let Poll::Ready(error) = self.poll_expired(cx, TimerSlot::Total, total) {
+                return Poll::Ready(Err(error));
+            }
+            if ready!(self.poll_read(cx, &mut room, silence))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            self.disarm(TimerSlot::Read);
+        }
+    }
+
     /// Ready with an error when the wait in this slot has taken longer than `limit`.
     #[inline]
     pub(crate) fn poll_expired(
@@ -448,6 +470,9 @@ fn charge_budget(cx: &mut Context<'_>, count: usize) {
 
 /// How many bytes count as one call. 128 calls are 2 MiB.
 pub(super) const BYTES_PER_CALL: usize = 16 << 10;
+
+/// How many unwanted bytes are read at once.
+const DISCARDED_AT_ONCE: usize = 16 << 10;
 
 impl Conn<Sendable> {
     /// Begins a wait in this slot that expires at `until`, unless one has begun.

@@ -216,9 +216,10 @@ const BURST: u64 = 256 << 10;
 
 /// Wakes all tasks that wait for one connection.
 ///
-/// A socket and a deadline table keep one waker each, that of the last poll, and as a rule all polls are of one task.
-/// But a handler may poll its parts with wakers of their own, as `FuturesUnordered` does, while the server sends the
-/// bytes that it has written. Then all but the last to poll would wait for ever.
+/// A socket and a timer keep one waker each, that of the last poll, and as a rule all polls are of one task. But a handler
+/// may poll its parts with wakers of their own, as `FuturesUnordered` does, while the server sends the bytes that it has
+/// written; and the halves of a WebSocket or of a call may be in two tasks. Then all but the last to poll would wait for
+/// ever.
 #[derive(Default)]
 pub(crate) struct WakerSet(Mutex<Vec<Waker>>);
 

@@ -63,9 +63,7 @@ pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
-#[cfg(feature = "websocket")]
-pub(crate) use io_state::WakerSet;
-pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals};
+pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals, WakerSet};
 #[cfg(unix)]
 pub(crate) use listen::ListenFn;
 pub use listen::SocketOptions;

@@ -135,7 +135,7 @@ impl BroadcastMember {
         let mut received = self.receive(place.as_ref()).await;
         loop {
             // Nothing is sent behind a close frame, which the peer is yet to answer.
-            if writer.is_close_sent() {
+            if writer.has_sent_close() {
                 return writer.closed().await;
             }
             match received {

@@ -232,7 +232,7 @@ impl<E: Role> Reader<E> {
     fn process_control(&mut self, step: Step) -> io::Result<Result<(), Error>> {
         let Reader { shared, input, controls, reason, ending, .. } = self;
         shared.with(|link| {
-            let is_solicited = step == Step::Pong && link.admit_pong();
+            let is_solicited = step == Step::Pong && link.heartbeat.admit_pong();
             if !is_solicited && let Err(error) = controls.admit(link.now()) {
                 return Ok(Err(error));
             }

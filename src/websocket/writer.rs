@@ -101,7 +101,7 @@ impl<E: Role> Writer<E> {
     /// [`Writer::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
     /// measured. Their pongs are seen while the reader waits for messages, which it does not hand out.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.shared.with(|link| link.round_trip())
+        self.shared.with(|link| link.heartbeat.round_trip())
     }
 
     /// Sends all messages that wait.
@@ -123,8 +123,9 @@ impl<E: Role> Writer<E> {
     /// As [`Writer::flush`]; and with an [`Error`](crate::websocket::Error) if the code must not be
     /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        let is_over = self.shared.with(|link| link.write_close(code, reason).map(|()| link.is_over()))?;
-        if is_over { Ok(()) } else { self.flush().await }
+        let is_closed =
+            self.shared.with(|link| link.write_close(code, reason).map(|()| link.state().is_closed()))?;
+        if is_closed { Ok(()) } else { self.flush().await }
     }
 
     /// Adds a message of a broadcast to those that wait to be sent.
@@ -155,13 +156,13 @@ impl<E: Role> Writer<E> {
     }
 
     /// Whether a close frame was sent.
-    pub(super) fn is_close_sent(&self) -> bool {
-        self.shared.with(|link| link.is_close_sent())
+    pub(super) fn has_sent_close(&self) -> bool {
+        self.shared.with(|link| link.state().has_sent_close())
     }
 
     /// Returns whether nothing can be sent any more: a close frame was sent, or the connection has ended.
     pub fn is_closed(&self) -> bool {
-        self.shared.with(|link| link.is_close_sent() || link.is_over())
+        self.shared.with(|link| !link.state().is_open())
     }
 
     /// Sends what waits, unless the handler is about to receive more.

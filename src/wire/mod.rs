@@ -1,4 +1,5 @@
-//! Floor 2: how a message is spelled (RFC 9112). Pure functions on bytes: no socket, no clock, no await.
+//! Floor 2: how a message is spelled (RFC 9112), and where a frame of WebSocket ends (RFC 6455). Pure functions on bytes: no
+//! socket, no clock, no await.
 //!
 //! Servers and clients share all of it: no function depends on which of them calls.
 
@@ -15,9 +16,12 @@ mod persist;
 
 pub(crate) mod encode;
 
+mod frame_start;
+
 pub use detail::WireDetail;
 pub(crate) use encode::CommonFields;
 pub use error::WireError;
+pub(crate) use frame_start::FrameStart;
 pub(crate) use framing::{Framing, RequestInfo};
 pub use limits::Limits;
 pub(crate) use outgoing_framing::OutgoingFraming;

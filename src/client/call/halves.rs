@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, ready};
 use std::{fmt, io};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,6 +12,7 @@ use super::call_exchange::CallExchange;
 use crate::client::error::ClientError;
 use crate::memory::{Reset, lock};
 use crate::message::{Headers, Response, Status};
+use crate::net::WakerSet;
 
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its response.
 ///
@@ -314,18 +315,16 @@ impl fmt::Debug for CallReader {
 
 /// The access that one half of a call has to it.
 pub(crate) struct Half {
-    side: Side,
     shared: Arc<Mutex<SharedCall>>,
-    wakers: Arc<HalfWakers>,
+    wakers: Arc<WakerSet>,
 }
 
 impl Half {
     /// The halves of the writer and of the reader.
     pub(super) fn pair(call: CallExchange) -> (Half, Half) {
         let shared = Arc::new(Mutex::new(SharedCall(Some(call))));
-        let wakers = Arc::<HalfWakers>::default();
-        let half = |side| Half { side, shared: shared.clone(), wakers: wakers.clone() };
-        (half(Side::Writer), half(Side::Reader))
+        let wakers = Arc::<WakerSet>::default();
+        (Half { shared: shared.clone(), wakers: wakers.clone() }, Half { shared, wakers })
     }
 
     /// Polls the call for one half. Each event of the connection and each of its time limits wakes both tasks: the
@@ -335,10 +334,9 @@ impl Half {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut CallExchange, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
-        // Not dropped under a lock either: it may be the last that holds its task, and with it the other half.
-        let _replaced = self.wakers.register(self.side, cx.waker());
-        let polled =
-            self.with_call(|call| poll(call, &mut Context::from_waker(&Waker::from(self.wakers.clone()))));
+        let both = self.wakers.register(cx.waker());
+        let mut cx = Context::from_waker(both.as_ref().unwrap_or(cx.waker()));
+        let polled = self.with_call(|call| poll(call, &mut cx));
         if let Poll::Ready(Err(_)) = polled {
             // The other half is polled again, since no other event wakes it.
             self.wake_halves();
@@ -354,38 +352,6 @@ impl Half {
     /// Wakes the tasks of both halves.
     pub(super) fn wake_halves(&self) {
         self.wakers.wake_by_ref();
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Side {
-    Writer,
-    Reader,
-}
-
-/// The tasks that await the halves, or last did.
-#[derive(Default)]
-struct HalfWakers(Mutex<[Option<Waker>; 2]>);
-
-impl HalfWakers {
-    /// Registers the waker of a half. Returns the one that it replaces, if that wakes another task.
-    fn register(&self, side: Side, waker: &Waker) -> Option<Waker> {
-        match &mut lock(&self.0)[side as usize] {
-            Some(known) if known.will_wake(waker) => None,
-            slot => slot.replace(waker.clone()),
-        }
-    }
-}
-
-impl Wake for HalfWakers {
-    fn wake(self: Arc<HalfWakers>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<HalfWakers>) {
-        // Not woken under the lock, since a waker may do anything.
-        let wakers = lock(&self.0).clone();
-        wakers.into_iter().flatten().for_each(Waker::wake);
     }
 }
 

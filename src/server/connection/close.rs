@@ -131,9 +131,6 @@ const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// How long a connection that has carried its last response may be silent during a stop.
 const LINGER_GRACE: Duration = Duration::from_millis(250);
 
-/// How many unwanted bytes are read at once.
-const DISCARDED_AT_ONCE: usize = 16 << 10;
-
 /// Closes the sending half.
 fn poll_shutdown(exchange: &mut Exchange, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
     let Exchange { conn, incoming, .. } = exchange;
@@ -163,21 +160,16 @@ fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
 }
 
 fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
-    let mut room = [0; DISCARDED_AT_ONCE];
-    loop {
-        // Checked before each read: a peer that sends all the time never makes a read wait.
-        if conn.poll_expired(cx, TimerSlot::Total, timeouts.linger).is_ready() {
-            return Poll::Ready(());
-        }
-        match conn.poll_read(cx, &mut room, timeouts.linger_idle) {
-            Poll::Ready(Ok(1..)) => {}
-            Poll::Ready(_) => return Poll::Ready(()),
-            Poll::Pending if conn.is_stopping() => {
-                return conn.poll_expired(cx, TimerSlot::Write, LINGER_GRACE).map(drop);
-            }
-            Poll::Pending => return Poll::Pending,
-        }
-        conn.disarm(TimerSlot::Read);
+    let received = conn.traffic().received;
+    let ended = conn.poll_discard(cx, timeouts.linger, timeouts.linger_idle);
+    // The peer is not silent, so the grace begins anew.
+    if conn.traffic().received > received {
         conn.disarm(TimerSlot::Write);
+    }
+    match ended {
+        Poll::Pending if conn.is_stopping() => {
+            conn.poll_expired(cx, TimerSlot::Write, LINGER_GRACE).map(drop)
+        }
+        ended => ended.map(drop),
     }
 }

@@ -1,6 +1,7 @@
 //! [`FrameHeader`]: the head of a frame (RFC 6455 §5.2); and masking (§5.3).
 
 use super::error::ProtocolFault;
+use crate::wire::FrameStart;
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,22 +82,24 @@ impl FrameHeader {
             (Side::Client, true) => return Err(ProtocolFault::Masked),
             _ => {}
         }
-        let (len, len_end) = match second & !MASKED {
+        let least = match second & !MASKED {
             126 | 127 if opcode.is_control() => return Err(ProtocolFault::LongControl),
-            126 => match long_len(bytes, 2, 126)? {
-                Some(len) => (len, 4),
-                None => return Ok(None),
-            },
-            127 => match long_len(bytes, 8, 1 << 16)? {
-                Some(len) => (len, 10),
-                None => return Ok(None),
-            },
-            len => (len.into(), 2),
+            127 if bytes.get(2).is_some_and(|octet| octet & 0x80 != 0) => return Err(ProtocolFault::Length),
+            127 => 1 << 16,
+            126 => 126,
+            _ => 0,
         };
+        let Some((FrameStart { payload_len: len, .. }, start_len)) = FrameStart::parse(bytes) else {
+            return Ok(None);
+        };
+        // A shorter form would do.
+        if len < least {
+            return Err(ProtocolFault::Length);
+        }
         let (mask, end) = match side {
-            Side::Client => (None, len_end),
-            Side::Server => match bytes.get(len_end..len_end + 4).and_then(|key| key.try_into().ok()) {
-                Some(key) => (Some(Mask::new(key)), len_end + 4),
+            Side::Client => (None, start_len),
+            Side::Server => match bytes.get(start_len..).and_then(<[u8]>::first_chunk) {
+                Some(key) => (Some(Mask::new(*key)), start_len + 4),
                 None => return Ok(None),
             },
         };
@@ -134,20 +137,6 @@ const MASKED: u8 = 0x80;
 
 /// A control frame has no longer payload (§5.5).
 pub(crate) const CONTROL_MAX: usize = 125;
-
-/// Reads the length of `size` octets behind the second octet. It must be at least `least`, or a shorter form would do.
-/// Zeros at the front are refused once they show that.
-fn long_len(bytes: &[u8], size: usize, least: u64) -> Result<Option<u64>, ProtocolFault> {
-    let here = &bytes[2..bytes.len().min(2 + size)];
-    if size == 8 && here.first().is_some_and(|octet| octet & 0x80 != 0) {
-        return Err(ProtocolFault::Length);
-    }
-    if here.len() < size {
-        return Ok(None);
-    }
-    let len = here.iter().fold(0, |len, octet| len << 8 | u64::from(*octet));
-    if len < least { Err(ProtocolFault::Length) } else { Ok(Some(len)) }
-}
 
 /// A masking key, rotated to the octet that is masked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,20 @@
 //! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
 
-use std::io;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{io, mem};
 
+use super::heartbeat::Heartbeat;
+use super::ready_state::ReadyState;
 use super::role::private::Sealed;
+use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
-use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
-use crate::runtime::{Budget, Instant, now};
+use crate::net::{Conn, ConnError, IoState, Locality, TimerSlot, Traffic, Transport};
+use crate::runtime::Budget;
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Encoder, Input};
-use crate::websocket::frame::{CloseCode, Error, Message, MessagePart, OpCode, close_payload};
+use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_payload};
 use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
@@ -20,36 +22,14 @@ pub(crate) struct Link<E: Sealed> {
     conn: Conn<E::Locality>,
     pub(crate) bounds: LinkBounds,
     pub(crate) encoder: Encoder,
-    /// Whether a close frame was sent, behind which nothing is sent.
-    is_close_sent: bool,
-    is_over: bool,
+    state: ReadyState,
+    pub(crate) heartbeat: Heartbeat,
+    wakers: Wakers,
     /// Whether the peer was behind when bytes were last sent: some of them wait until it has taken others.
     is_behind: bool,
-    /// Whether bytes that waited to be written were lost when the connection ended.
-    has_lost: bool,
-    /// Whether a ping was sent that nothing has followed.
-    is_pinged: bool,
-    /// How many pings were sent that no pong has come for, and when the first of them was.
-    pings: u32,
-    oldest_ping_at: Option<Instant>,
-    /// How long a ping has taken, in microseconds.
-    round_trip: Option<u32>,
-    /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
-    late_pong: Option<Box<[u8]>>,
     /// Messages that are compressed to little hardly ever wait for the socket.
     budget: Budget,
-    /// The bytes and messages that were not counted yet.
-    traffic: Traffic,
-    sent: u64,
-    /// The code of the first close frame, until it is noted.
-    close_code: Option<u16>,
-    /// The waker of the handler's task. Whenever that task waits, messages that were held back are sent.
-    handler: Option<Waker>,
-    /// The error of sending what was held back; the next call fails with it.
-    failure: Option<io::Error>,
-    /// The waker of the last poll, and those of all polls once there is more than one.
-    waker: Option<Waker>,
-    wakers: Option<Arc<WakerSet>>,
+    uncounted: Uncounted,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
     guard: Option<E::Guard>,
 }
@@ -67,49 +47,20 @@ impl<E: Sealed> Link<E> {
             conn,
             bounds,
             encoder,
-            is_close_sent: false,
-            is_over: false,
+            state: ReadyState::Open,
+            heartbeat: Heartbeat::default(),
+            wakers: Wakers::default(),
             is_behind: false,
-            has_lost: false,
-            is_pinged: false,
-            pings: 0,
-            oldest_ping_at: None,
-            round_trip: None,
-            late_pong: None,
             budget: Budget::default(),
-            traffic: Traffic::default(),
-            sent: 0,
-            close_code: None,
-            handler: None,
-            failure: None,
-            waker: None,
-            wakers: None,
+            uncounted: Uncounted::default(),
             guard,
         }
     }
 
     /// Counts what went over the connection since the last call.
     pub(super) fn count(&mut self, observer: &WebSocketCounter) {
-        self.take_traffic();
-        let Traffic { received, sent } = self.traffic;
-        if received + sent > 0 {
-            observer.count_traffic(std::mem::take(&mut self.traffic));
-            // Messages that are held back are counted together, with the next bytes.
-            observer.count_sent(std::mem::take(&mut self.sent));
-        }
-        if let Some(code) = self.close_code.take() {
-            observer.note_close(code);
-        }
-    }
-
-    /// Adds the traffic that the connection has noted.
-    fn take_traffic(&mut self) {
-        let Traffic { received, sent } = self.conn.traffic();
-        if received + sent > 0 {
-            self.conn.take_traffic();
-            self.traffic.received += received;
-            self.traffic.sent += sent;
-        }
+        self.uncounted.take_traffic(&mut self.conn);
+        self.uncounted.count(observer);
     }
 
     /// Milliseconds since some fixed moment.
@@ -117,12 +68,9 @@ impl<E: Sealed> Link<E> {
         self.conn.now()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    pub(crate) fn is_close_sent(&self) -> bool {
-        self.is_close_sent
+    /// How far the WebSocket is closed.
+    pub(crate) fn state(&self) -> &ReadyState {
+        &self.state
     }
 
     /// Whether the server is about to stop.
@@ -136,30 +84,23 @@ impl<E: Sealed> Link<E> {
     }
 
     fn check_open(&mut self) -> io::Result<()> {
-        if self.is_close_sent || self.is_over { Err(self.closed()) } else { Ok(()) }
-    }
-
-    /// The error of a call on a WebSocket that is closed.
-    fn closed(&mut self) -> io::Error {
-        self.failure.take().unwrap_or_else(|| Error::Closed.into())
+        if self.state.is_open() { Ok(()) } else { Err(self.state.error()) }
     }
 
     /// Sends what was held back, because the handler waits.
     pub(crate) fn pause(&mut self, cx: &mut Context<'_>) {
-        if !self.is_handler(cx) {
-            self.handler = Some(cx.waker().clone());
-        }
-        if !self.is_over
+        self.wakers.set_handler(cx);
+        if !self.state.is_closed()
             && let Poll::Ready(Err(error)) = self.poll_send(cx, 0)
         {
-            self.failure = Some(error);
+            self.state.keep_failure(error);
         }
         self.return_memory();
     }
 
     /// Whether the handler is polled, and no other task.
     pub(crate) fn is_handler(&self, cx: &Context<'_>) -> bool {
-        self.handler.as_ref().is_some_and(|handler| handler.will_wake(cx.waker()))
+        self.wakers.is_handler(cx)
     }
 
     /// Appends to what waits to be written.
@@ -175,7 +116,7 @@ impl<E: Sealed> Link<E> {
     pub(crate) fn write_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.part(part, out))?;
-        self.sent += u64::from(part.is_last);
+        self.uncounted.sent += u64::from(part.is_last);
         Ok(())
     }
 
@@ -183,7 +124,7 @@ impl<E: Sealed> Link<E> {
     pub(crate) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.encoder.check_whole()?;
-        self.sent += 1;
+        self.uncounted.sent += 1;
         if frame.len() >= COPIED_MAX {
             return self.write_payload(cx, frame);
         }
@@ -207,7 +148,7 @@ impl<E: Sealed> Link<E> {
             true => self.write_payload(cx, message.as_bytes())?,
             false => self.write(|encoder, out| encoder.message(message, out))?,
         }
-        self.sent += 1;
+        self.uncounted.sent += 1;
         Ok(())
     }
 
@@ -232,43 +173,27 @@ impl<E: Sealed> Link<E> {
     pub(crate) fn write_ping(&mut self, payload: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.control(OpCode::Ping, payload, out))?;
-        self.pings = self.pings.saturating_add(1);
-        self.oldest_ping_at.get_or_insert_with(now);
+        self.heartbeat.note_ping();
         Ok(())
-    }
-
-    /// Whether a pong may be the answer to a ping, of which there is one fewer then.
-    pub(crate) fn admit_pong(&mut self) -> bool {
-        let left = self.pings.checked_sub(1);
-        self.pings = left.unwrap_or(0);
-        if let Some(at) = self.oldest_ping_at.take() {
-            self.round_trip = Some(u32::try_from(at.elapsed().as_micros()).unwrap_or(u32::MAX));
-        }
-        left.is_some()
-    }
-
-    /// How long a ping has taken, up to its pong.
-    pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.map(|micros| Duration::from_micros(micros.into()))
     }
 
     /// Answers a ping. A peer that sends pings and reads nothing gets the answer to the last of them once it reads.
     pub(crate) fn write_pong(&mut self, payload: &[u8]) -> io::Result<()> {
-        if self.is_close_sent {
+        if !self.state.is_open() {
             return Ok(());
         }
         if self.waiting() > self.bounds.buffer_max {
-            self.late_pong = Some(payload.into());
+            self.heartbeat.late_pong = Some(payload.into());
             return Ok(());
         }
-        self.late_pong = None;
+        self.heartbeat.late_pong = None;
         self.write(|encoder, out| encoder.control(OpCode::Pong, payload, out))
     }
 
     /// Appends a close frame, unless one was sent. [`CloseCode::NONE`] is a frame without a code, which has no room for a
     /// reason.
     pub(crate) fn write_close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        if self.is_close_sent || self.is_over {
+        if !self.state.is_open() {
             return Ok(());
         }
         match code {
@@ -280,15 +205,18 @@ impl<E: Sealed> Link<E> {
                 self.write(|encoder, out| encoder.control(OpCode::Close, payload.as_bytes(), out))?;
             }
         }
-        self.is_close_sent = true;
-        self.close_code = Some(code.0);
+        self.state.begin_close();
+        self.uncounted.close_code = Some(code.0);
+        // The close has a time of its own, which a reader in another task has yet to wait for.
+        self.end_silence();
+        self.wakers.wake();
         Ok(())
     }
 
     /// Appends a close frame with code 1001, because the server stops: at once between two messages of the peer, or else
     /// once the rest of the message takes too long. Returns whether it did.
     pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
-        if self.is_close_sent || self.is_over {
+        if !self.state.is_open() {
             return Ok(false);
         }
         let limit = self.bounds.close;
@@ -306,8 +234,8 @@ impl<E: Sealed> Link<E> {
 
     /// Sends what waits to be written, if it is more than `buffer_max` bytes.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, buffer_max: usize) -> Poll<io::Result<()>> {
-        if self.has_lost {
-            return Poll::Ready(Err(self.closed()));
+        if self.state.has_lost() {
+            return Poll::Ready(Err(self.state.error()));
         }
         ready!(self.budget.poll_proceed(cx));
         if self.waiting() <= buffer_max && (buffer_max > 0 || self.conn.has_sent_all()) {
@@ -321,9 +249,9 @@ impl<E: Sealed> Link<E> {
         polled
     }
 
-    /// Waits until the WebSocket is closed, behind a close frame that was sent.
+    /// Waits until the WebSocket is closed, after a close frame that was sent.
     pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_over {
+        if self.state.is_closed() {
             return Poll::Ready(Ok(()));
         }
         self.with_waker(cx, Link::flush_and_check_close)?;
@@ -331,19 +259,19 @@ impl<E: Sealed> Link<E> {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_idle = self.late_pong.is_none() && self.conn.has_sent_all();
-        if is_idle && !self.is_over { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
+        let is_idle = self.heartbeat.late_pong.is_none() && self.conn.has_sent_all();
+        if is_idle && !self.state.is_closed() { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
     }
 
     fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_over {
-            return Poll::Ready(Err(self.closed()));
+        if self.state.is_closed() {
+            return Poll::Ready(Err(self.state.error()));
         }
         loop {
             if !self.conn.has_sent_all() {
                 ready!(self.poll_flush_once(cx)).map_err(|error| self.fail(error, Phase::Write))?;
             }
-            match self.late_pong.take() {
+            match self.heartbeat.late_pong.take() {
                 Some(payload) => self.write_pong(&payload)?,
                 None => return Poll::Ready(Ok(())),
             }
@@ -364,7 +292,7 @@ impl<E: Sealed> Link<E> {
 
     fn end_silence(&mut self) {
         self.conn.disarm(TimerSlot::Read);
-        self.is_pinged = false;
+        self.heartbeat.end_silence();
     }
 
     /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
@@ -380,19 +308,20 @@ impl<E: Sealed> Link<E> {
 
     fn poll_fill_once(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
         loop {
-            if self.is_over {
-                return Poll::Ready(Err(self.closed()));
+            if self.state.is_closed() {
+                return Poll::Ready(Err(self.state.error()));
             }
             self.flush_and_check_close(cx)?;
-            match self.conn.poll_read(cx, input.room(), self.bounds.silence) {
+            let silence = if self.state.is_open() { self.bounds.silence } else { Duration::MAX };
+            match self.conn.poll_read(cx, input.room(), silence) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
                     return Poll::Ready(Ok(count));
                 }
-                Poll::Ready(Err(ConnError::TimedOut)) if !self.is_pinged && !self.is_close_sent => {
+                Poll::Ready(Err(ConnError::TimedOut)) if !self.heartbeat.is_silent() => {
                     self.conn.disarm(TimerSlot::Read);
-                    self.is_pinged = true;
+                    self.heartbeat.begin_silence();
                     self.write_ping(&[])?;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.fail(error, Phase::Silence))),
@@ -409,7 +338,7 @@ impl<E: Sealed> Link<E> {
         };
         // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace bounds
         // that.
-        if self.is_close_sent && (is_flushed || !self.is_stopping()) {
+        if self.state.is_closing() && (is_flushed || !self.is_stopping()) {
             self.poll_close_expired(cx)?;
         }
         Ok(())
@@ -427,7 +356,7 @@ impl<E: Sealed> Link<E> {
     /// still open.
     pub(super) fn begin_drop(&mut self) -> bool {
         // If no mask can be made, the connection just ends.
-        !self.is_over && self.write_close(E::DROPPED, "").is_ok()
+        !self.state.is_closed() && self.write_close(E::DROPPED, "").is_ok()
     }
 
     /// Takes what the server counts the connection by.
@@ -445,32 +374,25 @@ impl<E: Sealed> Link<E> {
         })
     }
 
-    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset,
-    /// which could take the close frame away before the peer has read it.
+    /// Discards what the peer still sends, until it closes, too, or the close has taken too long.
     pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.with_waker(cx, |link, cx| {
-            let mut room = [0; DISCARDED_AT_ONCE];
-            loop {
-                if link.poll_close_expired(cx).is_err() {
-                    return Poll::Ready(());
-                }
-                match ready!(link.conn.poll_read(cx, &mut room, link.bounds.close)) {
-                    Ok(1..) => {}
-                    Ok(0) | Err(_) => return Poll::Ready(()),
-                }
+            let limit = link.bounds.close;
+            if let Err(error) = ready!(link.conn.poll_discard(cx, limit, limit)) {
+                link.fail(error, Phase::Close);
             }
+            Poll::Ready(())
         })
     }
 
     /// Closes the connection, and wakes both halves, which then find it closed: a socket that is dropped wakes nobody.
     pub(crate) fn close_now(&mut self) {
-        self.is_over = true;
-        self.has_lost |= self.waiting() > 0;
-        let all = self.wakers.take().map(Waker::from);
-        self.waker.take().into_iter().chain(all).for_each(Waker::wake);
+        let has_lost = self.waiting() > 0;
+        self.state.close(has_lost);
+        self.wakers.wake();
         self.conn.transport.try_shutdown();
         self.conn.transport = Transport::Closed;
-        self.late_pong = None;
+        self.heartbeat.late_pong = None;
         self.drop_io_state();
         self.guard = None;
     }
@@ -487,35 +409,16 @@ impl<E: Sealed> Link<E> {
         ExchangeError::during(phase, limit)(error).into()
     }
 
-    /// Polls with the waker of `cx`, or with one that wakes all tasks that use this connection: a socket keeps one
-    /// waker only, and the reader and the writer may be in different tasks.
+    /// Polls with the waker of `cx`, or with that of all tasks that wait for this connection.
     fn with_waker<T>(
         &mut self,
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> T,
     ) -> T {
-        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) || self.wakers.is_some() {
-            let all = self.share_waker(cx);
-            if let Some(all) = all {
-                return poll(self, &mut Context::from_waker(&all));
-            }
+        match self.wakers.register(cx) {
+            Some(all) => poll(self, &mut Context::from_waker(&all)),
+            None => poll(self, cx),
         }
-        poll(self, cx)
-    }
-
-    /// Notes another waker. Returns that of all, if there is more than one.
-    fn share_waker(&mut self, cx: &Context<'_>) -> Option<Waker> {
-        let Some(first) = &self.waker else {
-            self.waker = Some(cx.waker().clone());
-            return None;
-        };
-        let wakers = self.wakers.get_or_insert_with(|| {
-            let wakers: Arc<WakerSet> = Arc::default();
-            // The first task may wait with its own waker, which the socket is about to forget.
-            wakers.register(first);
-            wakers
-        });
-        wakers.register(cx.waker())
     }
 
     /// Takes a write buffer from the thread's cache, if there is none.
@@ -534,7 +437,7 @@ impl<E: Sealed> Link<E> {
     }
 
     fn drop_io_state(&mut self) {
-        self.take_traffic();
+        self.uncounted.take_traffic(&mut self.conn);
         let mut io_state = None;
         self.conn.swap_io_state(&mut io_state);
         if let Some(mut io_state) = io_state {
@@ -546,6 +449,40 @@ impl<E: Sealed> Link<E> {
     }
 }
 
+/// The messages and bytes that the server has not counted yet.
+#[derive(Default)]
+struct Uncounted {
+    traffic: Traffic,
+    /// How many messages were sent.
+    sent: u64,
+    /// The code of the first close frame.
+    close_code: Option<u16>,
+}
+
+impl Uncounted {
+    /// Adds the traffic that the connection has noted.
+    fn take_traffic<L: Locality>(&mut self, conn: &mut Conn<L>) {
+        let Traffic { received, sent } = conn.traffic();
+        if received + sent > 0 {
+            conn.take_traffic();
+            self.traffic.received += received;
+            self.traffic.sent += sent;
+        }
+    }
+
+    fn count(&mut self, observer: &WebSocketCounter) {
+        let Traffic { received, sent } = self.traffic;
+        if received + sent > 0 {
+            observer.count_traffic(mem::take(&mut self.traffic));
+            // Messages that are held back are counted together, with the next bytes.
+            observer.count_sent(mem::take(&mut self.sent));
+        }
+        if let Some(code) = self.close_code.take() {
+            observer.note_close(code);
+        }
+    }
+}
+
 thread_local! {
     /// The write buffers, which sockets have only while bytes wait in them.
     static IO_STATES: LocalCache<Box<IoState>> = const { LocalCache::new() };
@@ -553,6 +490,3 @@ thread_local! {
 
 /// The payload of a longer message is not copied to the write buffer.
 const COPIED_MAX: usize = 16 << 10;
-
-/// How many unwanted bytes are read at once.
-const DISCARDED_AT_ONCE: usize = 8 << 10;

@@ -1,8 +1,13 @@
 //! The connection below a WebSocket, which its reader and its writer share.
 
+mod role;
+
+mod heartbeat;
+mod ready_state;
+mod wakers;
+
 mod half;
 mod link;
-mod role;
 
 pub(crate) use half::{Half, Shared, close_dropped};
 pub(crate) use link::Link;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corehttp::websocket::{self, Broadcast, CloseCode, OnLag, WebSocket};
 use corehttp::{Client, Context, Server, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-use tokio::task::spawn_local;
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::support::{FIRST_BINARY, HEAD, MORE, TEXT, close, frame, shown};
@@ -154,6 +154,59 @@ fn a_peer_that_never_closes_is_given_up() {
             let took = start.elapsed();
             assert!((5..7).contains(&took.as_secs()), "{way:?}: {took:?}");
         });
+    }
+}
+
+/// The ways to close a WebSocket while its reader waits for a silent peer.
+#[derive(Clone, Copy, Debug)]
+enum Close {
+    Dropped,
+    AfterWait,
+    /// The reader waits in a task of its own.
+    Beside,
+}
+
+impl Close {
+    async fn handle(self, socket: WebSocket) -> io::Result<()> {
+        let (mut socket, moment) = (socket, Duration::from_millis(750));
+        match self {
+            Close::Dropped => drop(timeout(moment, socket.receive()).await),
+            Close::AfterWait => {
+                assert!(timeout(moment, socket.receive()).await.is_err());
+                socket.close(CloseCode::NORMAL, "").await?;
+            }
+            Close::Beside => {
+                let WebSocket { mut reader, mut writer, .. } = socket;
+                let waits = spawn_local(async move { reader.receive().await.map(drop) });
+                sleep(moment).await;
+                writer.close(CloseCode::NORMAL, "").await?;
+                waits.await??;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time for pings has no part in the close, for which a silent peer has all of its time (RFC 6455 §7.1.1).
+#[test]
+fn a_silent_peer_has_the_time_of_the_close_and_no_other() {
+    for ping_interval in [Some(1), Some(4), None] {
+        for close in [Close::Dropped, Close::AfterWait, Close::Beside] {
+            let ping_interval = ping_interval.map(Duration::from_secs);
+            let options = websocket::Options { ping_interval, ..websocket::Options::default() };
+            let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+                Ok(close.handle(ctx.websocket(&options).await?).await?)
+            });
+            paused(LocalSet::new().run_until(async {
+                let (mut near, far) = duplex(1000);
+                near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+                let start = Instant::now();
+                let served = timeout(Duration::from_secs(60), service.serve_connection(far)).await;
+                assert!(served.is_ok(), "{ping_interval:?}, {close:?}: it never ends");
+                let took = start.elapsed().as_secs_f32();
+                assert!((5.5..6.5).contains(&took), "{ping_interval:?}, {close:?}: {took}");
+            }));
+        }
     }
 }
 
