@@ -12,24 +12,6 @@
 //! cargo bench --features seeing --bench seeing
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "corehttp is alone here")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
-#[path = "support/heads.rs"]
-mod heads;
-#[allow(dead_code, reason = "server.rs alone counts by the connection")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "each response has its length, and its text is of no interest")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -37,13 +19,16 @@ use corehttp::access_log::{self, AccessLog};
 use corehttp::metrics::{self, Metrics};
 use corehttp::server::ExchangeReport;
 use corehttp::{Server, routes};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{SERVER_NAME, respond};
+use corehttp_benches::heads::GET;
+use corehttp_benches::report::{self, Report, verdict};
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 
-use fake::{Cut, FakeConn};
-use handlers::{SERVER_NAME, respond};
-use heads::GET;
-use report::{Report, verdict};
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

@@ -19,12 +19,6 @@
 //! cargo bench --bench websocket --features websocket -- corehttp  # against the limit alone
 //! ```
 
-#[allow(dead_code, reason = "others ask which process it is")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -33,6 +27,8 @@ use std::time::{Duration, Instant};
 
 use corehttp::websocket::{self, WebSocket};
 use corehttp::{Context, Server};
+use corehttp_benches::child::{self, Child, PinnedCore, announce, pin};
+use corehttp_benches::spread::Spread;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,9 +36,6 @@ use tokio::runtime::Runtime;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-
-use child::{Child, PinnedCore, announce, pin};
-use spread::Spread;
 
 fn main() {
     rlimit::increase_nofile_limit(FILES).expect("the limit may be asked for");
