@@ -1,4 +1,4 @@
-//! Question: what does it cost to see each exchange, and does it allocate?
+//! Question: what does it cost to observe each exchange, and does it allocate?
 //!
 //! One GET after another over a connection in memory, each read on its own: bare, with a function that gets a report of
 //! each exchange, with an access log to a file, with histograms by route and status, with those of the page, and with all
@@ -9,7 +9,7 @@
 //! report says how many.
 //!
 //! ```text
-//! cargo bench --features seeing --bench seeing
+//! cargo bench --bench observing
 //! ```
 
 use std::hint::black_box;
@@ -38,16 +38,16 @@ fn main() {
     let metrics = Metrics::new();
     let shown = Metrics::new();
     let _page = metrics::Page::new(&shown);
-    let sees = |exchange: &ExchangeReport| {
+    let looks = |exchange: &ExchangeReport| {
         black_box(exchange.duration);
     };
     let rows = [
         ("bare", Server::new()),
-        ("on_exchange", Server::new().on_exchange(sees)),
+        ("on_exchange", Server::new().on_exchange(looks)),
         ("access log", Server::new().observe(log.clone())),
         ("histograms", Server::new().observe(metrics.clone())),
         ("histograms, page", Server::new().observe(shown.clone())),
-        ("all", Server::new().on_exchange(sees).observe(log.clone()).observe(Metrics::new())),
+        ("all", Server::new().on_exchange(looks).observe(log.clone()).observe(Metrics::new())),
     ];
     for (name, server) in rows {
         bench(&mut criterion, &mut report, name, server);
