@@ -11,8 +11,8 @@
 //! receives move pages from list to list. `sysctl vm.percpu_pagelist_high_fraction=500` keeps the lists within the caches;
 //! without it, the copy into a socket has two speeds.
 //!
-//! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to. (Its
-//! package of npm is the same code, with calls into JavaScript.) gorilla and gobwas do if Go is installed and can have them.
+//! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to;
+//! gorilla and gobwas do if Go is installed and can have them.
 //!
 //! ```text
 //! cargo bench --bench websocket --features websocket              # about two minutes
