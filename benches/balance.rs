@@ -15,26 +15,13 @@
 //! cargo bench --features load --bench balance -- simulation
 //! ```
 
-#[allow(dead_code, reason = "nothing is pinned, and memory is of interest elsewhere")]
-#[path = "support/child.rs"]
-mod child;
-#[allow(dead_code, reason = "nothing is late")]
-#[path = "support/clients.rs"]
-mod clients;
-#[path = "support/simulation.rs"]
-mod simulation;
-#[path = "support/spread.rs"]
-mod spread;
-#[path = "support/work.rs"]
-mod work;
-
 use std::time::Duration;
 
-use child::Child;
-use clients::Clients;
-use simulation::{Sharing, Simulation};
-use spread::Spread;
-use work::{ACTIX, AXUM, BLOCKING, COREHTTP, GO, Work};
+use corehttp_benches::child::{self, Child};
+use corehttp_benches::clients::Clients;
+use corehttp_benches::simulation::{Sharing, Simulation};
+use corehttp_benches::spread::Spread;
+use corehttp_benches::work::{self, ACTIX, AXUM, BLOCKING, COREHTTP, GO, Work};
 
 fn main() {
     match child::server() {

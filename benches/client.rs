@@ -9,28 +9,21 @@
 //! cargo bench --bench client -- corehttp     # only one of them
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[path = "support/askers.rs"]
-mod askers;
-#[allow(dead_code, reason = "no server is a child here")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use corehttp::net::MemoryListener;
 use corehttp::{Context, Handler, Server, Service};
+use corehttp_benches::alloc::{Counting, allocations};
+use corehttp_benches::askers::{Asker, COREHTTP, HYPER, Place, REQWEST};
+use corehttp_benches::child;
+use corehttp_benches::spread::Spread;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::{JoinSet, spawn_local};
 
-use alloc::allocations;
-use askers::{Asker, COREHTTP, HYPER, Place, REQWEST};
-use spread::Spread;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     if child::wanted() {

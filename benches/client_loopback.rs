@@ -10,29 +10,19 @@
 //! cargo bench --bench client_loopback -- corehttp # corehttp against the bare exchange only
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "nothing happens in memory here")]
-#[path = "support/askers.rs"]
-mod askers;
-#[allow(dead_code, reason = "the time and memory that count are the client's")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/limit.rs"]
-mod limit;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::time::Instant;
 
+use corehttp_benches::alloc::{Counting, allocations};
+use corehttp_benches::askers::{Asker, COREHTTP, HYPER, PIPELINE, Place, RAW, REQWEST, STREAM};
+use corehttp_benches::child::{self, Child, PinnedCore, pin};
+use corehttp_benches::limit;
+use corehttp_benches::spread::Spread;
 use cpu_time::ProcessTime;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use alloc::allocations;
-use askers::{Asker, COREHTTP, HYPER, PIPELINE, Place, RAW, REQWEST, STREAM};
-use child::{Child, PinnedCore, pin};
-use spread::Spread;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     match child::server() {

@@ -10,29 +10,20 @@
 //! cargo bench --bench compress -- 4KiB    # some rows
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "server.rs alone leaves its requests uncut")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "server.rs alone looks at responses")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::time::Duration;
 
 use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
 use corehttp::{Context, Server};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::report::Report;
+use corehttp_benches::workload::Workload;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, measurement::WallTime};
 use flate2::{Compression, FlushCompress};
 
-use fake::{Cut, FakeConn};
-use report::Report;
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

@@ -8,16 +8,15 @@
 //! cargo bench --bench content -- cookies   # some rows
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-
 use std::hint::black_box;
 use std::time::Duration;
 
 use corehttp::{Form, Request, Response, SetCookie};
+use corehttp_benches::alloc::{Counting, allocations};
 use criterion::{Criterion, Throughput};
 
-use alloc::allocations;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default()

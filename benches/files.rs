@@ -9,18 +9,6 @@
 //! cargo bench --bench files
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "other benchmarks have more questions")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "other benchmarks have more questions")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -28,11 +16,14 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use corehttp::fs::{FileCacheLimits, Files};
 use corehttp::{Context, IntoHandler, Server};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::report::{self, Report, verdict};
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 
-use fake::{Cut, FakeConn};
-use report::{Report, verdict};
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

@@ -10,31 +10,17 @@
 //! cargo bench --bench gateway -- corehttp  # against the limit only
 //! ```
 
-#[allow(dead_code, reason = "memory.rs alone asks for memory")]
-#[path = "support/child.rs"]
-mod child;
-#[allow(dead_code, reason = "the servers of other benchmarks have an application")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[path = "support/limit.rs"]
-mod limit;
-#[path = "support/load.rs"]
-mod load;
-#[allow(dead_code, reason = "tls.rs alone has it over TLS")]
-#[path = "support/nginx.rs"]
-mod nginx;
-#[allow(dead_code, reason = "others compare servers")]
-#[path = "support/servers.rs"]
-mod servers;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use corehttp::client::Host;
 use corehttp::middleware::wrap;
 use corehttp::{BodyPlan, Client, Context, Server};
+use corehttp_benches::child::{self, Child, PinnedCore, announce, pin};
+use corehttp_benches::load::Load;
+use corehttp_benches::nginx::Nginx;
+use corehttp_benches::spread::Spread;
+use corehttp_benches::{handlers, limit, servers};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client as HyperClient;
@@ -42,11 +28,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-use child::{Child, PinnedCore, announce, pin};
-use load::Load;
-use nginx::Nginx;
-use spread::Spread;
 
 fn main() {
     match child::server().as_deref() {

@@ -12,34 +12,20 @@
 //! cargo bench --bench head -- cut     # some rows
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "server.rs alone leaves its requests uncut")]
-#[path = "support/fake.rs"]
-mod fake;
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "server.rs and regression.rs alone send what fasthttp measures")]
-#[path = "support/heads.rs"]
-mod heads;
-#[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "server.rs alone looks at responses")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::time::Duration;
 
 use corehttp::Server;
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{SERVER_NAME, hyper_builder, hyper_respond, respond};
+use corehttp_benches::heads::{CHROME, CURL, FIREFOX};
+use corehttp_benches::report::Report;
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode, Throughput};
 use hyper::service::service_fn;
 
-use fake::{Cut, FakeConn};
-use handlers::{SERVER_NAME, hyper_builder, hyper_respond, respond};
-use heads::{CHROME, CURL, FIREFOX};
-use report::Report;
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

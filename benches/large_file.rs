@@ -9,15 +9,6 @@
 //! cargo bench --bench large_file
 //! ```
 
-#[allow(dead_code, reason = "other benchmarks have more questions")]
-#[path = "support/child.rs"]
-mod child;
-#[allow(dead_code, reason = "tls.rs alone has it over TLS")]
-#[path = "support/nginx.rs"]
-mod nginx;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,10 +16,9 @@ use std::time::Duration;
 
 use corehttp::Server;
 use corehttp::fs::Files;
-
-use child::{Child, PinnedCore, pin};
-use nginx::Nginx;
-use spread::Spread;
+use corehttp_benches::child::{self, Child, PinnedCore, pin};
+use corehttp_benches::nginx::Nginx;
+use corehttp_benches::spread::Spread;
 
 fn main() {
     match child::server() {

@@ -23,31 +23,13 @@
 //! RUSTFLAGS=-Cprofile-use=/tmp/profile.merged cargo bench --bench loopback
 //! ```
 
-#[allow(dead_code, reason = "memory.rs alone asks for memory")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/handlers.rs"]
-mod handlers;
-#[path = "support/limit.rs"]
-mod limit;
-#[path = "support/load.rs"]
-mod load;
-#[path = "support/runtime_only.rs"]
-mod runtime_only;
-#[path = "support/servers.rs"]
-mod servers;
-#[path = "support/spread.rs"]
-mod spread;
-#[path = "support/syscalls.rs"]
-mod syscalls;
-
 use std::time::{Duration, Instant};
 
+use corehttp_benches::child::{self, Child, PinnedCore, pin};
+use corehttp_benches::load::Load;
+use corehttp_benches::spread::Spread;
+use corehttp_benches::{limit, runtime_only, servers, syscalls};
 use cpu_time::ProcessTime;
-
-use child::{Child, PinnedCore, pin};
-use load::Load;
-use spread::Spread;
 
 fn main() {
     match child::server().as_deref() {

@@ -10,21 +10,14 @@
 //! cargo bench --bench memory -- hyper     # hyper only
 //! ```
 
-#[allow(dead_code, reason = "loopback.rs alone asks for time and pins cores")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/handlers.rs"]
-mod handlers;
-#[path = "support/servers.rs"]
-mod servers;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
-use child::Child;
-use handlers::HELLO;
+use corehttp_benches::child::{self, Child};
+use corehttp_benches::handlers::HELLO;
+use corehttp_benches::servers;
 
 fn main() {
     rlimit::increase_nofile_limit(FILES).expect("the limit may be asked for");

@@ -16,25 +16,13 @@
 //! cargo bench --features load --bench overload -- simulation
 //! ```
 
-#[allow(dead_code, reason = "the processor time of the servers is of interest elsewhere")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/clients.rs"]
-mod clients;
-#[path = "support/refusals.rs"]
-mod refusals;
-#[path = "support/spread.rs"]
-mod spread;
-#[path = "support/work.rs"]
-mod work;
-
 use std::time::Duration;
 
-use child::{Child, PinnedCore, pin};
-use clients::{Clients, Outcomes};
-use refusals::{Demand, Refusing, RefusingCore};
-use spread::Spread;
-use work::{ACTIX, AXUM, COREHTTP, GO, SHED, Work};
+use corehttp_benches::child::{self, Child, PinnedCore, pin};
+use corehttp_benches::clients::{Clients, Outcomes};
+use corehttp_benches::refusals::{Demand, Refusing, RefusingCore};
+use corehttp_benches::spread::Spread;
+use corehttp_benches::work::{self, ACTIX, AXUM, COREHTTP, GO, SHED, Work};
 
 fn main() {
     match child::server() {

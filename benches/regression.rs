@@ -19,30 +19,6 @@
 //! Where the instructions of a row are spent, `callgrind_annotate` says: its notes lie in the folder `callgrind` beside
 //! this program.
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[path = "support/baseline.rs"]
-mod baseline;
-#[path = "support/callgrind.rs"]
-mod callgrind;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "router.rs alone adds its routes at run time")]
-#[path = "support/github_api.rs"]
-mod github_api;
-#[allow(dead_code, reason = "there is no peer here")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "two browsers are enough")]
-#[path = "support/heads.rs"]
-mod heads;
-#[path = "support/scripted.rs"]
-mod scripted;
-#[allow(dead_code, reason = "neither time nor allocations are of interest")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::env;
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -57,14 +33,18 @@ use corehttp::metrics::Metrics;
 use corehttp::middleware::wrap;
 use corehttp::server::ExchangeReport;
 use corehttp::{BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, routes};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::baseline::Baseline;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{SERVER_NAME, respond};
+use corehttp_benches::heads::{CHROME, FIREFOX, GET};
+use corehttp_benches::scripted::Script;
+use corehttp_benches::workload::{Workload, runtime};
+use corehttp_benches::{callgrind, github_api};
 
-use baseline::Baseline;
-use fake::{Cut, FakeConn};
-use github_api::github_api;
-use handlers::{SERVER_NAME, respond};
-use heads::{CHROME, FIREFOX, GET};
-use scripted::Script;
-use workload::{Workload, runtime};
+// The counts on record have its instructions among them.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();

@@ -13,20 +13,6 @@
 //! cargo bench --features routers --bench router
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[path = "support/github_api.rs"]
-mod github_api;
-#[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "server.rs alone looks at responses")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::convert::Infallible;
 use std::future::Future;
 use std::hint::black_box;
@@ -38,13 +24,17 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::{MethodFilter, on};
 use corehttp::{Context, Handler, IntoHandler, Method, Router, Server, routes};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::github_api;
+use corehttp_benches::github_api::ROUTES;
+use corehttp_benches::report::Report;
+use corehttp_benches::workload::Workload;
 use criterion::{BatchSize, Criterion, SamplingMode};
 use tower_service::Service;
 
-use fake::{Cut, FakeConn};
-use github_api::{ROUTES, github_api};
-use report::Report;
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

@@ -14,33 +14,21 @@
 //! cargo bench --bench server -- get/10000     # some rows
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
-#[path = "support/heads.rs"]
-mod heads;
-#[path = "support/report.rs"]
-mod report;
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::time::Duration;
 
 use corehttp::{Context, Server};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
+use corehttp_benches::heads::GET;
+use corehttp_benches::report::{self, Report, verdict};
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
-use fake::{Cut, FakeConn};
-use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
-use heads::GET;
-use report::{Report, verdict};
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

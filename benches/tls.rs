@@ -13,18 +13,6 @@
 //! cargo bench --bench tls -- corehttp  # corehttp only
 //! ```
 
-#[allow(dead_code, reason = "gateway.rs alone asks which process it is")]
-#[path = "support/child.rs"]
-mod child;
-#[allow(dead_code, reason = "one application is enough")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "others have it in the clear")]
-#[path = "support/nginx.rs"]
-mod nginx;
-#[path = "support/spread.rs"]
-mod spread;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -39,6 +27,10 @@ use corehttp::client::{ClientLimits, ClientTimeouts, ResponseReader};
 use corehttp::fs::Files;
 use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{Client, Context, Handler, Request, Response, Server, block_on};
+use corehttp_benches::child::{self, Child, PinnedCore, announce, build_go, pin, resident, spawn_on};
+use corehttp_benches::handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
+use corehttp_benches::nginx::Nginx;
+use corehttp_benches::spread::Spread;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -56,11 +48,6 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
 };
-
-use child::{Child, PinnedCore, announce, build_go, pin, resident, spawn_on};
-use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
-use nginx::Nginx;
-use spread::Spread;
 
 fn main() {
     rlimit::increase_nofile_limit(FILES).expect("the limit may be asked for");

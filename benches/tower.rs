@@ -13,21 +13,6 @@
 //! cargo bench --features tower --bench tower
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "the apps are here")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "there is nothing to judge")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "lengths of responses are of interest elsewhere")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::time::Duration;
 
 use axum::Router;
@@ -37,6 +22,11 @@ use axum::routing::{get, post};
 use corehttp::middleware::wrap;
 use corehttp::tower::{Tower, layer};
 use corehttp::{Context, Method, Server, Status};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{HELLO, hyper_builder};
+use corehttp_benches::report::Report;
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -45,10 +35,8 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 use tower_service::Service;
 
-use fake::{Cut, FakeConn};
-use handlers::{HELLO, hyper_builder};
-use report::Report;
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

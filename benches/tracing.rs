@@ -9,37 +9,22 @@
 //! cargo bench --features tracing --bench tracing
 //! ```
 
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "hyper is not measured")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
-#[path = "support/heads.rs"]
-mod heads;
-#[allow(dead_code, reason = "there is nothing to judge")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "lengths of responses are of interest elsewhere")]
-#[path = "support/workload.rs"]
-mod workload;
-
 use std::time::Duration;
 
 use corehttp::middleware::wrap;
 use corehttp::tracing::Tracing;
 use corehttp::{IntoHandler, Server};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{SERVER_NAME, respond};
+use corehttp_benches::heads::GET;
+use corehttp_benches::report::Report;
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 use tracing_subscriber::registry::Registry;
 
-use fake::{Cut, FakeConn};
-use handlers::{SERVER_NAME, respond};
-use heads::GET;
-use report::Report;
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

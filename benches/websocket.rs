@@ -11,19 +11,13 @@
 //! receives move pages from list to list. `sysctl vm.percpu_pagelist_high_fraction=500` keeps the lists within the caches;
 //! without it, the copy into a socket has two speeds.
 //!
-//! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to. (Its
-//! package of npm is the same code, with calls into JavaScript.) gorilla and gobwas do if Go is installed and can have them.
+//! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to;
+//! gorilla and gobwas do if Go is installed and can have them.
 //!
 //! ```text
 //! cargo bench --bench websocket --features websocket              # about two minutes
 //! cargo bench --bench websocket --features websocket -- corehttp  # against the limit alone
 //! ```
-
-#[allow(dead_code, reason = "others ask which process it is")]
-#[path = "support/child.rs"]
-mod child;
-#[path = "support/spread.rs"]
-mod spread;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +27,8 @@ use std::time::{Duration, Instant};
 
 use corehttp::websocket::{self, WebSocket};
 use corehttp::{Context, Server};
+use corehttp_benches::child::{self, Child, PinnedCore, announce, pin};
+use corehttp_benches::spread::Spread;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,9 +36,6 @@ use tokio::runtime::Runtime;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-
-use child::{Child, PinnedCore, announce, pin};
-use spread::Spread;
 
 fn main() {
     rlimit::increase_nofile_limit(FILES).expect("the limit may be asked for");

@@ -1,5 +1,5 @@
 //! A warm exchange allocates nothing, and an idle connection holds little memory.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test may panic, and nobody imports it")]
 
 #[path = "support/alloc.rs"]
 mod alloc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use alloc::allocations;
+use alloc::{Counting, allocations};
 use corehttp::client::HostEvents;
 use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::{self, Middleware, Next, wrap};
@@ -20,6 +20,9 @@ use corehttp::{
     Server, Service, SetCookie, Status, Timeouts, TrustedProxies, block_on, routes, with_state,
 };
 use tokio::io::AsyncReadExt;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Says in a field of each response how often the server's thread has allocated so far.
 struct Told<H>(H);

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 /// A client. A clone shares the connections.
 #[derive(Clone)]
-pub(crate) enum Asker {
+pub enum Asker {
     Raw(SocketAddr),
     Corehttp(Client, Request),
     /// The same, and the body is read as it comes.
@@ -33,13 +33,13 @@ pub(crate) enum Asker {
 
 /// Where the responses come from.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub enum Place {
     Tcp(SocketAddr),
     Memory(MemoryListener),
 }
 
 impl Asker {
-    pub(crate) fn new(name: &str, place: &Place) -> Option<Asker> {
+    pub fn new(name: &str, place: &Place) -> Option<Asker> {
         let url = match place {
             Place::Tcp(address) => format!("http://{address}{PATH}"),
             Place::Memory(_) => format!("http://unused.host{PATH}"),
@@ -80,7 +80,7 @@ impl Asker {
     }
 
     /// Asks for so many exchanges, one after the other, and checks each response.
-    pub(crate) async fn ask(&self, exchanges: u64, expected: &[u8]) {
+    pub async fn ask(&self, exchanges: u64, expected: &[u8]) {
         match self {
             Asker::Raw(address) => raw(*address, exchanges, expected).await,
             Asker::Corehttp(client, request) => {
@@ -120,12 +120,12 @@ impl Asker {
     }
 }
 
-pub(crate) const RAW: &str = "raw";
-pub(crate) const COREHTTP: &str = "corehttp";
-pub(crate) const STREAM: &str = "stream";
-pub(crate) const PIPELINE: &str = "pipeline";
-pub(crate) const HYPER: &str = "hyper-util";
-pub(crate) const REQWEST: &str = "reqwest";
+pub const RAW: &str = "raw";
+pub const COREHTTP: &str = "corehttp";
+pub const STREAM: &str = "stream";
+pub const PIPELINE: &str = "pipeline";
+pub const HYPER: &str = "hyper-util";
+pub const REQWEST: &str = "reqwest";
 
 /// As fasthttp's own benchmark asks.
 const PATH: &str = "/foo/bar?baz=123";
@@ -159,7 +159,7 @@ async fn hyper<C>(
 
 /// Connects hyper-util to a listener of corehttp's in memory.
 #[derive(Clone)]
-pub(crate) struct Dialer(MemoryConnector);
+pub struct Dialer(MemoryConnector);
 
 impl tower_service::Service<Uri> for Dialer {
     type Response = Dialed;
@@ -176,7 +176,7 @@ impl tower_service::Service<Uri> for Dialer {
     }
 }
 
-pub(crate) struct Dialed(TokioIo<MemoryStream>);
+pub struct Dialed(TokioIo<MemoryStream>);
 
 impl Connection for Dialed {
     fn connected(&self) -> Connected {

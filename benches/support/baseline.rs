@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The count on record for each row.
-pub(crate) struct Baseline {
+pub struct Baseline {
     counts: Vec<(String, u64)>,
     /// The tools that counted, since another compiler writes other instructions.
     tools: String,
@@ -18,7 +18,7 @@ impl Baseline {
     /// # Errors
     ///
     /// A line that is none.
-    pub(crate) fn read() -> Result<Baseline, String> {
+    pub fn read() -> Result<Baseline, String> {
         let text = fs::read_to_string(path()).unwrap_or_default();
         let (notes, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
         let parse = |line: &str| {
@@ -30,12 +30,12 @@ impl Baseline {
         Ok(Baseline { counts: counts.collect::<Result<_, _>>()?, tools })
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<u64> {
+    pub fn get(&self, name: &str) -> Option<u64> {
         self.counts.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
     /// Expects `count` from now on.
-    pub(crate) fn set(&mut self, name: &str, count: u64) {
+    pub fn set(&mut self, name: &str, count: u64) {
         match self.counts.iter_mut().find(|row| row.0 == name) {
             Some(row) => row.1 = count,
             None => self.counts.push((name.to_owned(), count)),
@@ -47,13 +47,13 @@ impl Baseline {
     /// # Errors
     ///
     /// A file that cannot be written.
-    pub(crate) fn write(&self, rows: impl Iterator<Item = &'static str>) -> io::Result<()> {
+    pub fn write(&self, rows: impl Iterator<Item = &'static str>) -> io::Result<()> {
         let lines: String = rows.filter_map(|name| Some(format!("{name}: {}\n", self.get(name)?))).collect();
         fs::write(path(), format!("{TITLE}\n# {}\n{lines}", tools()))
     }
 
     /// Says so if other tools are in use than those of the baseline.
-    pub(crate) fn other_tools(&self) -> Option<String> {
+    pub fn other_tools(&self) -> Option<String> {
         let (then, now) = (&self.tools, tools());
         (*then != now).then(|| format!("expected by {then}, counted by {now}"))
     }

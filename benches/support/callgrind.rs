@@ -10,7 +10,7 @@ use std::process::Command;
 /// # Errors
 ///
 /// Says why nothing could be counted.
-pub(crate) fn count(args: &[&str], notes: &Path) -> Result<u64, String> {
+pub fn count(args: &[&str], notes: &Path) -> Result<u64, String> {
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", notes.display()));
     command.arg(env::current_exe().map_err(|error| error.to_string())?).args(args);
@@ -26,7 +26,7 @@ pub(crate) fn count(args: &[&str], notes: &Path) -> Result<u64, String> {
 }
 
 /// A folder for notes, beside this program.
-pub(crate) fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     let program = env::current_exe().expect("a program knows where it is");
     let folder = program.with_file_name("callgrind");
     fs::create_dir_all(&folder).expect("what was built there can be written beside");

@@ -13,20 +13,20 @@ use core_affinity::CoreId;
 use cpu_time::ProcessTime;
 
 /// A server that runs until this is dropped.
-pub(crate) struct Child {
-    pub(crate) address: SocketAddr,
+pub struct Child {
+    pub address: SocketAddr,
     process: process::Child,
     responses: BufReader<ChildStdout>,
 }
 
 impl Child {
     /// Starts this program again as the server of that name.
-    pub(crate) fn spawn(server: &str) -> Child {
+    pub fn spawn(server: &str) -> Child {
         Child::spawn_with(server, &[])
     }
 
     /// The same, with these variables in its environment.
-    pub(crate) fn spawn_with(server: &str, environment: &[(&str, String)]) -> Child {
+    pub fn spawn_with(server: &str, environment: &[(&str, String)]) -> Child {
         let program = env::current_exe().expect("a benchmark is a file");
         Child::start(
             Command::new(program).env(SERVER, server).envs(environment.iter().cloned()),
@@ -35,13 +35,12 @@ impl Child {
     }
 
     /// Starts another program, which does what [`announce`] does, but need not answer [`Child::cpu_time`].
-    #[allow(dead_code, reason = "few benchmarks have a server in another language")]
-    pub(crate) fn spawn_program(program: &Path, environment: &[(&str, String)]) -> Child {
+    pub fn spawn_program(program: &Path, environment: &[(&str, String)]) -> Child {
         Child::start(Command::new(program).envs(environment.iter().cloned()), Command::spawn)
     }
 
     /// Starts a program in this way, such as [`spawn_on`] a core.
-    pub(crate) fn start(
+    pub fn start(
         command: &mut Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<process::Child>,
     ) -> Child {
@@ -53,18 +52,18 @@ impl Child {
     }
 
     /// The time its threads spent on a core so far, in the kernel and out of it.
-    pub(crate) fn cpu_time(&mut self) -> Duration {
+    pub fn cpu_time(&mut self) -> Duration {
         let mut questions = self.process.stdin.as_ref().expect("stdin is a pipe");
         writeln!(questions, "how long?").expect("the server listens");
         Duration::from_nanos(line(&mut self.responses).parse().expect("nanoseconds"))
     }
 
     /// The bytes of memory it holds.
-    pub(crate) fn resident(&self) -> u64 {
+    pub fn resident(&self) -> u64 {
         resident(self.process.id())
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 }
@@ -77,7 +76,7 @@ impl Drop for Child {
 }
 
 /// The bytes of memory that this process holds.
-pub(crate) fn resident(id: u32) -> u64 {
+pub fn resident(id: u32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).expect("the server lives");
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).expect("a line of that name");
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
@@ -86,7 +85,7 @@ pub(crate) fn resident(id: u32) -> u64 {
 
 /// Starts a program on a core of its own. A core is inherited, and a thread that has taken one cannot see that there are
 /// others: so a new thread takes it.
-pub(crate) fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Result<process::Child> {
+pub fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Result<process::Child> {
     let on_core = || {
         pin(pinned_core);
         command.spawn()
@@ -96,8 +95,7 @@ pub(crate) fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Re
 
 /// Builds a program of this file or folder of `support`, which is written in Go, and returns it. `None` without Go, or
 /// what it depends on.
-#[allow(dead_code, reason = "few benchmarks have a server in another language")]
-pub(crate) fn build_go(source: &str, program: PathBuf) -> Option<PathBuf> {
+pub fn build_go(source: &str, program: PathBuf) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("support").join(source);
     // A folder is a module of its own, and what it depends on is that of its folder.
     let folder = if source.is_dir() { source.as_path() } else { Path::new(".") };
@@ -107,12 +105,12 @@ pub(crate) fn build_go(source: &str, program: PathBuf) -> Option<PathBuf> {
 }
 
 /// The server this process was started to be, if it was.
-pub(crate) fn server() -> Option<String> {
+pub fn server() -> Option<String> {
     env::var(SERVER).ok()
 }
 
 /// Says where the server listens, then answers [`Child::cpu_time`], and ends with the parent.
-pub(crate) fn announce(address: SocketAddr) {
+pub fn announce(address: SocketAddr) {
     println!("{address}");
     thread::spawn(|| {
         for _ in io::stdin().lines() {
@@ -124,7 +122,7 @@ pub(crate) fn announce(address: SocketAddr) {
 
 /// Keeps this process, and those it starts from here on, on one core, the server's or the load's; `false` where there is
 /// but one.
-pub(crate) fn pin(pinned_core: PinnedCore) -> bool {
+pub fn pin(pinned_core: PinnedCore) -> bool {
     // A process that is pinned already may use one core only.
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(2, usize::from));
@@ -137,13 +135,13 @@ pub(crate) fn pin(pinned_core: PinnedCore) -> bool {
 
 /// Who sits on which core.
 #[derive(Clone, Copy)]
-pub(crate) enum PinnedCore {
+pub enum PinnedCore {
     Server,
     Load,
 }
 
 /// Is this `cargo bench`, on a system whose `/proc` tells what the benchmark asks?
-pub(crate) fn wanted() -> bool {
+pub fn wanted() -> bool {
     if !cfg!(target_os = "linux") {
         println!("skipped: this benchmark reads /proc and pins cores as Linux does");
     }
@@ -151,7 +149,7 @@ pub(crate) fn wanted() -> bool {
 }
 
 /// The names that the command line asks for: all of them, if it has none.
-pub(crate) fn chosen<const N: usize>(names: [&'static str; N]) -> Vec<&'static str> {
+pub fn chosen<const N: usize>(names: [&'static str; N]) -> Vec<&'static str> {
     let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     names.into_iter().filter(|name| wanted.is_empty() || wanted.iter().any(|one| one == name)).collect()
 }

@@ -9,7 +9,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 /// Connections to one server, each of which has at most one request in flight.
-pub(crate) struct Clients {
+pub struct Clients {
     poll: Poll,
     events: Events,
     clients: Vec<Client>,
@@ -31,7 +31,7 @@ struct Answered {
 
 impl Clients {
     /// Opens so many connections, and receives a response on each of them.
-    pub(crate) fn open(address: SocketAddr, count: usize) -> Clients {
+    pub fn open(address: SocketAddr, count: usize) -> Clients {
         let mut clients = Clients {
             poll: Poll::new().expect("an epoll"),
             events: Events::with_capacity(1024),
@@ -57,7 +57,7 @@ impl Clients {
     }
 
     /// Keeps all connections busy for so long.
-    pub(crate) fn keep_busy(&mut self, time: Duration) -> Outcomes {
+    pub fn keep_busy(&mut self, time: Duration) -> Outcomes {
         let (started, mut outcomes) = (Instant::now(), Outcomes::default());
         (0..self.clients.len()).for_each(|index| self.send(index, started));
         while started.elapsed() < time {
@@ -72,8 +72,7 @@ impl Clients {
 
     /// Sends `rate` requests a second for so long, evenly. A request for which no connection becomes free within
     /// `patience` is given up.
-    #[allow(dead_code, reason = "balance.rs keeps connections busy")]
-    pub(crate) fn offer(&mut self, rate: f64, time: Duration, patience: Duration) -> Outcomes {
+    pub fn offer(&mut self, rate: f64, time: Duration, patience: Duration) -> Outcomes {
         let started = Instant::now();
         let due = |count: u64| started + Duration::from_secs_f64(count as f64 / rate);
         let mut free: VecDeque<usize> = (0..self.clients.len()).collect();
@@ -81,12 +80,9 @@ impl Clients {
         while started.elapsed() < time {
             let now = Instant::now();
             while due(count) <= now {
-                if now - due(count) > patience {
-                    outcomes.late += 1;
-                } else if let Some(index) = free.pop_front() {
+                if now - due(count) <= patience {
+                    let Some(index) = free.pop_front() else { break };
                     self.send(index, due(count));
-                } else {
-                    break;
                 }
                 count += 1;
             }
@@ -139,31 +135,27 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 /// The outcomes of requests.
 #[derive(Default)]
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     /// Answered with 200 in time.
-    pub(crate) good: u64,
-    /// Answered with 200 too late, or given up.
-    pub(crate) late: u64,
+    pub good: u64,
     /// Answered with 503.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// How long the answers with 200 took, in milliseconds.
     times: Vec<f64>,
 }
 
 impl Outcomes {
     fn add(&mut self, is_ok: bool, time: Duration, patience: Duration) {
-        match (is_ok, time <= patience) {
-            (false, _) => self.refused += 1,
-            (true, true) => self.good += 1,
-            (true, false) => self.late += 1,
-        }
         if is_ok {
+            self.good += u64::from(time <= patience);
             self.times.push(time.as_secs_f64() * 1e3);
+        } else {
+            self.refused += 1;
         }
     }
 
     /// The time in milliseconds within which this share of the answers with 200 came.
-    pub(crate) fn quantile(&mut self, share: f64) -> f64 {
+    pub fn quantile(&mut self, share: f64) -> f64 {
         self.times.sort_by(f64::total_cmp);
         let index = (self.times.len() as f64 * share) as usize;
         self.times.get(index).or(self.times.last()).copied().unwrap_or(f64::NAN)

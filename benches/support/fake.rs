@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// One connection that wants `left` copies of `text` answered.
-pub(crate) struct FakeConn {
+pub struct FakeConn {
     text: &'static [u8],
     cut: Cut,
     left: u64,
@@ -28,11 +28,12 @@ pub(crate) struct FakeConn {
 }
 
 impl FakeConn {
-    pub(crate) fn new(text: &'static [u8], cut: Cut, requests: u64, traffic: Rc<Traffic>) -> FakeConn {
+    pub fn new(text: &'static [u8], cut: Cut, requests: u64, traffic: Rc<Traffic>) -> FakeConn {
         FakeConn { text, cut, left: requests, at: 0, answered: true, waiting: None, traffic }
     }
 
     /// Hands out what one read call gets that has `room` bytes to offer.
+    #[inline]
     fn pour(
         &mut self,
         cx: &mut Context<'_>,
@@ -60,6 +61,7 @@ impl FakeConn {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn discard(&mut self, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.answered = true;
         if let Some(waiting) = self.waiting.take() {
@@ -70,6 +72,7 @@ impl FakeConn {
 }
 
 impl AsyncRead for FakeConn {
+    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -80,10 +83,12 @@ impl AsyncRead for FakeConn {
 }
 
 impl AsyncWrite for FakeConn {
+    #[inline]
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.discard(&[IoSlice::new(bytes)])
     }
 
+    #[inline]
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -92,20 +97,24 @@ impl AsyncWrite for FakeConn {
         self.discard(parts)
     }
 
+    #[inline]
     fn is_write_vectored(&self) -> bool {
         true
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }
 
 impl hyper::rt::Read for FakeConn {
+    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -116,10 +125,12 @@ impl hyper::rt::Read for FakeConn {
 }
 
 impl hyper::rt::Write for FakeConn {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         AsyncWrite::poll_write(self, cx, bytes)
     }
 
+    #[inline]
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -128,14 +139,17 @@ impl hyper::rt::Write for FakeConn {
         AsyncWrite::poll_write_vectored(self, cx, parts)
     }
 
+    #[inline]
     fn is_write_vectored(&self) -> bool {
         true
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         AsyncWrite::poll_flush(self, cx)
     }
 
+    #[inline]
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         AsyncWrite::poll_shutdown(self, cx)
     }
@@ -143,7 +157,7 @@ impl hyper::rt::Write for FakeConn {
 
 /// Where the packets of one request end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// Nowhere: a read gets as many requests as it has room for.
     Never,
     /// After this many bytes, and at the request's end.
@@ -154,8 +168,9 @@ pub(crate) enum Cut {
 
 impl Cut {
     /// A request is one packet.
-    pub(crate) const WHOLE: Cut = Cut::Every(usize::MAX);
+    pub const WHOLE: Cut = Cut::Every(usize::MAX);
 
+    #[inline]
     fn packet_end(self, at: usize, len: usize) -> usize {
         match self {
             Cut::Never => len,
@@ -167,26 +182,28 @@ impl Cut {
 }
 
 /// The traffic of all connections of one run.
-pub(crate) struct Traffic {
-    pub(crate) reads: Cell<u64>,
+pub struct Traffic {
+    pub reads: Cell<u64>,
     /// Room in the buffers of all reads.
-    pub(crate) offered: Cell<u64>,
-    pub(crate) written: Cell<u64>,
+    pub offered: Cell<u64>,
+    pub written: Cell<u64>,
     /// The first bytes written, as a sample of the rest.
-    pub(crate) sample: RefCell<Vec<u8>>,
+    pub sample: RefCell<Vec<u8>>,
 }
 
 impl Traffic {
-    pub(crate) fn new() -> Rc<Traffic> {
+    pub fn new() -> Rc<Traffic> {
         let sample = RefCell::new(Vec::with_capacity(SAMPLE_MAX));
         Rc::new(Traffic { reads: Cell::new(0), offered: Cell::new(0), written: Cell::new(0), sample })
     }
 
+    #[inline]
     fn count_read(&self, room: usize) {
         self.reads.set(self.reads.get() + 1);
         self.offered.set(self.offered.get() + room as u64);
     }
 
+    #[inline]
     fn count_write(&self, bytes: &[u8]) -> usize {
         let written = self.written.get();
         if written < SAMPLE_MAX as u64 {

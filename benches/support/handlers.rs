@@ -10,12 +10,12 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, SERVER};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 
-pub(crate) const HELLO: &str = "Hello, world!";
-pub(crate) const SERVER_NAME: &str = "corehttp";
+pub const HELLO: &str = "Hello, world!";
+pub const SERVER_NAME: &str = "corehttp";
 
 /// The application as a handler of corehttp.
 #[inline(always)]
-pub(crate) fn respond(ctx: &mut Context) -> corehttp::Result {
+pub fn respond(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match request.method() {
         Method::Get => response.body.set_bytes(HELLO),
@@ -27,7 +27,7 @@ pub(crate) fn respond(ctx: &mut Context) -> corehttp::Result {
 }
 
 /// The application as a service of hyper, as its users write it: neither body is copied.
-pub(crate) async fn hyper_respond(
+pub async fn hyper_respond(
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, hyper::Error> {
     let body = match *request.method() {
@@ -44,7 +44,7 @@ pub(crate) async fn hyper_respond(
 
 /// hyper with the two settings that matter here: timeouts are on, as they are in corehttp,
 /// and pipelined responses leave together.
-pub(crate) fn hyper_builder() -> http1::Builder {
+pub fn hyper_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30)).pipeline_flush(true);
     builder

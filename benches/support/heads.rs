@@ -1,14 +1,14 @@
 //! Heads of requests that come in practice.
 
 /// fasthttp's GET: four fields, 205 bytes.
-pub(crate) const GET: &str = "GET /foobar?baz HTTP/1.1\r\n\
+pub const GET: &str = "GET /foobar?baz HTTP/1.1\r\n\
     Host: google.com\r\n\
     User-Agent: aaa/bbb/ccc/ddd/eee Firefox Chrome MSIE Opera\r\n\
     Referer: http://example.com/aaa?bbb=ccc\r\n\
     Cookie: foo=bar; baz=baraz; aa=aakslsdweriwereowriewroire\r\n\r\n";
 
 /// Chrome 131 on Windows, a page at a site that set two cookies: 17 fields.
-pub(crate) const CHROME: &str = "GET /articles/2024/11/benchmarks?utm_source=feed HTTP/1.1\r\n\
+pub const CHROME: &str = "GET /articles/2024/11/benchmarks?utm_source=feed HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     Connection: keep-alive\r\n\
     Cache-Control: max-age=0\r\n\
@@ -30,7 +30,7 @@ pub(crate) const CHROME: &str = "GET /articles/2024/11/benchmarks?utm_source=fee
     Cookie: session=8f14e45fceea167a5a36dedd4bea2543; theme=dark\r\n\r\n";
 
 /// Firefox 132 on Linux, an image: 11 fields.
-pub(crate) const FIREFOX: &str = "GET /static/img/logo.webp HTTP/1.1\r\n\
+pub const FIREFOX: &str = "GET /static/img/logo.webp HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:132.0) Gecko/20100101 Firefox/132.0\r\n\
     Accept: image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5\r\n\
@@ -44,7 +44,7 @@ pub(crate) const FIREFOX: &str = "GET /static/img/logo.webp HTTP/1.1\r\n\
     Priority: u=5, i\r\n\r\n";
 
 /// curl 8: 3 fields.
-pub(crate) const CURL: &str = "GET / HTTP/1.1\r\n\
+pub const CURL: &str = "GET / HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     User-Agent: curl/8.11.0\r\n\
     Accept: */*\r\n\r\n";

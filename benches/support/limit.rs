@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::child::announce;
 
-pub(crate) fn serve_limit() {
+pub fn serve_limit() {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let mut listener = TcpListener::bind(any).expect("a free port");
     let mut poll = Poll::new().expect("an epoll");
@@ -84,10 +84,10 @@ impl Limit {
 const LISTENER: Token = Token(usize::MAX - 1);
 const INPUT_MAX: usize = 64 << 10;
 
-pub(crate) const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+pub const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
     Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 
 /// As many responses as one read can ask for here.
-pub(crate) fn responses() -> Vec<u8> {
+pub fn responses() -> Vec<u8> {
     RESPONSE.as_bytes().repeat(64)
 }

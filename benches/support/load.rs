@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::handlers::HELLO;
 
 /// All connections to one server.
-pub(crate) struct Load {
+pub struct Load {
     poll: Poll,
     events: Events,
     connections: Vec<Connection>,
@@ -26,7 +26,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Connects so many times, and sends the first requests.
-    pub(crate) fn open(address: SocketAddr, connections: usize, depth: usize) -> Load {
+    pub fn open(address: SocketAddr, connections: usize, depth: usize) -> Load {
         let mut load = Load {
             poll: Poll::new().expect("an epoll"),
             events: Events::with_capacity(1024),
@@ -50,7 +50,7 @@ impl Load {
     }
 
     /// Keeps the server busy for so long, and returns how many requests were answered.
-    pub(crate) fn run(&mut self, time: Duration) -> u64 {
+    pub fn run(&mut self, time: Duration) -> u64 {
         let (started, mut answered) = (Instant::now(), 0);
         while started.elapsed() < time {
             self.poll.poll(&mut self.events, Some(time)).expect("events");

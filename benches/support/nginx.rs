@@ -8,20 +8,20 @@ use std::{fs, io, thread};
 use crate::child::{PinnedCore, spawn_on};
 
 /// An nginx that serves until this is dropped.
-pub(crate) struct Nginx {
-    pub(crate) address: SocketAddr,
+pub struct Nginx {
+    pub address: SocketAddr,
     process: process::Child,
     _folder: tempfile::TempDir,
 }
 
 impl Nginx {
     /// Starts it with these directives of a server, and these beside the server. None where it is not installed.
-    pub(crate) fn start(server: &str, beside: &str) -> Option<Nginx> {
+    pub fn start(server: &str, beside: &str) -> Option<Nginx> {
         Nginx::listen("", server, beside)
     }
 
     /// Starts it as [`Nginx::start`] does, but over TLS.
-    pub(crate) fn start_secure(server: &str, beside: &str) -> Option<Nginx> {
+    pub fn start_secure(server: &str, beside: &str) -> Option<Nginx> {
         Nginx::listen(" ssl", server, beside)
     }
 
@@ -48,13 +48,13 @@ impl Nginx {
         Some(Nginx { address, process, _folder: folder })
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what
     /// that has spent; of a process with others it would forget those that have ended.
-    pub(crate) fn cpu_time(&self) -> Duration {
+    pub fn cpu_time(&self) -> Duration {
         let path = format!("/proc/{}/schedstat", self.process.id());
         let told = fs::read_to_string(path).expect("nginx lives");
         let spent = told.split(' ').next().and_then(|first| first.parse().ok());

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Who sends requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Demand {
+pub enum Demand {
     /// Requests are due at fixed moments, so many times as many as the core could answer. One that finds no free
     /// connection waits for it, for [`PATIENCE`] at most.
     Load(f64),
@@ -14,14 +14,14 @@ pub(crate) enum Demand {
 
 /// When a refused request gets its response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Refusing {
+pub enum Refusing {
     AtOnce,
     /// Once refusals have taken less than this share of the time, or after a second.
     Within(f64),
 }
 
 /// A simulation of one core. Times are in microseconds.
-pub(crate) struct RefusingCore {
+pub struct RefusingCore {
     demand: Demand,
     refusing: Refusing,
     /// The time of a request that is answered.
@@ -63,7 +63,7 @@ const DURATION: f64 = 4e6;
 const WARM_UP: f64 = 1e6;
 
 impl RefusingCore {
-    pub(crate) fn new(demand: Demand, connections: usize, service: f64, refusing: Refusing) -> RefusingCore {
+    pub fn new(demand: Demand, connections: usize, service: f64, refusing: Refusing) -> RefusingCore {
         let all: VecDeque<usize> = (0..connections).collect();
         let (unseen, free) = match demand {
             Demand::Retries => (all, VecDeque::new()),
@@ -87,7 +87,7 @@ impl RefusingCore {
     }
 
     /// The share of what the core could answer that is answered in time.
-    pub(crate) fn goodput(mut self) -> f64 {
+    pub fn goodput(mut self) -> f64 {
         while self.now < DURATION {
             self.poll_events();
             for _ in 0..EVENT_INTERVAL {

@@ -3,18 +3,19 @@
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 
+use crate::alloc::allocations;
 use crate::fake::FakeConn;
 use crate::workload::{Sample, Workload, runtime};
 
 /// The rows measured so far.
 #[derive(Default)]
-pub(crate) struct Report {
+pub struct Report {
     rows: Vec<Row>,
 }
 
 impl Report {
     /// Measures one peer under criterion, once it is warm, and keeps the row as `name`/`peer`.
-    pub(crate) fn bench(
+    pub fn bench(
         &mut self,
         group: &mut BenchmarkGroup<'_, WallTime>,
         (name, peer): (&str, &str),
@@ -22,6 +23,7 @@ impl Report {
         serve: impl AsyncFn(FakeConn),
     ) {
         let (runtime, response) = (runtime(), workload.response_len(&serve));
+        assert!(allocations() > 0, "the benchmark has `Counting` as its allocator");
         let mut samples = Vec::new();
         group.bench_function(peer, |bencher| {
             workload.run(workload.per_connection, &runtime, &serve);
@@ -40,16 +42,16 @@ impl Report {
     }
 
     /// The row of that name, unless the command line left it out.
-    pub(crate) fn row(&self, name: &str) -> Option<&Row> {
+    pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.name == name)
     }
 
     /// All rows, in the order they were measured.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter()
     }
 
-    pub(crate) fn print(&self) {
+    pub fn print(&self) {
         println!("\n{:<32}{:>12}{:>30}{:>16}", "", "time", "allocations", "bytes offered");
         println!("{:<32}{:>12}{:>15}{:>15}{:>16}", "", "ns/request", "/request", "/connection", "/read");
         for row in &self.rows {
@@ -61,29 +63,29 @@ impl Report {
 }
 
 /// One peer at one workload.
-pub(crate) struct Row {
+pub struct Row {
     name: String,
     samples: Vec<Sample>,
 }
 
 impl Row {
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The median over the samples of the time per request.
-    pub(crate) fn nanoseconds(&self) -> f64 {
+    pub fn nanoseconds(&self) -> f64 {
         let mut times: Vec<f64> =
             self.samples.iter().map(|sample| ratio(sample.time.as_nanos() as u64, sample.requests)).collect();
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     }
 
-    pub(crate) fn allocations_per_request(&self) -> f64 {
+    pub fn allocations_per_request(&self) -> f64 {
         ratio(self.sum(|sample| sample.allocations), self.sum(|sample| sample.requests))
     }
 
-    pub(crate) fn allocations_per_connection(&self) -> f64 {
+    pub fn allocations_per_connection(&self) -> f64 {
         ratio(self.sum(|sample| sample.allocations), self.sum(|sample| sample.connections))
     }
 
@@ -102,6 +104,6 @@ fn ratio(whole: u64, parts: u64) -> f64 {
 }
 
 /// Prints a target, and whether it was met.
-pub(crate) fn verdict(met: bool, target: &str) {
+pub fn verdict(met: bool, target: &str) {
     println!("{} {target}", if met { "met   " } else { "MISSED" });
 }

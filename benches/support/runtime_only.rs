@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use crate::limit::{RESPONSE, responses};
 use crate::servers::serve_tokio;
 
-pub(crate) fn serve_runtime_only() {
+pub fn serve_runtime_only() {
     let responses: &'static [u8] = responses().leak();
     serve_tokio(|stream| drop(tokio::spawn(answer(stream, responses))));
 }

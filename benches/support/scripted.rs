@@ -8,7 +8,7 @@ use corehttp::net::Dialer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Opens connections on which each request is answered with these bytes.
-pub(crate) struct Script(pub(crate) &'static [u8]);
+pub struct Script(pub &'static [u8]);
 
 impl Dialer for Script {
     type Stream = Scripted;
@@ -19,7 +19,7 @@ impl Dialer for Script {
 }
 
 /// One connection. A response can be read as soon as the last byte of a request's head was written.
-pub(crate) struct Scripted {
+pub struct Scripted {
     response: &'static [u8],
     /// The part of the response that is still to be read.
     unread: &'static [u8],
@@ -31,6 +31,7 @@ pub(crate) struct Scripted {
 type Tail = [u8; 4];
 
 impl AsyncRead for Scripted {
+    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -48,6 +49,7 @@ impl AsyncRead for Scripted {
 }
 
 impl AsyncWrite for Scripted {
+    #[inline]
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let last = bytes.len().saturating_sub(self.asked.len());
         for byte in &bytes[last..] {
@@ -62,10 +64,12 @@ impl AsyncWrite for Scripted {
         Poll::Ready(Ok(bytes.len()))
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

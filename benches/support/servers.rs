@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use crate::child::announce;
 use crate::handlers::{SERVER_NAME, hyper_builder, hyper_respond, respond};
 
-pub(crate) fn serve_corehttp() {
+pub fn serve_corehttp() {
     let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).expect("a valid name");
     let running = server.start(respond).expect("a free port");
     announce(running.local_addr());
@@ -19,7 +19,7 @@ pub(crate) fn serve_corehttp() {
 }
 
 /// hyper as fast as it goes on one core: a runtime of one thread, and no wait for more to write.
-pub(crate) fn serve_hyper() {
+pub fn serve_hyper() {
     let builder = hyper_builder();
     serve_tokio(|stream| {
         let connection = builder.serve_connection(TokioIo::new(stream), service_fn(hyper_respond));
@@ -29,7 +29,7 @@ pub(crate) fn serve_hyper() {
 }
 
 /// Has `serve` take each connection, in a runtime of one thread.
-pub(crate) fn serve_tokio(serve: impl Fn(TcpStream)) {
+pub fn serve_tokio(serve: impl Fn(TcpStream)) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// How cores share the requests that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+pub enum Sharing {
     /// A connection stays on its core.
     Never,
     /// A core that has computed for long gives connections away, to the core that has the fewest requests.
@@ -15,7 +15,7 @@ pub(crate) enum Sharing {
 }
 
 /// Closed loops, as those of `balance.rs`: a request takes 15 us of a core, and one in a hundred takes 10 ms.
-pub(crate) struct Simulation {
+pub struct Simulation {
     sharing: Sharing,
     queues: Vec<VecDeque<Request>>,
     running: Vec<Option<Running>>,
@@ -51,7 +51,7 @@ const LONG: u64 = 10_000_000;
 const TURNAROUND: u64 = 30_000;
 
 impl Simulation {
-    pub(crate) fn new(sharing: Sharing, cores: usize, connections: usize) -> Simulation {
+    pub fn new(sharing: Sharing, cores: usize, connections: usize) -> Simulation {
         let mut simulation = Simulation {
             sharing,
             queues: vec![VecDeque::new(); if sharing == Sharing::Always { 1 } else { cores }],
@@ -69,7 +69,7 @@ impl Simulation {
     }
 
     /// Runs until so many requests have ended. Returns how many end in a second, and the p50 and p99 in milliseconds.
-    pub(crate) fn run(mut self, requests: usize) -> [f64; 3] {
+    pub fn run(mut self, requests: usize) -> [f64; 3] {
         let mut now = 0;
         while self.times.len() < requests {
             let Some(Reverse((at, _, event))) = self.events.pop() else { break };

@@ -1,14 +1,14 @@
 //! [`Spread`]: a median, and how far the rounds were apart.
 
 /// The figures of several rounds.
-pub(crate) struct Spread {
+pub struct Spread {
     least: f64,
-    pub(crate) median: f64,
+    pub median: f64,
     most: f64,
 }
 
 impl Spread {
-    pub(crate) fn from_values(values: impl Iterator<Item = f64>) -> Spread {
+    pub fn from_values(values: impl Iterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         Spread { least: values[0], median: values[values.len() / 2], most: values[values.len() - 1] }

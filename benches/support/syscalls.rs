@@ -5,15 +5,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 /// One system call's row in strace's table.
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) calls: u64,
+pub struct Row {
+    pub name: String,
+    pub calls: u64,
     /// Calls that achieved nothing, such as a read of an empty socket.
-    pub(crate) errors: u64,
+    pub errors: u64,
 }
 
 /// The system calls of a process during `work`, the most frequent first; `None` without strace.
-pub(crate) fn count(process: u32, work: impl FnOnce()) -> Option<Vec<Row>> {
+pub fn count(process: u32, work: impl FnOnce()) -> Option<Vec<Row>> {
     let path = std::env::temp_dir().join(format!("corehttp-bench-strace-{process}"));
     let mut command = Command::new("strace");
     command.args(["-f", "-c", "-U", "name,calls,errors", "-o"]).arg(&path).arg("-p").arg(process.to_string());

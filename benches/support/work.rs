@@ -26,14 +26,14 @@ use crate::child::{self, Child, announce};
 ///
 /// The unit is not time, since a thread that waits for a core while its time passes would get its work for nothing.
 #[derive(Clone, Copy)]
-pub(crate) struct Work {
+pub struct Work {
     usual: u64,
     rare: u64,
 }
 
 impl Work {
     /// The work that takes these times on a core that does nothing else.
-    pub(crate) fn measured(usual: Duration, rare: Duration) -> Work {
+    pub fn measured(usual: Duration, rare: Duration) -> Work {
         let time = |_| {
             let started = Instant::now();
             compute(ROUNDS);
@@ -64,7 +64,7 @@ impl Work {
     }
 
     /// Starts the server of that name, unless it is Go's and Go is not installed.
-    pub(crate) fn spawn(self, name: &'static str) -> Option<Child> {
+    pub fn spawn(self, name: &'static str) -> Option<Child> {
         let environment =
             [(USUAL, self.usual), (RARE, self.rare)].map(|(name, value)| (name, value.to_string()));
         match name {
@@ -90,17 +90,17 @@ fn compute(rounds: u64) {
     black_box((0..rounds).fold(black_box(1), mix));
 }
 
-pub(crate) const COREHTTP: &str = "corehttp";
+pub const COREHTTP: &str = "corehttp";
 /// Behind a `LoadShed`.
-pub(crate) const SHED: &str = "corehttp-shed";
+pub const SHED: &str = "corehttp-shed";
 /// Leaves what takes long to `spawn_blocking`.
-pub(crate) const BLOCKING: &str = "corehttp-blocking";
-pub(crate) const AXUM: &str = "axum";
-pub(crate) const ACTIX: &str = "actix-web";
-pub(crate) const GO: &str = "net/http";
+pub const BLOCKING: &str = "corehttp-blocking";
+pub const AXUM: &str = "axum";
+pub const ACTIX: &str = "actix-web";
+pub const GO: &str = "net/http";
 
 /// Is the server of that name.
-pub(crate) fn serve(name: &str) {
+pub fn serve(name: &str) {
     let work = Work::from_environment();
     let handler = move |ctx: &mut Context| {
         work.run();

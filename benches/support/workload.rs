@@ -11,15 +11,15 @@ use crate::fake::{Cut, FakeConn, Traffic};
 
 /// One request, how it is cut, and how often a connection repeats it.
 #[derive(Clone, Copy)]
-pub(crate) struct Workload {
-    pub(crate) request: &'static [u8],
-    pub(crate) cut: Cut,
-    pub(crate) per_connection: u64,
+pub struct Workload {
+    pub request: &'static [u8],
+    pub cut: Cut,
+    pub per_connection: u64,
 }
 
 impl Workload {
     /// Has one request answered, and returns the response; it is shorter than a [`Traffic`]'s sample.
-    pub(crate) fn response(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
+    pub fn response(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
         let traffic = Traffic::new();
         runtime().block_on(serve(self.connection(1, &traffic)));
         let response = traffic.sample.take();
@@ -28,14 +28,14 @@ impl Workload {
     }
 
     /// Has one request answered, and returns how long the response is.
-    pub(crate) fn response_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
+    pub fn response_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
         let traffic = Traffic::new();
         runtime().block_on(serve(self.connection(1, &traffic)));
         traffic.written.get()
     }
 
     /// Has `requests` answered in `runtime`: the making of the connections is in the time.
-    pub(crate) fn run(&self, requests: u64, runtime: &Runtime, serve: &impl AsyncFn(FakeConn)) -> Sample {
+    pub fn run(&self, requests: u64, runtime: &Runtime, serve: &impl AsyncFn(FakeConn)) -> Sample {
         let traffic = Traffic::new();
         let (connections, time, allocations) = runtime.block_on(async {
             // Each `block_on` has a new list of those who give way, and allocates for the first of them.
@@ -72,17 +72,17 @@ impl Workload {
 
 /// The cost of one run.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Sample {
-    pub(crate) time: Duration,
-    pub(crate) requests: u64,
-    pub(crate) connections: u64,
-    pub(crate) allocations: u64,
-    pub(crate) written: u64,
-    pub(crate) reads: u64,
-    pub(crate) offered: u64,
+pub struct Sample {
+    pub time: Duration,
+    pub requests: u64,
+    pub connections: u64,
+    pub allocations: u64,
+    pub written: u64,
+    pub reads: u64,
+    pub offered: u64,
 }
 
 /// The runtime of every peer.
-pub(crate) fn runtime() -> Runtime {
+pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }

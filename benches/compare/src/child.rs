@@ -50,15 +50,6 @@ impl Child {
         Watch::start(self.id(), time)
     }
 
-    /// Halts the process until it is resumed.
-    pub(crate) fn pause(&self) -> io::Result<()> {
-        Ok(kill(self.pid(), Signal::SIGSTOP)?)
-    }
-
-    pub(crate) fn resume(&self) -> io::Result<()> {
-        Ok(kill(self.pid(), Signal::SIGCONT)?)
-    }
-
     /// Says a line, and returns the line that is said in return.
     pub(crate) fn ask(&mut self, question: &str) -> io::Result<String> {
         writeln!(self.questions, "{question}")?;
@@ -91,10 +82,6 @@ impl Child {
 
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.id() as i32)
     }
 
     fn memory(&self, file: &str, name: &str) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release --manifest-path benches/compare/Cargo.toml
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- applications
-//! cargo run --release --manifest-path benches/compare/Cargo.toml -- seeing
+//! cargo run --release --manifest-path benches/compare/Cargo.toml -- observing
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- --quick
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- hyper echo
 //! ```
@@ -26,6 +26,7 @@ mod syscalls;
 mod arena;
 mod asker;
 mod load;
+mod observing;
 mod peer;
 mod workload;
 
@@ -35,7 +36,6 @@ mod progress;
 mod spread;
 
 mod report;
-mod seeing;
 
 use std::process::ExitCode;
 
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let outcome = match role {
         Role::Serve(peer) => peer.serve(),
         Role::Observe(observed) => observed.serve(),
-        Role::See => seeing::compare(),
+        Role::CompareObserved => observing::compare(),
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
         Role::Become(program, args) => child::become_program(&program, &args),
         Role::Help => {

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::arena::{Entry, SCENARIOS, Scenario};
 use crate::asker::{Asker, Job, Task};
+use crate::observing::Observed;
 use crate::peer::Peer;
-use crate::seeing::Observed;
 use crate::workload::{CLIENT, ClientWorkload, SERVER, ServerWorkload};
 
 /// The role of this process: the command itself, or one of its children.
 pub(crate) enum Role {
     Measure(Options),
-    /// Measures servers that see, beside themselves blind.
-    See,
+    /// Measures servers that are observed, beside themselves bare.
+    CompareObserved,
     Serve(Peer),
     Observe(Observed),
     Ask(Asker, Job, SocketAddr),
@@ -51,7 +51,7 @@ impl Options {
                 parts.map(|((asker, job), address)| Role::Ask(asker, job, address)).ok_or_else(help)
             }
             ["observed", ..] => Observed::from_args(&args[1..]).map(Role::Observe).ok_or_else(help),
-            ["seeing"] => Ok(Role::See),
+            ["observing"] => Ok(Role::CompareObserved),
             ["become", program, ..] => Ok(Role::Become(program.to_owned(), args[2..].to_vec())),
             ["--help" | "-h"] => Ok(Role::Help),
             _ => Options::from_args(args).map(Role::Measure),
@@ -249,8 +249,8 @@ fn workloads() -> impl Iterator<Item = &'static str> {
 pub(crate) fn help() -> String {
     let list = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
     format!(
-        "usage: seeing | [--quick] [applications] [NAME ..] [PART ..]\n\n\
-         seeing         a minute: what a log and histograms cost, and nothing else\n\
+        "usage: observing | [--quick] [applications] [NAME ..] [PART ..]\n\n\
+         observing      a minute: what a log and histograms cost, and nothing else\n\
          --quick        four minutes, to see that all works: its figures rank nobody\n\
          applications   whole applications, and neither servers nor clients\n\
          NAME           measure only these: {}; {}; {}\n\

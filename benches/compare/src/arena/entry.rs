@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use super::data::Data;
 use super::kind::Kind;
-use super::programs::{ARENA, ELYSIA, FASTPYSGI, GO_PEER, NGINX, Programs, RUST_PEERS, SOURCES, target};
+use super::programs::{ARENA, GO_PEER, NGINX, Programs, RUST_PEERS};
 use crate::child::{Child, bound};
 use crate::peer::{free_address, wait_for};
 use crate::pinned_core::PinnedCore;
@@ -23,8 +23,6 @@ pub(crate) enum Entry {
     Ntex,
     May,
     Fasthttp,
-    Elysia,
-    FastPySgi,
     Nginx,
 }
 
@@ -36,7 +34,7 @@ pub(crate) struct Addresses {
 }
 
 impl Entry {
-    pub(crate) const ALL: [Entry; 11] = [
+    pub(crate) const ALL: [Entry; 9] = [
         Entry::Limit,
         Entry::Corehttp,
         Entry::Hyper,
@@ -45,8 +43,6 @@ impl Entry {
         Entry::Ntex,
         Entry::May,
         Entry::Fasthttp,
-        Entry::Elysia,
-        Entry::FastPySgi,
         Entry::Nginx,
     ];
 
@@ -60,8 +56,6 @@ impl Entry {
             Entry::Ntex => "ntex",
             Entry::May => "may_minihttp",
             Entry::Fasthttp => "fasthttp",
-            Entry::Elysia => "Elysia",
-            Entry::FastPySgi => "FastPySGI",
             Entry::Nginx => "nginx",
         }
     }
@@ -91,16 +85,8 @@ impl Entry {
             (Entry::May, Kind::Baseline) => Some("reads no chunks"),
             (Entry::May, _) => Some("has nothing for that"),
             (Entry::Fasthttp, Kind::WebSocket) => Some("leaves that to other packages"),
-            (Entry::Elysia | Entry::FastPySgi, Kind::SecureJson) => Some("chooses no protocol by ALPN"),
-            (Entry::Elysia | Entry::FastPySgi, Kind::Crud) => Some("is written for the other rows"),
-            (Entry::FastPySgi, Kind::Static | Kind::WebSocket) => Some("leaves that to other packages"),
             _ => None,
         }
-    }
-
-    /// Whether it polls for events without a pause, and so takes half of the core from the others if it is let.
-    pub(crate) fn never_sleeps(self) -> bool {
-        self == Entry::FastPySgi
     }
 
     /// Why it cannot be measured here, if it cannot.
@@ -113,8 +99,6 @@ impl Entry {
             Entry::Corehttp => ARENA,
             Entry::Limit | Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex | Entry::May => RUST_PEERS,
             Entry::Fasthttp => GO_PEER,
-            Entry::Elysia => ELYSIA,
-            Entry::FastPySgi => FASTPYSGI,
             Entry::Nginx => NGINX,
         }
     }
@@ -131,8 +115,6 @@ impl Entry {
                 command.arg("-p").arg(data.folder.path()).arg("-c").arg(file);
             }
             Entry::Corehttp | Entry::Fasthttp => {}
-            Entry::Elysia => drop(command.arg(target().join(ELYSIA).join("server.ts"))),
-            Entry::FastPySgi => drop(command.arg(format!("{SOURCES}/{FASTPYSGI}/app.py"))),
             Entry::Limit | Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex | Entry::May => {
                 command.arg(self.name());
             }

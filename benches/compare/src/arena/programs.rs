@@ -1,7 +1,6 @@
 //! [`Programs`]: the entries, built as they are released, where there is what they need.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,8 +18,6 @@ impl Programs {
             (ARENA, program("arena")),
             (RUST_PEERS, program("peers")),
             (GO_PEER, build_go()),
-            (ELYSIA, install_elysia()),
-            (FASTPYSGI, install_fastpysgi()),
             (NGINX, find_nginx()),
         ];
         Programs { built: built.into() }
@@ -35,14 +32,10 @@ impl Programs {
 pub(super) const ARENA: &str = "arena";
 pub(super) const RUST_PEERS: &str = "peers";
 pub(super) const GO_PEER: &str = "fasthttp";
-/// Bun, with Elysia in a folder below its own.
-pub(super) const ELYSIA: &str = "elysia";
-/// Python, which has FastPySGI.
-pub(super) const FASTPYSGI: &str = "fastpysgi";
 pub(super) const NGINX: &str = "nginx";
 
 /// Where cargo builds.
-pub(super) fn target() -> PathBuf {
+fn target() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.ancestors().nth(2).unwrap_or(Path::new("target")).to_owned()
 }
@@ -67,40 +60,6 @@ fn build_go() -> Result<PathBuf, String> {
     succeed(&mut go)?;
     Ok(program)
 }
-
-/// Installs Bun and Elysia from npm, beside a copy of the application, for which Bun looks there.
-fn install_elysia() -> Result<PathBuf, String> {
-    let folder = target().join(ELYSIA);
-    let copy = |name: &str| fs::copy(Path::new(SOURCES).join(ELYSIA).join(name), folder.join(name));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    for name in ["package.json", "package-lock.json", "server.ts"] {
-        copy(name).map_err(|error| error.to_string())?;
-    }
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&folder);
-    succeed(&mut npm)?;
-    // The one package of several that is for this system.
-    let packages = fs::read_dir(folder.join("node_modules/@oven")).map_err(|error| error.to_string())?;
-    let bun = packages.flatten().map(|package| package.path().join("bin/bun")).find(|bun| bun.exists());
-    bun.ok_or_else(|| "npm has no Bun for this system".to_owned())
-}
-
-/// Installs FastPySGI from PyPI, in an environment of its own.
-fn install_fastpysgi() -> Result<PathBuf, String> {
-    let folder = target().join(FASTPYSGI);
-    let python = folder.join("bin/python");
-    if !python.exists() {
-        succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-    }
-    let requirements = Path::new(SOURCES).join(FASTPYSGI).join("requirements.txt");
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(requirements);
-    succeed(&mut pip)?;
-    Ok(python)
-}
-
-/// The folder of the applications.
-pub(super) const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/applications");
 
 fn find_nginx() -> Result<PathBuf, String> {
     succeed(Command::new("nginx").arg("-v")).map(|()| PathBuf::from("nginx"))

@@ -83,9 +83,7 @@ impl Run {
         let started = entry.spawn(programs, data).and_then(|(child, addresses)| {
             let outcome = scenario.validate(addresses, data);
             child.watch(ROUND_MAX).judge(outcome)?;
-            let server = Server { child, addresses, response: None, never_sleeps: entry.never_sleeps() };
-            server.rest()?;
-            Ok(server)
+            Ok(Server { child, addresses, response: None })
         });
         match started {
             Ok(server) => run.server = Some(server),
@@ -95,13 +93,7 @@ impl Run {
     }
 
     fn attempt(&mut self, work: impl FnOnce(&mut Server) -> io::Result<Round>) {
-        let turn = |server: &mut Server| {
-            server.child.resume()?;
-            let round = work(server)?;
-            server.rest()?;
-            Ok(round)
-        };
-        attempt(&mut self.row, &mut self.server, |server| &server.child, turn);
+        attempt(&mut self.row, &mut self.server, |server| &server.child, work);
     }
 
     fn weigh(&mut self) {
@@ -114,10 +106,9 @@ impl Run {
     fn trace(&mut self, scenario: &Scenario, data: &Data, pace: Pace) {
         let Some(server) = &self.server else { return };
         let watch = server.child.watch(ROUND_MAX);
-        let traced = server.child.resume().and_then(|()| server.trace(scenario, data, pace));
+        let traced = server.trace(scenario, data, pace);
         // Without strace, or if it was too much for somebody, there is no figure.
         self.row.calls = watch.judge(traced).unwrap_or_default();
-        let _ = server.rest();
     }
 }
 
@@ -125,15 +116,9 @@ struct Server {
     child: Child,
     addresses: Addresses,
     response: Option<u64>,
-    never_sleeps: bool,
 }
 
 impl Server {
-    /// Leaves the core to the others until the next turn.
-    fn rest(&self) -> io::Result<()> {
-        if self.never_sleeps { self.child.pause() } else { Ok(()) }
-    }
-
     fn round(&mut self, scenario: &Scenario, data: &Data, pace: Pace) -> io::Result<Round> {
         let mut load = Load::open(scenario.plan(self.addresses, data), scenario.connections)?;
         load.run(pace.warm_up)?;

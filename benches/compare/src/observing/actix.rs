@@ -29,7 +29,7 @@ pub(super) fn serve(log: Option<PathBuf>) -> io::Result<()> {
         };
         let target = Target::Pipe(Box::new(File::create(path)?));
         env_logger::Builder::new().parse_filters("info").target(target).init();
-        let metrics = PrometheusMetricsBuilder::new("seeing").endpoint("/metrics").build();
+        let metrics = PrometheusMetricsBuilder::new("observing").endpoint("/metrics").build();
         let metrics = metrics.map_err(|error| io::Error::other(error.to_string()))?;
         let sees = move || blind().wrap(Logger::default()).wrap(metrics.clone());
         let server = HttpServer::new(sees).workers(1).tcp_nodelay(true).keep_alive(IDLE);

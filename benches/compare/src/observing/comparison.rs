@@ -1,4 +1,4 @@
-//! [`compare`]: each server blind and seeing, in turns.
+//! [`compare`]: each server bare and observed, in turns.
 //!
 //! All of them share the core that is measured with the threads that write their lines, so that the time of both is in
 //! the figures. Before the rounds, each has to show a line for each request, and to have counted all of them.
@@ -32,8 +32,8 @@ pub(crate) fn compare() -> io::Result<()> {
             eprintln!("skipped: {}: {why}", peer.name());
             continue;
         }
-        let seeing = Observed { peer, log: Some(folder.path().join(peer.name())) };
-        pairs.push([Observed { peer, log: None }, seeing]);
+        let observed = Observed { peer, log: Some(folder.path().join(peer.name())) };
+        pairs.push([Observed { peer, log: None }, observed]);
     }
     let mut servers =
         pairs.into_iter().flatten().map(|it| Server::start(it, &foreign)).collect::<io::Result<Vec<_>>>()?;
@@ -147,21 +147,21 @@ fn lines(log: &Path) -> io::Result<u64> {
 
 fn print(servers: &[Server]) -> io::Result<()> {
     println!("microseconds of a core for each request: medians of {ROUNDS} rounds, and their quartiles\n");
-    println!("| | blind | seeing | difference | times | requests with a line |\n|---|---|---|---|---|---|");
+    println!("| | bare | observed | difference | times | requests with a line |\n|---|---|---|---|---|---|");
     let none = || io::Error::other("there were no rounds");
     for pair in servers.chunks_exact(2) {
-        let [blind, seeing] = [&pair[0], &pair[1]];
-        let rounds = || blind.rounds.iter().zip(&seeing.rounds);
+        let [bare, observed] = [&pair[0], &pair[1]];
+        let rounds = || bare.rounds.iter().zip(&observed.rounds);
         let difference =
-            Spread::from_values(rounds().map(|(blind, seeing)| seeing - blind)).ok_or_else(none)?;
-        let times = Spread::from_values(rounds().map(|(blind, seeing)| seeing / blind)).ok_or_else(none)?;
-        let [own, other] = [blind, seeing].map(|it| Spread::from_values(it.rounds.iter().copied()));
+            Spread::from_values(rounds().map(|(bare, observed)| observed - bare)).ok_or_else(none)?;
+        let times = Spread::from_values(rounds().map(|(bare, observed)| observed / bare)).ok_or_else(none)?;
+        let [own, other] = [bare, observed].map(|it| Spread::from_values(it.rounds.iter().copied()));
         let (own, other) = (own.ok_or_else(none)?, other.ok_or_else(none)?);
-        let written = match &seeing.observed.log {
-            Some(log) => 100.0 * lines(log)? as f64 / seeing.answered as f64,
+        let written = match &observed.observed.log {
+            Some(log) => 100.0 * lines(log)? as f64 / observed.answered as f64,
             None => 0.0,
         };
-        let name = seeing.observed.peer.name();
+        let name = observed.observed.peer.name();
         println!("| {name} | {own} | {other} | {difference} | {times} | {written:.1}% |");
     }
     Ok(())

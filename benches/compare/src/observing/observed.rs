@@ -1,4 +1,4 @@
-//! [`Observed`]: a GET with a parameter, twice in each server: blind, and seeing.
+//! [`Observed`]: a GET with a parameter, twice in each server: bare, and observed.
 //!
 //! | | a line for each request, in a file | how often and how long, by route and status |
 //! |---|---|---|
@@ -14,7 +14,7 @@ use std::process::Command;
 use super::{actix, axum, corehttp};
 use crate::peer::{Foreign, Peer};
 
-/// A server, and the log that it writes if it sees.
+/// A server, and the log that it writes if it is observed.
 #[derive(Clone)]
 pub(crate) struct Observed {
     pub(super) peer: Peer,

@@ -1,4 +1,4 @@
-//! Question: what does it cost to see each exchange, and does it allocate?
+//! Question: what does it cost to observe each exchange, and does it allocate?
 //!
 //! One GET after another over a connection in memory, each read on its own: bare, with a function that gets a report of
 //! each exchange, with an access log to a file, with histograms by route and status, with those of the page, and with all
@@ -9,26 +9,8 @@
 //! report says how many.
 //!
 //! ```text
-//! cargo bench --features seeing --bench seeing
+//! cargo bench --bench observing
 //! ```
-
-#[path = "../tests/support/alloc.rs"]
-mod alloc;
-#[allow(dead_code, reason = "head.rs alone cuts its requests")]
-#[path = "support/fake.rs"]
-mod fake;
-#[allow(dead_code, reason = "corehttp is alone here")]
-#[path = "support/handlers.rs"]
-mod handlers;
-#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
-#[path = "support/heads.rs"]
-mod heads;
-#[allow(dead_code, reason = "server.rs alone counts by the connection")]
-#[path = "support/report.rs"]
-mod report;
-#[allow(dead_code, reason = "each response has its length, and its text is of no interest")]
-#[path = "support/workload.rs"]
-mod workload;
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -37,13 +19,16 @@ use corehttp::access_log::{self, AccessLog};
 use corehttp::metrics::{self, Metrics};
 use corehttp::server::ExchangeReport;
 use corehttp::{Server, routes};
+use corehttp_benches::alloc::Counting;
+use corehttp_benches::fake::{Cut, FakeConn};
+use corehttp_benches::handlers::{SERVER_NAME, respond};
+use corehttp_benches::heads::GET;
+use corehttp_benches::report::{self, Report, verdict};
+use corehttp_benches::workload::Workload;
 use criterion::{Criterion, SamplingMode};
 
-use fake::{Cut, FakeConn};
-use handlers::{SERVER_NAME, respond};
-use heads::GET;
-use report::{Report, verdict};
-use workload::Workload;
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
@@ -53,16 +38,16 @@ fn main() {
     let metrics = Metrics::new();
     let shown = Metrics::new();
     let _page = metrics::Page::new(&shown);
-    let sees = |exchange: &ExchangeReport| {
+    let looks = |exchange: &ExchangeReport| {
         black_box(exchange.duration);
     };
     let rows = [
         ("bare", Server::new()),
-        ("on_exchange", Server::new().on_exchange(sees)),
+        ("on_exchange", Server::new().on_exchange(looks)),
         ("access log", Server::new().observe(log.clone())),
         ("histograms", Server::new().observe(metrics.clone())),
         ("histograms, page", Server::new().observe(shown.clone())),
-        ("all", Server::new().on_exchange(sees).observe(log.clone()).observe(Metrics::new())),
+        ("all", Server::new().on_exchange(looks).observe(log.clone()).observe(Metrics::new())),
     ];
     for (name, server) in rows {
         bench(&mut criterion, &mut report, name, server);

@@ -16,7 +16,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 )
 
-// serveObserved has the route of src/seeing. With the path of a log it writes a line for each request, and counts it.
+// serveObserved has the route of src/observing. With the path of a log it writes a line for each request, and counts it.
 func serveObserved(listener net.Listener, path string) {
 	routes := router.New()
 	// Only routes that are added after it are saved.
