@@ -184,7 +184,6 @@ const WIDE: &[(&str, &str)] = &[
     ("HostCounts", "counts"),
     ("IoState", TO_BE_DIVIDED),
     ("Limits", "settings"),
-    ("Link", TO_BE_DIVIDED),
     ("Observation", "the notes that a report is made of"),
     ("PathLookup", "settings"),
     ("Pool", TO_BE_DIVIDED),

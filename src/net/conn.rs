@@ -134,14 +134,10 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Ready once the peer has ended. What it sends before that is left to the next read.
+    /// Ready once the peer has ended. Bytes that it sends before that are left to the next read.
     pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         self.share_wakers(cx.waker());
-        let watcher = &mut self.io_state().watcher;
-        match watcher {
-            Some(watcher) => watcher.clone_from(cx.waker()),
-            None => *watcher = Some(cx.waker().clone()),
-        }
+        self.io_state().note_watcher(cx.waker());
         self.transport.poll_end(cx)
     }
 
@@ -415,7 +411,7 @@ impl<L: Locality> Conn<L> {
         self.timer.disarm(slot);
     }
 
-    /// Ends all waits, such as those of an exchange that is over.
+    /// Ends all waits.
     pub(crate) fn disarm_all(&mut self) {
         [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total].into_iter().for_each(|slot| self.disarm(slot));
     }
@@ -443,7 +439,7 @@ impl<L: Locality> Conn<L> {
         self.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default()
     }
 
-    /// Splits the connection into transport and timer, when it is upgraded.
+    /// Splits an upgraded connection into transport and timer.
     pub(crate) fn into_parts(self) -> (Transport<L::Boxed>, L::Timer) {
         (self.transport, self.timer)
     }
@@ -482,8 +478,7 @@ impl Conn<Sendable> {
 }
 
 impl Conn {
-    /// Lets a handler wait for the connection with several wakers. Without this call one task waits, even if its waker
-    /// changes.
+    /// Lets a handler wait with several wakers. Without this call one task waits, even if its waker changes.
     #[inline]
     pub(crate) fn share(&mut self) {
         self.io_state().is_shared = true;

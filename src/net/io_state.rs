@@ -46,6 +46,14 @@ impl IoState {
         io_state
     }
 
+    /// Notes a wait for the end of the peer.
+    pub(super) fn note_watcher(&mut self, waker: &Waker) {
+        match &mut self.watcher {
+            Some(watcher) => watcher.clone_from(waker),
+            None => self.watcher = Some(waker.clone()),
+        }
+    }
+
     /// The waker of the last wait for the end of the peer, if it is not `waker`.
     pub(super) fn other_watcher(&self, waker: &Waker) -> Option<Waker> {
         self.watcher.as_ref().filter(|known| !known.will_wake(waker)).cloned()

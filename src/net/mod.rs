@@ -38,7 +38,6 @@ pub(crate) mod tls;
 
 mod buffers;
 mod transport;
-mod watch;
 
 mod listen;
 
@@ -78,6 +77,5 @@ pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
-pub(crate) use transport::{DetachedTransport, Rewind, Transport};
+pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};
-pub(crate) use watch::PeerEnd;

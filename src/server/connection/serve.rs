@@ -234,22 +234,28 @@ pub(super) fn run_handler(
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
-                Ok(Poll::Pending) if conn.answer() == Answer::HeadOnly => {
-                    return Poll::Ready(HandlerOutcome::Over);
-                }
                 Ok(Poll::Pending) => {}
+            }
+            if let Some(end) = end_of_wait(conn, cx) {
+                return Poll::Ready(end);
             }
             if let Some(limit) = late {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
             conn.send_earlier_responses(cx);
-            if let Poll::Ready(gone) = conn.poll_gone(cx) {
-                return Poll::Ready(HandlerOutcome::Failed(gone.into()));
-            }
             conn.note_waiting();
             if let Err(late) = ready!(time.poll_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));
             }
         }
     })
+}
+
+/// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
+fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
+    match (conn.answer(), conn.poll_gone(cx)) {
+        (Answer::HeadOnly, _) => Some(HandlerOutcome::Over),
+        (_, Poll::Ready(gone)) => Some(HandlerOutcome::Failed(gone.into())),
+        (_, Poll::Pending) => None,
+    }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
+use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, UnreadBody, may_persist};
 use super::shared_conn::{Answer, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
@@ -579,26 +579,4 @@ pub(crate) enum ResponseContent {
     Body,
     /// In what the handler writes, while the unread part of the request's body is treated like this.
     Streamed(UnreadBody),
-}
-
-/// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextStep {
-    /// Another request may come.
-    KeepAlive,
-    Close(CloseMode),
-}
-
-/// How a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseMode {
-    /// At once, since the peer is gone.
-    Now,
-    /// The sending half first. The peer knows that this response is the last.
-    Graceful,
-    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
-    /// once would cause a reset, which may take the response away before the peer has read it.
-    Linger,
-    /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
-    Reset,
 }

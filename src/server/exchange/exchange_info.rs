@@ -104,3 +104,25 @@ pub(super) fn may_persist(
         };
     may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
 }
+
+/// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// Another request may come.
+    KeepAlive,
+    Close(CloseMode),
+}
+
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseMode {
+    /// At once, since the peer is gone.
+    Now,
+    /// The sending half first. The peer knows that this response is the last.
+    Graceful,
+    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
+    /// once would cause a reset, which may take the response away before the peer has read it.
+    Linger,
+    /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
+    Reset,
+}

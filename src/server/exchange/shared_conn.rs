@@ -35,7 +35,7 @@ pub(crate) enum Answer {
     Partial,
     /// The response is over with its head, although the handler writes content: nothing comes of what it waits for.
     HeadOnly,
-    /// All of it. What the handler still does, it does for itself.
+    /// All of it. The handler goes on for itself.
     Whole,
 }
 

@@ -119,7 +119,7 @@ fn unfinished(method: &str, path: &str) -> String {
     }
 }
 
-/// What the log has of each request: its status, and who has cut it.
+/// The status of each logged request, and who has cut it.
 type Log = Arc<Mutex<Vec<(Option<u16>, Option<CutBy>)>>>;
 
 fn logged(server: Server, log: &Log) -> Server {

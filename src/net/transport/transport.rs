@@ -18,12 +18,10 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::task::unconstrained;
 
-use super::address::PeerCredentials;
-use super::memory_listener::MemoryStream;
-use super::tls::TlsStream;
 use super::watch::{PeerEnd, ReadAhead, Watched};
-use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
-use crate::net::tls;
+use crate::net::memory_listener::MemoryStream;
+use crate::net::tls::{self, TlsStream};
+use crate::net::{AnyStream, PeerCredentials, ReadBuffer, Stream, delegate_write, socket};
 
 /// The carrier of a connection's bytes, bound to the runtime that it was opened in.
 ///
@@ -51,14 +49,18 @@ impl Transport {
 
 impl<B: AnyStream> Transport<B> {
     /// Reads into `buf`. Returns 0 at the end.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(in crate::net) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
         let read = Pin::new(self).poll_read(cx, &mut buf);
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Ready once the peer has ended. What it sends before that is left to the next read.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+    /// Ready once the peer has ended. Bytes that it sends before that are left to the next read.
+    pub(in crate::net) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         match self {
             Transport::Closed => Poll::Ready(PeerEnd::Failed),
             Transport::Tcp(stream) => stream.poll_end(cx),
@@ -103,11 +105,15 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(in crate::net) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.stream()?.poll_write(cx, bytes)
     }
 
-    pub(super) fn poll_write_vectored(
+    pub(in crate::net) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
@@ -116,7 +122,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Sends all written bytes. Sockets and memory need no flush; other streams may hold bytes back.
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::net) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tcp(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
             #[cfg(unix)]
@@ -128,7 +134,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Closes the sending half.
-    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::net) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream()?.poll_shutdown(cx)
     }
 
@@ -158,7 +164,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Writes some of the TLS records that are held back until the next flush.
-    pub(super) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::net) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tls(stream) => stream.poll_write_tls(cx),
             _ => Poll::Ready(Ok(())),
@@ -167,7 +173,7 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether TLS records are held back until the next flush.
     #[inline]
-    pub(super) fn has_tls_records(&self) -> bool {
+    pub(in crate::net) fn has_tls_records(&self) -> bool {
         match self {
             Transport::Tls(stream) => stream.has_tls_records(),
             _ => false,
@@ -176,7 +182,11 @@ impl<B: AnyStream> Transport<B> {
 
     /// The part of `first` and `second` that fills whole records, where TLS makes some of them: each record costs its
     /// overhead once, full or not (RFC 8446 §5.2). All of it, if it is less than one record.
-    pub(super) fn whole_records<'a>(&self, first: &'a [u8], second: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    pub(in crate::net) fn whole_records<'a>(
+        &self,
+        first: &'a [u8],
+        second: &'a [u8],
+    ) -> (&'a [u8], &'a [u8]) {
         let len = first.len() + second.len();
         if !matches!(self, Transport::Tls(_)) || len < RECORD_MAX {
             return (first, second);
@@ -220,7 +230,7 @@ impl<B: AnyStream> Transport<B> {
 
     /// Writes straight to the kernel, whether or not the runtime has noticed space. TLS writes the records that it
     /// holds back, and none of `bytes`.
-    pub(super) fn write_to_kernel(&mut self, bytes: &[u8]) -> io::Result<u64> {
+    pub(in crate::net) fn write_to_kernel(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if let Transport::Tls(stream) = self {
             return stream.write_tls(|carrier, bytes| carrier.write_to_kernel(bytes)).map(|()| 0);
         }
@@ -229,7 +239,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// The capacity of the buffer in which the system keeps bytes until the peer has taken them.
-    pub(super) fn send_buffer_len(&self) -> Option<u64> {
+    pub(in crate::net) fn send_buffer_len(&self) -> Option<u64> {
         self.socket()?.send_buffer_size().ok().map(|len| len as u64)
     }
 
@@ -268,7 +278,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Moves some of a range of `file` straight to the kernel's buffer, whether or not the runtime has noticed space.
-    pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
+    pub(in crate::net) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
         match self {
             Transport::Tcp(stream) => socket::send(&**stream, file, range),
             #[cfg(unix)]
@@ -280,7 +290,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Moves some of a range of `file` to the peer. Fails with `InvalidInput` if that is impossible with this file.
-    pub(super) fn poll_send_file(
+    pub(in crate::net) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
         file: &File,

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::{AnyStream, delegate_write};
+use crate::net::{AnyStream, Stream, delegate_write};
 
 /// How the peer has ended the bytes that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +32,13 @@ pub(crate) struct Watched<S> {
     is_hidden: bool,
 }
 
-/// What a runtime tells of a socket.
+/// A socket, as its runtime sees it.
 pub(crate) trait Socket: AsyncRead + Unpin {
     fn as_sock_ref(&self) -> SockRef<'_>;
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// What the runtime has noticed; `None` if a read would wait.
+    /// The readiness that the runtime has noticed; `None` if a read would wait.
     fn noticed(&self) -> Option<Ready>;
 
     /// Makes the runtime forget that bytes can be read.
@@ -81,7 +81,7 @@ socket!(UnixStream);
 
 impl<S: Socket> Watched<S> {
     /// Waits until a read may succeed.
-    pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::net) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.is_hidden {
             true => Poll::Ready(Ok(())),
             false => Socket::poll_read_ready(&self.socket, cx),
@@ -89,7 +89,7 @@ impl<S: Socket> Watched<S> {
     }
 
     /// Ready once the peer has ended.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+    pub(in crate::net) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         loop {
             if ready!(Socket::poll_read_ready(&self.socket, cx)).is_err() {
                 return Poll::Ready(PeerEnd::Failed);
@@ -106,7 +106,7 @@ impl<S: Socket> Watched<S> {
     }
 
     /// The end of the peer, if the runtime has noticed it.
-    pub(super) fn end(&self) -> Option<PeerEnd> {
+    pub(in crate::net) fn end(&self) -> Option<PeerEnd> {
         let noticed = self.socket.noticed()?;
         match (noticed.is_read_closed(), noticed.is_write_closed()) {
             (false, _) => None,
@@ -115,7 +115,7 @@ impl<S: Socket> Watched<S> {
         }
     }
 
-    pub(super) fn into_inner(self) -> S {
+    pub(in crate::net) fn into_inner(self) -> S {
         self.socket
     }
 }
@@ -164,27 +164,28 @@ pub(crate) struct ReadAhead<S> {
 
 impl<S: AnyStream> ReadAhead<S> {
     /// Ready once the peer has ended, unless 64 KiB are unread before that.
-    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+    pub(in crate::net) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         let ahead = self.ahead.get_or_insert_default();
         while ahead.len() <= AHEAD_MAX {
             let mut part = [0; 1 << 10];
             let mut part = ReadBuf::new(&mut part);
             match ready!(self.stream.as_stream().poll_read(cx, &mut part)) {
                 Ok(()) if part.filled().is_empty() => return Poll::Ready(PeerEnd::Eof),
-                Ok(()) => {
-                    if ahead.is_empty() {
-                        // A reader may have begun to wait for them.
-                        cx.waker().wake_by_ref();
-                    }
-                    ahead.extend_from_slice(part.filled());
-                }
+                // A reader may have begun to wait for them.
+                Ok(()) if ahead.is_empty() => cx.waker().wake_by_ref(),
+                Ok(()) => {}
                 Err(_) => return Poll::Ready(PeerEnd::Failed),
             }
+            ahead.extend_from_slice(part.filled());
         }
         Poll::Pending
     }
 
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::net) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match &mut self.ahead {
             Some(ahead) if !ahead.is_empty() => {
                 let count = ahead.len().min(out.remaining());
@@ -196,16 +197,16 @@ impl<S: AnyStream> ReadAhead<S> {
         }
     }
 
-    pub(super) fn as_stream(&mut self) -> Pin<&mut dyn super::Stream> {
+    pub(in crate::net) fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
         self.stream.as_stream()
     }
 
-    pub(super) fn is_write_vectored(&self) -> bool {
+    pub(in crate::net) fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
     /// The stream, without what was read ahead.
-    pub(super) fn into_inner(self) -> S {
+    pub(in crate::net) fn into_inner(self) -> S {
         debug_assert!(self.ahead.is_none_or(|ahead| ahead.is_empty()), "nothing is left behind");
         self.stream
     }
