@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::server::ErrorReport;
+use corehttp::server::ErrorLog;
 use corehttp::tls::rustls::ServerConfig;
 use corehttp::tls::rustls::crypto::ring::default_provider;
 use corehttp::tls::rustls::crypto::ring::sign::any_supported_type;
@@ -52,11 +52,7 @@ fn main() -> corehttp::Result {
                 conn.refuse();
             }
         })
-        .on_error(|report: &ErrorReport| {
-            if report.is_fault() {
-                eprintln!("{report}");
-            }
-        })
+        .observe(ErrorLog::stderr())
         .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(|ctx: &mut Context| ctx.response.set_text("hello, by a certificate of today\n"))?;
     println!("listening on {running}");

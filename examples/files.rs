@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use corehttp::fs::Files;
+use corehttp::server::ErrorLog;
 use corehttp::{Context, Handler, IntoHandler, Server, shutdown_signal};
 
 fn main() -> corehttp::Result {
@@ -24,11 +25,7 @@ fn main() -> corehttp::Result {
         files.handle(ctx).await
     };
     let server =
-        Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10)).on_error(|report| {
-            if report.is_fault() {
-                eprintln!("{report}");
-            }
-        });
+        Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10)).observe(ErrorLog::stderr());
     let running = server.start(handler.into_handler())?;
     println!("listening on {running}");
     running.wait()

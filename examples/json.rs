@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corehttp::server::{ErrorCause, ErrorReport};
+use corehttp::server::{ErrorCause, ErrorLog, ErrorReport};
 use corehttp::{Context, Response, Result, Server, Status, routes, shutdown_signal, with_state};
 use serde::{Deserialize, Serialize};
 
@@ -45,11 +45,7 @@ fn main() -> Result {
         DELETE "/notes/{id}" => with_state(&notes, Notes::remove),
     };
     let server = Server::bind(address).stop_on(shutdown_signal(), Duration::from_secs(10));
-    let server = server.error_response(explain).on_error(|report| {
-        if report.is_fault() {
-            eprintln!("{report}");
-        }
-    });
+    let server = server.error_response(explain).observe(ErrorLog::stderr());
     let running = server.start(router)?;
     println!("listening on {running}");
     running.wait()

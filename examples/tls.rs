@@ -10,7 +10,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::server::ErrorReport;
+use corehttp::server::ErrorLog;
 use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{Client, Context, Server, shutdown_signal};
 
@@ -23,11 +23,7 @@ fn main() -> corehttp::Result {
     };
     let running = Server::bind(address)
         .tls(tls)
-        .on_error(|report: &ErrorReport| {
-            if report.is_fault() {
-                eprintln!("{report}");
-            }
-        })
+        .observe(ErrorLog::stderr())
         .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");

@@ -120,7 +120,7 @@
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`shutdown_signal`], [`ServerHandle`] |
-//! | why handlers fail, for a log | [`Server::on_error`], [`ErrorReport::is_fault`](server::ErrorReport::is_fault) |
+//! | why handlers fail, for a log | [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
 //! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
 //! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
 //! | pages of other origins (CORS), forged requests | `tower::layer`, [`CrossOriginProtection`](middleware::CrossOriginProtection) |
@@ -179,6 +179,7 @@
 // In the order of their floors, from the lowest up: see ARCHITECTURE.md.
 
 mod error_text;
+mod lines;
 mod memory;
 
 pub mod message;

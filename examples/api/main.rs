@@ -36,7 +36,7 @@ use std::time::Duration;
 use corehttp::metrics::{self, Metrics};
 use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::wrap;
-use corehttp::server::problem_details;
+use corehttp::server::{ErrorLog, problem_details};
 use corehttp::session::{MemoryStore, Sessions};
 use corehttp::tower::layer;
 use corehttp::{Handler, Limits, Server, Timeouts, routes, shutdown_signal};
@@ -54,11 +54,7 @@ fn main() -> corehttp::Result {
         routes! { GET "/" => metrics::Page::new(&metrics), GET "/metrics" => metrics::Text::new(&metrics) };
     Server::bind("127.0.0.1:8081").cores(1).start(shown)?;
     let server = server().observe(metrics.clone()).stop_on(shutdown_signal(), Duration::from_secs(10));
-    let server = server.and_bind(address).on_error(|report| {
-        if report.is_fault() {
-            eprintln!("{report}");
-        }
-    });
+    let server = server.and_bind(address).observe(ErrorLog::stderr());
     // The sessions are in memory, for all cores: several servers would keep them in the database.
     let app = App { sessions: Sessions::new(MemoryStore::new()), origin: env::var("ALLOWED_ORIGIN").ok() };
     let running = match env::var("DATABASE_URL") {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use corehttp::message::escape_html;
 use corehttp::middleware::CrossOriginProtection;
 use corehttp::middleware::wrap;
-use corehttp::server::error_page;
+use corehttp::server::{ErrorLog, error_page};
 use corehttp::session::{MemoryStore, Session, Sessions};
 use corehttp::tls::{self, ServerTls};
 use corehttp::{Context, Handler, Result, Server, Status, routes, with_state};
@@ -22,7 +22,7 @@ pub fn main() -> Result {
 
 /// Refusals are pages, JSON or text, as the user agent prefers, and each has a line in the log.
 fn server() -> Server {
-    Server::new().error_response(error_page).on_error(|report| eprintln!("{report}"))
+    Server::new().error_response(error_page).observe(ErrorLog::stderr())
 }
 
 fn app() -> Result<impl Handler + Send + Sync> {

@@ -4,12 +4,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use super::format::Format;
-use super::writer::{LineQueue, LogTarget};
+use crate::lines::{LineTarget, LineWriter};
 use crate::server::{CoreEvents, Observer};
 
 /// An access log: a line for each exchange, once it is over. An [observer](crate::Server::observe) of any number of servers.
@@ -42,9 +39,8 @@ pub struct AccessLog {
 }
 
 struct LogInner {
-    queue: Arc<LineQueue>,
+    writer: LineWriter,
     format: Format,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl AccessLog {
@@ -54,7 +50,7 @@ impl AccessLog {
     ///
     /// Fails if the file cannot be opened, or if there can be no further thread.
     pub fn open(path: impl AsRef<Path>, format: Format) -> io::Result<AccessLog> {
-        AccessLog::from_target(LogTarget::from_path(path.as_ref())?, format)
+        AccessLog::from_target(LineTarget::from_path(path.as_ref())?, format)
     }
 
     /// Creates a log that writes to `writer`, such as standard output. Each write has whole lines, and is flushed.
@@ -63,15 +59,12 @@ impl AccessLog {
     ///
     /// Fails if there can be no further thread.
     pub fn from_writer(writer: impl Write + Send + 'static, format: Format) -> io::Result<AccessLog> {
-        AccessLog::from_target(LogTarget::from_writer(writer), format)
+        AccessLog::from_target(LineTarget::from_writer(writer), format)
     }
 
-    fn from_target(target: LogTarget, format: Format) -> io::Result<AccessLog> {
-        let queue = Arc::new(LineQueue::new());
-        let lines = queue.clone();
-        let thread =
-            thread::Builder::new().name("access-log".into()).spawn(move || lines.write_to(target))?;
-        Ok(AccessLog { inner: Arc::new(LogInner { queue, format, thread: Some(thread) }) })
+    fn from_target(target: LineTarget, format: Format) -> io::Result<AccessLog> {
+        let writer = LineWriter::start("access log", target)?;
+        Ok(AccessLog { inner: Arc::new(LogInner { writer, format }) })
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
@@ -101,65 +94,24 @@ impl AccessLog {
     /// ```
     #[doc(alias("logrotate", "SIGHUP"))]
     pub fn reopen(&self) {
-        self.inner.queue.reopen_requested.store(true, Ordering::Release);
+        self.inner.writer.reopen();
     }
 
     /// Returns how many lines were dropped, because too many waited, or because they could not be written.
     pub fn dropped(&self) -> u64 {
-        self.inner.queue.dropped()
+        self.inner.writer.dropped()
     }
 }
 
 impl Observer for AccessLog {
     fn attach(&self, core: &mut CoreEvents) {
         let log = self.inner.clone();
-        core.on_exchange(move |report| log.queue.push(|line| log.format.write(report, line)));
+        core.on_exchange(move |report| log.writer.push(|line| log.format.write(report, line)));
     }
 }
-
-impl Drop for LogInner {
-    fn drop(&mut self) {
-        self.queue.end_requested.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            if !is_over_within(&thread, END_WAIT_MAX) {
-                eprintln!("the access log has not ended in time, and lines of it may be lost");
-            }
-        }
-    }
-}
-
-/// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
-fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
-    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
-    while !thread.is_finished() && waited < wait_max {
-        thread::sleep(pause);
-        waited += pause;
-    }
-    thread.is_finished()
-}
-
-/// How long the drop of a log waits for its last lines to be written.
-const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessLog").field("format", &self.inner.format).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[test]
-    fn a_thread_that_stalls_is_left_alone() {
-        let (release, stalled) = channel::<()>();
-        let thread = thread::spawn(move || stalled.recv().unwrap_or_default());
-        assert!(!is_over_within(&thread, Duration::from_millis(2)));
-        drop(release);
-        assert!(is_over_within(&thread, Duration::MAX));
     }
 }

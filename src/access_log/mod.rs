@@ -19,7 +19,6 @@
 
 mod access_log;
 mod format;
-mod writer;
 
 pub use access_log::AccessLog;
 pub use format::Format;

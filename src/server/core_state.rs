@@ -17,7 +17,7 @@ use crate::server::error::{ErrorCause, ErrorReport, ErrorResponseFn, ErrorStatus
 use crate::server::forwarded::TrustedProxies;
 use crate::server::opening::ProxyProtocol;
 use crate::server::report::{
-    ConnectionEnd, ConnectionReport, CoreEvents, Observation, Observer, ReportLimiter,
+    ConnectionEnd, ConnectionReport, CoreEvents, ErrorLog, Observation, Observer, ReportLimiter,
 };
 
 /// The state that the connections of one core share.
@@ -56,8 +56,12 @@ impl CoreState {
             acceptor: _,
             proxy_protocol,
             trusted_proxies,
+            error_log,
         } = settings.clone();
-        let events = CoreEvents::new(index, counters.clone(), &observers);
+        let mut events = CoreEvents::new(index, counters.clone(), &observers);
+        if !events.observes_errors() {
+            error_log.of_server().attach(&mut events);
+        }
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
             bounds,
@@ -200,4 +204,6 @@ pub(crate) struct ServerSettings {
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     /// The proxies whose word about the client is believed.
     pub(super) trusted_proxies: TrustedProxies,
+    /// The log of failures that nobody observes.
+    pub(super) error_log: ErrorLog,
 }

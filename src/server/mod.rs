@@ -76,8 +76,8 @@ pub(crate) use handler::{confined, take_panic};
 pub(crate) use middleware::{Middleware, Wrap, plan_guarded};
 pub use opening::OpenedConnection;
 pub use report::{
-    ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ExchangeReport, Observer, PollReport,
-    Unopened, WebSocketReport,
+    ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport, Observer,
+    PollReport, Unopened, WebSocketReport,
 };
 pub use run::{IntoIoResult, ServerCore};
 

@@ -39,7 +39,7 @@ impl Served {
         Served::with(|server| server, handler)
     }
 
-    /// Serves with the settings that `set` makes.
+    /// Serves with the settings that `set` makes. The handler is boxed, or a server would be compiled for each test.
     pub fn with<Kind, H>(set: impl FnOnce(Server) -> Server, handler: H) -> Served
     where
         H: IntoHandler<Kind>,

@@ -50,6 +50,12 @@ impl HttpDate {
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).expect("an IMF-fixdate is ASCII")
     }
+
+    /// The date as logs have it (RFC 3339 §5.6): `1994-11-06T08:49:37Z`.
+    pub(crate) fn to_rfc3339(self) -> String {
+        let (text, month) = (self.as_str(), month_number(&self.0[8..]).unwrap_or_default());
+        format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
+    }
 }
 
 impl fmt::Display for HttpDate {

@@ -40,13 +40,14 @@ use crate::wire::Limits;
 ///
 /// ```no_run
 /// use std::time::Duration;
+/// use corehttp::server::ErrorLog;
 /// use corehttp::{Context, Limits, Server, Timeouts};
 ///
 /// fn main() -> corehttp::Result {
 ///     Server::bind("[::]:8080")
 ///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
 ///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
-///         .on_error(|report| if report.is_fault() { eprintln!("{report}") })
+///         .observe(ErrorLog::stderr())
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```

@@ -116,7 +116,7 @@ impl ErrorReport<'_> {
     ///
     /// let server = Server::new().on_error(|report| {
     ///     if report.is_fault() {
-    ///         eprintln!("{report}");
+    ///         println!("wake somebody up: {report}");
     ///     }
     /// });
     /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "access-log")]
 mod access_log;
+mod error_log;
 mod exchange_reports;
 #[cfg(feature = "metrics")]
 mod metrics;

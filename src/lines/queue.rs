@@ -1,16 +1,14 @@
-//! [`LineQueue`]: lines on their way to the thread that writes them; and that thread.
+//! [`LineQueue`]: lines on their way to the thread that writes them.
 
 use std::array;
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
 use std::mem;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use super::target::LineTarget;
 use crate::memory::lock;
 
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
@@ -96,8 +94,8 @@ impl LineQueue {
     }
 
     /// Writes lines until the log ends, and then those that wait. Lines that are added meanwhile are lost, so that the end
-    /// comes also while a server goes on.
-    pub(super) fn write_to(&self, mut target: LogTarget) {
+    /// comes also while a server goes on. `log` is its name in notices.
+    pub(super) fn write_to(&self, mut target: LineTarget, log: &str) {
         let _ = self.writer.set(thread::current());
         let (mut notices, mut taken) = (DropNotices::new(), LineBuffer::new());
         loop {
@@ -105,11 +103,11 @@ impl LineQueue {
             if self.reopen_requested.swap(false, Ordering::Acquire)
                 && let Err(error) = target.reopen()
             {
-                eprintln!("the access log cannot be opened again: {error}");
+                eprintln!("the {log} cannot be opened again: {error}");
             }
             self.write_waiting(&mut target, &mut taken);
             if let Some(dropped) = notices.next(self.dropped(), ends) {
-                eprintln!("{dropped} lines of the access log were dropped");
+                eprintln!("{dropped} lines of the {log} were dropped");
             }
             if ends {
                 return;
@@ -119,7 +117,7 @@ impl LineQueue {
     }
 
     /// Writes the lines that wait.
-    fn write_waiting(&self, target: &mut LogTarget, taken: &mut LineBuffer) {
+    fn write_waiting(&self, target: &mut LineTarget, taken: &mut LineBuffer) {
         for buffer in &self.buffers {
             mem::swap(&mut *lock(buffer), taken);
             let LineBuffer { lines, count } = taken;
@@ -176,72 +174,6 @@ thread_local! {
     };
 }
 
-/// The place where lines are written.
-pub(super) struct LogTarget {
-    sink: Sink,
-    /// Whether the last line was cut, as by a full disk, and has no end.
-    ends_in_part: bool,
-}
-
-enum Sink {
-    /// A file, which is opened again when it was rotated.
-    File(PathBuf, File),
-    Writer(Box<dyn Write + Send>),
-}
-
-impl LogTarget {
-    pub(super) fn from_path(path: &Path) -> io::Result<LogTarget> {
-        Ok(LogTarget { sink: Sink::File(path.to_owned(), open(path)?), ends_in_part: false })
-    }
-
-    pub(super) fn from_writer(writer: impl Write + Send + 'static) -> LogTarget {
-        LogTarget { sink: Sink::Writer(Box::new(writer)), ends_in_part: false }
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        if let Sink::File(path, file) = &mut self.sink {
-            *file = open(path)?;
-            self.ends_in_part = false;
-        }
-        Ok(())
-    }
-
-    /// Writes lines until one of them cannot be written, and returns how many were lost: that one and those behind it.
-    fn write(&mut self, lines: &[u8]) -> usize {
-        let writer: &mut dyn Write = match &mut self.sink {
-            Sink::File(_, file) => file,
-            Sink::Writer(writer) => writer,
-        };
-        // The end of a line that was cut, so that the next one stands alone.
-        if self.ends_in_part && writer.write_all(b"\n").is_err() {
-            return count_lines(lines);
-        }
-        let left = write_some(writer, lines);
-        self.ends_in_part = !matches!(&lines[..lines.len() - left.len()], [] | [.., b'\n']);
-        count_lines(if writer.flush().is_ok() { left } else { lines })
-    }
-}
-
-/// Writes until that fails, and returns what is left.
-fn write_some<'l>(writer: &mut dyn Write, mut lines: &'l [u8]) -> &'l [u8] {
-    while !lines.is_empty() {
-        match writer.write(lines) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => break,
-            Ok(written) => lines = &lines[written..],
-        }
-    }
-    lines
-}
-
-fn count_lines(lines: &[u8]) -> usize {
-    lines.iter().filter(|octet| **octet == b'\n').count()
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
-}
-
 /// How long a line waits at most for the thread to look, unless its buffer fills up. To wake the thread is a system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -285,7 +217,7 @@ mod tests {
         let queue = Arc::new(LineQueue::new());
         queue.push(|line| line.extend_from_slice(b"first\n"));
         queue.end_requested.store(true, Ordering::Release);
-        queue.write_to(LogTarget::from_writer(Busy(queue.clone(), 0)));
+        queue.write_to(LineTarget::from_writer(Busy(queue.clone(), 0)));
     }
 
     #[test]

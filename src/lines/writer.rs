@@ -1,0 +1,90 @@
+//! [`LineWriter`]: a queue of lines, and the thread that writes them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::queue::LineQueue;
+use super::target::LineTarget;
+
+/// Lines and the thread that writes them. When this is dropped, the lines that wait are written, for at most 5 s.
+pub(crate) struct LineWriter {
+    /// The name of the log, for notices on standard error.
+    name: &'static str,
+    queue: Arc<LineQueue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LineWriter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there can be no further thread.
+    pub(crate) fn start(name: &'static str, target: LineTarget) -> io::Result<LineWriter> {
+        let queue = Arc::new(LineQueue::new());
+        let lines = queue.clone();
+        let thread = thread::Builder::new().name(name.replace(' ', "-"));
+        let thread = thread.spawn(move || lines.write_to(target, name))?;
+        Ok(LineWriter { name, queue, thread: Some(thread) })
+    }
+
+    /// Has `write` append a line. If too many wait already, this one is dropped.
+    #[inline]
+    pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.queue.push(write);
+    }
+
+    /// Has a file opened again before the next line is written.
+    pub(crate) fn reopen(&self) {
+        self.queue.reopen_requested.store(true, Ordering::Release);
+    }
+
+    /// How many lines were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+}
+
+impl Drop for LineWriter {
+    fn drop(&mut self) {
+        self.queue.end_requested.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if !is_over_within(&thread, END_WAIT_MAX) {
+                eprintln!("the {} has not ended in time, and lines of it may be lost", self.name);
+            }
+        }
+    }
+}
+
+/// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
+fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
+    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
+    while !thread.is_finished() && waited < wait_max {
+        thread::sleep(pause);
+        waited += pause;
+    }
+    thread.is_finished()
+}
+
+/// How long the drop of a log waits for its last lines to be written.
+const END_WAIT_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_stalls_is_left_alone() {
+        let (release, stalled) = channel::<()>();
+        let thread = thread::spawn(move || stalled.recv().unwrap_or_default());
+        assert!(!is_over_within(&thread, Duration::from_millis(2)));
+        drop(release);
+        assert!(is_over_within(&thread, Duration::MAX));
+    }
+}

@@ -1,0 +1,218 @@
+//! [`ErrorLog`]: a line for each failure that an operator must see.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::SystemTime;
+
+use super::observer::{CoreEvents, Observer};
+use crate::lines::{LineTarget, LineWriter};
+use crate::memory::lock;
+use crate::message::HttpDate;
+use crate::runtime;
+use crate::server::counts::{ERROR_KINDS, ErrorCounts};
+use crate::server::error::ErrorReport;
+
+/// An error log: a line for each [fault of the server](ErrorReport::is_fault), with the time and the level. An
+/// [observer](crate::Server::observe) of any number of servers. A clone refers to the same log.
+///
+/// ```text
+/// 2026-11-28T09:30:00Z error 500 to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
+/// ```
+///
+/// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of
+/// each kind, a core writes 10 lines a second at most; the next line says how many were left out. If 4 MiB of lines
+/// wait, further ones are dropped, which is counted. When the last clone is dropped, the lines that wait are written, and
+/// the drop waits for that at most 5 s.
+///
+/// A server that nobody watches for errors writes to standard error on its own what concerns it as a whole: that it
+/// cannot accept connections, for lack of descriptors or memory, or because of
+/// [`Limits::connections_max`](crate::Limits::connections_max).
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::server::ErrorLog;
+/// use corehttp::{Context, Server};
+///
+/// Server::bind("127.0.0.1:8080")
+///     .observe(ErrorLog::stderr())
+///     .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))?;
+/// # Ok::<(), corehttp::Error>(())
+/// ```
+#[doc(alias("error_log", "eprintln", "stderr", "syslog"))]
+#[derive(Clone)]
+pub struct ErrorLog {
+    inner: Arc<LogInner>,
+    scope: Scope,
+}
+
+/// The reports that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Faults that concern no single request.
+    Server,
+    /// Faults of the server.
+    Faults,
+    /// All, even those of peers.
+    All,
+}
+
+struct LogInner {
+    /// The place to write to, until the first line.
+    target: Mutex<Option<LineTarget>>,
+    /// `None` if the thread could not be started.
+    writer: OnceLock<Option<LineWriter>>,
+}
+
+impl ErrorLog {
+    /// Creates a log that writes to standard error.
+    pub fn stderr() -> ErrorLog {
+        ErrorLog::from_writer(io::stderr())
+    }
+
+    /// Creates a log that writes to `writer`. Each write has whole lines, and is flushed.
+    pub fn from_writer(writer: impl Write + Send + 'static) -> ErrorLog {
+        ErrorLog::from_target(LineTarget::from_writer(writer))
+    }
+
+    /// Opens a log that appends to the file at `path`, which is created if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<ErrorLog> {
+        LineTarget::from_path(path.as_ref()).map(ErrorLog::from_target)
+    }
+
+    fn from_target(target: LineTarget) -> ErrorLog {
+        let inner = LogInner { target: Mutex::new(Some(target)), writer: OnceLock::new() };
+        ErrorLog { inner: Arc::new(inner), scope: Scope::Faults }
+    }
+
+    /// The log of a server that nobody watches.
+    pub(in crate::server) fn of_server(self) -> ErrorLog {
+        ErrorLog { scope: Scope::Server, ..self }
+    }
+
+    /// Writes the refusals and failures of peers as well, with the level `info`. Default: no; a server on the open internet
+    /// has many of them.
+    #[must_use]
+    pub fn all(self) -> ErrorLog {
+        ErrorLog { scope: Scope::All, ..self }
+    }
+
+    /// Opens the file again before the next line is written, since it was renamed or removed. Does nothing for a log that
+    /// was made from a writer.
+    pub fn reopen(&self) {
+        if let Some(Some(writer)) = self.inner.writer.get() {
+            writer.reopen();
+        }
+    }
+
+    /// Returns how many lines were dropped, because too many waited, or because they could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.inner.writer.get().and_then(Option::as_ref).map_or(0, LineWriter::dropped)
+    }
+}
+
+impl Default for ErrorLog {
+    /// As [`ErrorLog::stderr`].
+    fn default() -> ErrorLog {
+        ErrorLog::stderr()
+    }
+}
+
+impl Observer for ErrorLog {
+    fn attach(&self, core: &mut CoreEvents) {
+        let (log, limiter) = (self.clone(), LineLimiter::default());
+        core.on_error(move |report| {
+            if log.scope.has(report)
+                && let Some(suppressed) = limiter.admit(report)
+            {
+                log.inner.write(report, suppressed);
+            }
+        });
+    }
+}
+
+impl Scope {
+    fn has(self, report: &ErrorReport<'_>) -> bool {
+        match self {
+            Scope::Server => report.request.is_none() && report.is_fault(),
+            Scope::Faults => report.is_fault(),
+            Scope::All => true,
+        }
+    }
+}
+
+impl LogInner {
+    fn write(&self, report: &ErrorReport<'_>, suppressed: u64) {
+        let writer = self.writer.get_or_init(|| {
+            let target = lock(&self.target).take()?;
+            LineWriter::start("error log", target).ok()
+        });
+        if let Some(writer) = writer {
+            let text = line(SystemTime::now(), report, suppressed);
+            writer.push(|lines| lines.extend_from_slice(text.as_bytes()));
+        }
+    }
+}
+
+/// The line of a report. It cannot be forged: characters that end a line are blanks.
+fn line(time: SystemTime, report: &ErrorReport<'_>, suppressed: u64) -> String {
+    let level = if report.is_fault() { "error" } else { "info" };
+    let mut line = format!("{} {level} {report}", HttpDate::new(time).to_rfc3339());
+    if suppressed > 0 {
+        line.push_str(&format!("; {suppressed} more suppressed"));
+    }
+    let mut line = line.replace(['\r', '\n'], " ");
+    line.push('\n');
+    line
+}
+
+/// Of the reports of each kind, lets a few a second pass.
+#[derive(Default)]
+struct LineLimiter {
+    kinds: [Cell<Second>; ERROR_KINDS.len()],
+}
+
+/// The lines of one kind within a second.
+#[derive(Clone, Copy, Default)]
+struct Second {
+    began: Option<runtime::Instant>,
+    passed: u32,
+    suppressed: u64,
+}
+
+impl LineLimiter {
+    /// Decides whether a report is written. Returns how many of its kind were not since the last one that was.
+    fn admit(&self, report: &ErrorReport<'_>) -> Option<u64> {
+        let kind = &self.kinds[ErrorCounts::kind_of(&report.cause)];
+        let (now, mut second) = (runtime::now(), kind.take());
+        let is_over = second.began.is_none_or(|began| now.saturating_duration_since(began).as_secs() >= 1);
+        if is_over {
+            (second.began, second.passed) = (Some(now), 0);
+        }
+        let admitted = (second.passed < LINES_A_SECOND).then(|| {
+            second.passed += 1;
+            std::mem::take(&mut second.suppressed)
+        });
+        if admitted.is_none() {
+            second.suppressed += 1;
+        }
+        kind.set(second);
+        admitted
+    }
+}
+
+/// As many lines of one kind tell what happens; more hide the rest.
+const LINES_A_SECOND: u32 = 10;
+
+impl fmt::Debug for ErrorLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorLog").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! Error logs: a line for each fault, never more than a few a second, and no core that waits for the one who reads them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use corehttp::server::ErrorLog;
+use corehttp::{Context, Error, Status};
+
+use crate::support::{Served, eventually, get, status};
+
+/// The text that was written so far.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A terminal that stands still until something is sent.
+struct Stalled(Receiver<()>);
+
+impl Write for Stalled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn fails(ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/fault" => Err(Error::other("the pool is\r\nclosed")),
+        "/refused" => Err(Error::new(Status::FORBIDDEN, "not for you")),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn a_fault_is_a_line_with_its_time_and_level() {
+    for (is_all, expected) in [(false, &["error"][..]), (true, &["info", "error", "info"])] {
+        let written = Written::default();
+        let log = ErrorLog::from_writer(written.clone());
+        let log = if is_all { log.all() } else { log };
+        let served = Served::with(|server| server.observe(log), fails);
+        assert_eq!(status(&served.ask(get("/refused"))), 403);
+        assert_eq!(status(&served.ask(get("/fault"))), 500);
+        assert_eq!(status(&served.ask("nonsense\r\n\r\n")), 400);
+        eventually("all lines are there", || written.text().lines().count() == expected.len());
+        drop(served);
+        for (line, level) in written.text().lines().zip(expected) {
+            let (time, rest) = line.split_once(' ').unwrap();
+            assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{line}");
+            assert!(rest.starts_with(&format!("{level} ")), "{line}");
+        }
+        let fault = "GET /fault: the handler failed: the pool is  closed\n";
+        assert!(written.text().contains(fault), "{}", written.text());
+    }
+}
+
+#[test]
+fn a_flood_of_one_kind_is_a_few_lines_and_their_number() {
+    let written = Written::default();
+    let log = ErrorLog::from_writer(written.clone());
+    let served = Served::with(|server| server.observe(log), fails);
+    let mut faults = 0;
+    eventually("a later line tells of those left out", || {
+        served.ask(get("/fault").repeat(50));
+        written.text().contains(" more suppressed")
+    });
+    while faults < 100 {
+        faults += 1;
+        assert_eq!(status(&served.ask(get("/fault"))), 500);
+    }
+    drop(served);
+    assert!(written.text().lines().count() < 200, "{}", written.text());
+}
+
+#[test]
+fn a_log_that_nobody_reads_halts_no_core() {
+    let (go, stalled) = channel();
+    let log = ErrorLog::from_writer(Stalled(stalled));
+    let served = Served::with(|server| server.observe(log.clone()), fails);
+    for _ in 0..1_000 {
+        assert_eq!(status(&served.ask(get("/fault"))), 500);
+    }
+    assert_eq!(log.dropped(), 0, "they wait");
+    drop(go);
+}
