@@ -15,7 +15,7 @@ use super::redirect::Redirects;
 use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::route::Proxies;
-use super::settings::{ClientLimits, ClientTimeouts, Settings};
+use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::observe::{ClientCounts, ClientObserver};
@@ -370,7 +370,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientSettings,
 }
 
 impl ClientBuilder {

@@ -10,7 +10,7 @@ use super::call::{Call, CallExchange};
 use super::cookies::RequestCookies;
 use super::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
-use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
+use super::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::Progress;
@@ -33,7 +33,11 @@ pub(super) struct RequestSender {
 }
 
 impl RequestSender {
-    pub(super) fn new(settings: Settings, total: Option<Duration>, redirects: Redirects) -> RequestSender {
+    pub(super) fn new(
+        settings: ClientSettings,
+        total: Option<Duration>,
+        redirects: Redirects,
+    ) -> RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), total, phases: None, redirects }
     }
 
@@ -55,7 +59,7 @@ impl RequestSender {
 
     /// Returns this sender, with connections of its own that have these settings.
     #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
-    pub(super) fn with_settings(&self, settings: Settings) -> RequestSender {
+    pub(super) fn with_settings(&self, settings: ClientSettings) -> RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
     }
 
@@ -72,7 +76,7 @@ impl RequestSender {
         self.pools.counts()
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &ClientSettings {
         &self.pools.settings
     }
 

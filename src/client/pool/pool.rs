@@ -17,7 +17,7 @@ use crate::client::exchange::{ClientConnection, ClientExchange};
 use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::route::{Origin, Proxy};
-use crate::client::settings::{RequestLimits, Settings};
+use crate::client::settings::{ClientSettings, RequestLimits};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -45,7 +45,7 @@ pub(in crate::client) struct Pool {
     waiting: AtomicUsize,
     /// How many permits requests to this origin have.
     in_use: AtomicUsize,
-    pub(in crate::client) settings: Arc<Settings>,
+    pub(in crate::client) settings: Arc<ClientSettings>,
     created_at: Instant,
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
     /// was in HTTP/1.1.
@@ -113,7 +113,7 @@ impl Pool {
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
         shared: Arc<SharedConns>,
-        settings: Arc<Settings>,
+        settings: Arc<ClientSettings>,
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
     ) -> Pool {

@@ -14,7 +14,7 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ClientConnection, ClientExchange, ExchangeSpec, ResponseStage, Upload};
 use crate::client::observe::ExchangeEnd;
 use crate::client::redirect::OutgoingRequest;
-use crate::client::settings::{ClientTimeouts, RequestLimits, Settings};
+use crate::client::settings::{ClientSettings, ClientTimeouts, RequestLimits};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -118,7 +118,7 @@ impl PooledConn {
     }
 
     /// The settings of the client.
-    pub(in crate::client) fn settings(&self) -> &Settings {
+    pub(in crate::client) fn settings(&self) -> &ClientSettings {
         &self.permit.pool.settings
     }
 
@@ -129,7 +129,7 @@ impl PooledConn {
 
     /// The connection, the exchange and the settings, apart.
     #[inline]
-    pub(super) fn parts(&mut self) -> (&mut Conn<Sendable>, &mut ClientExchange, &Settings) {
+    pub(super) fn parts(&mut self) -> (&mut Conn<Sendable>, &mut ClientExchange, &ClientSettings) {
         (&mut self.conn, &mut self.exchange, &self.permit.pool.settings)
     }
 
