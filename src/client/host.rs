@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::pool::Pool;
-use super::request_sender::RequestSender;
+use super::send::RequestSender;
 use crate::client::call::{ClientUpgraded, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::route::origin;

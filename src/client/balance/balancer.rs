@@ -9,8 +9,8 @@ use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, M
 use crate::client::call::{Call, ClientUpgraded, InFlightGuard, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::request_sender::RequestSender;
 use crate::client::route::origin;
+use crate::client::send::RequestSender;
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};

@@ -9,11 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::queue::{EntryMeta, PendingResponse, Queue};
 use super::task::PipelineTask;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{OutgoingRequest, check};
 use crate::client::observe::ClientSpan;
 use crate::client::pool::Pool;
-use crate::client::redirect::OutgoingRequest;
-use crate::client::request_sender::{self, RequestSender};
 use crate::client::route::origin;
+use crate::client::send::RequestSender;
 use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
 use crate::message::{MessageError, Method, Request, Response};
@@ -182,7 +182,7 @@ impl PipelineInner {
             || ConnectionOption::from_headers(headers) == ConnectionOption::Close;
         let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
         match is_accepted && !is_alone {
-            true => Ok(request_sender::check(request.method(), request.body.declared_length())?),
+            true => Ok(check(request.method(), request.body.declared_length())?),
             false => {
                 let error = ClientError::new(ClientPhase::Prepare, ClientCause::NotPipelinable);
                 Err(error.with_detail(request.method().to_string()))

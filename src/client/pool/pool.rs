@@ -13,9 +13,10 @@ use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ClientConnection, ClientExchange};
+use crate::client::exchange::{
+    CREDENTIALS, ClientConnection, ClientExchange, OutgoingRequest, RedirectTaint,
+};
 use crate::client::observe::{HostEvents, HostRegistry};
-use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::route::{Origin, Proxy};
 use crate::client::settings::{ClientSettings, RequestLimits};
 use crate::memory::{FreeList, lock};

@@ -11,9 +11,10 @@ use tokio::io::ReadBuf;
 use super::idle_conns::IdleConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ClientConnection, ClientExchange, ExchangeSpec, ResponseStage, Upload};
+use crate::client::exchange::{
+    ClientConnection, ClientExchange, ExchangeSpec, OutgoingRequest, ResponseStage, Upload,
+};
 use crate::client::observe::ExchangeEnd;
-use crate::client::redirect::OutgoingRequest;
 use crate::client::settings::{ClientSettings, ClientTimeouts, RequestLimits};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};

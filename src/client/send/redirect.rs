@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{CREDENTIALS, RedirectTaint};
 use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
@@ -44,54 +45,6 @@ impl Redirects {
         self != Redirects::Return && is_redirect(status)
     }
 }
-
-/// Whether redirects have led a request to another origin than that of its caller's request (Fetch §4.4). Once they
-/// have, the taint stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedirectTaint {
-    SameOrigin,
-    /// The request carries no credentials.
-    CrossOrigin,
-}
-
-/// A request as it is sent, be it the caller's or one that a redirect leads to.
-#[derive(Clone, Copy)]
-pub(super) struct OutgoingRequest<'a> {
-    pub(super) request: &'a Request,
-    pub(super) taint: RedirectTaint,
-    pub(super) expect: ExpectField,
-    pub(super) trace: Option<&'a Headers>,
-}
-
-/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpectField {
-    /// The field is sent, if the request has one.
-    Keep,
-    /// The server has refused the expectation.
-    Drop,
-}
-
-impl<'a> OutgoingRequest<'a> {
-    /// The request of a caller.
-    pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
-    }
-
-    /// Returns the same request as a part of a trace.
-    pub(super) fn with_trace(self, trace: Option<&'a Headers>) -> OutgoingRequest<'a> {
-        OutgoingRequest { trace, ..self }
-    }
-
-    /// Returns the same request without its expectation.
-    pub(super) fn without_expectation(self) -> OutgoingRequest<'a> {
-        OutgoingRequest { expect: ExpectField::Drop, ..self }
-    }
-}
-
-/// The fields that identify the user to an origin.
-pub(super) const CREDENTIALS: [FieldName<'static>; 3] =
-    [FieldName::AUTHORIZATION, FieldName::COOKIE, FieldName::new("proxy-authorization")];
 
 /// The request that `response` redirects to, if it does. `followed` is the number of redirects before it, and `origin`
 /// is where the request was sent.

@@ -6,25 +6,24 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Call, CallExchange};
-use super::cookies::RequestCookies;
-use super::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
-use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
-use super::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
-use crate::client::call::{ClientUpgraded, ResponseReader};
+use super::redirect::{self, Redirects};
+use crate::client::call::{Call, CallExchange, ClientUpgraded, ResponseReader};
+use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::Progress;
+use crate::client::exchange::{ExpectField, OutgoingRequest, Progress, RedirectTaint, check};
 use crate::client::observe::{ClientCounts, ClientSpan, ExchangeEnd};
+use crate::client::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
+use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{BodyLength, MessageError, Method, Request, Response, Status, TargetError};
+use crate::message::{BodyLength, Request, Response, Status};
 use crate::runtime::{self, boxed};
 use crate::wire::OutgoingFraming;
 
 /// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
 #[derive(Clone)]
-pub(super) struct RequestSender {
-    pub(super) pools: Arc<ClientPools>,
+pub(in crate::client) struct RequestSender {
+    pub(in crate::client) pools: Arc<ClientPools>,
     /// The time limit for a whole exchange.
     total: Option<Duration>,
     /// The limits of the phases, if they are not those of the settings.
@@ -33,7 +32,7 @@ pub(super) struct RequestSender {
 }
 
 impl RequestSender {
-    pub(super) fn new(
+    pub(in crate::client) fn new(
         settings: ClientSettings,
         total: Option<Duration>,
         redirects: Redirects,
@@ -42,47 +41,47 @@ impl RequestSender {
     }
 
     /// Returns this sender, with another time limit for whole exchanges.
-    pub(super) fn with_total(&self, total: Option<Duration>) -> RequestSender {
+    pub(in crate::client) fn with_total(&self, total: Option<Duration>) -> RequestSender {
         RequestSender { total, ..self.clone() }
     }
 
     /// Returns this sender, with other limits of the phases.
-    pub(super) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
+    pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
         let phases = Arc::new(PhaseLimits::new(timeouts, &self.settings().bounds));
         RequestSender { phases: Some(phases), ..self.clone() }
     }
 
     /// Returns this sender, with another policy for redirects.
-    pub(super) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
+    pub(in crate::client) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
         RequestSender { redirects, ..self.clone() }
     }
 
     /// Returns this sender, with connections of its own that have these settings.
     #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
-    pub(super) fn with_settings(&self, settings: ClientSettings) -> RequestSender {
+    pub(in crate::client) fn with_settings(&self, settings: ClientSettings) -> RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
     }
 
     /// The pool of the origin with this key, in this runtime.
-    pub(super) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
         self.pools.pool(key)
     }
 
-    pub(super) fn each_pool(&self, then: impl FnMut(&Pool)) {
+    pub(in crate::client) fn each_pool(&self, then: impl FnMut(&Pool)) {
         self.pools.each(then);
     }
 
-    pub(super) fn counts(&self) -> ClientCounts {
+    pub(in crate::client) fn counts(&self) -> ClientCounts {
         self.pools.counts()
     }
 
-    pub(super) fn settings(&self) -> &ClientSettings {
+    pub(in crate::client) fn settings(&self) -> &ClientSettings {
         &self.pools.settings
     }
 
     /// Sends `request`, follows redirects, and receives the head of the last response. `pool` is the pool of the first
     /// request's origin, if the caller has it.
-    pub(super) async fn send_following_redirects(
+    pub(in crate::client) async fn send_following_redirects(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -101,7 +100,7 @@ impl RequestSender {
     }
 
     /// As [`RequestSender::send_following_redirects`], and receives the body of the response.
-    pub(super) async fn send_whole(
+    pub(in crate::client) async fn send_whole(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -112,7 +111,7 @@ impl RequestSender {
     }
 
     /// As [`RequestSender::send_following_redirects`], for a caller that reads the body chunk by chunk.
-    pub(super) async fn open_response(
+    pub(in crate::client) async fn open_response(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -125,7 +124,7 @@ impl RequestSender {
 
     /// Adds to `error` the target of `request`, and the time limit that was exceeded.
     #[cold]
-    pub(super) fn describe(
+    pub(in crate::client) fn describe(
         &self,
         error: ClientError,
         request: &Request,
@@ -294,7 +293,7 @@ impl RequestSender {
 
     /// Sends the head of `request` only. If it has no body, also receives the head of the first response, so that it
     /// can be sent once more if its connection turns out to be stale.
-    pub(super) async fn open_call(
+    pub(in crate::client) async fn open_call(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -351,7 +350,7 @@ impl RequestSender {
     }
 
     /// Sends `request`, which has an `upgrade` field, and hands the connection over.
-    pub(super) async fn send_upgrade(
+    pub(in crate::client) async fn send_upgrade(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -362,7 +361,7 @@ impl RequestSender {
 
     /// Sends `request`, which has an `upgrade` field. A response that refuses the upgrade is received whole, for the
     /// reason in its body.
-    pub(super) async fn switch(
+    pub(in crate::client) async fn switch(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
@@ -390,7 +389,7 @@ impl RequestSender {
     }
 
     /// The time limits of an exchange that begins now.
-    pub(super) fn limits(&self) -> RequestLimits {
+    pub(in crate::client) fn limits(&self) -> RequestLimits {
         let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
         RequestLimits { deadline, total: self.total, phases: self.phases.clone() }
     }
@@ -407,21 +406,6 @@ fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
     framing.expects()
         && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
         && !request.body.is_source_taken()
-}
-
-/// Checks that a request with this method and content may be sent.
-///
-/// # Errors
-///
-/// Fails for a CONNECT, and for a TRACE with content.
-pub(super) fn check(method: Method, content: BodyLength) -> Result<(), MessageError> {
-    match (method, content) {
-        // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
-        (Method::Connect, _) => Err(TargetError::Form.into()),
-        // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
-        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(MessageError::Content),
-        _ => Ok(()),
-    }
 }
 
 /// The length of the body that will be written after the head.

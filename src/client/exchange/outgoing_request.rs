@@ -1,0 +1,66 @@
+//! [`OutgoingRequest`]: a request as it is sent, and how that differs from the request of the caller.
+
+use crate::message::{BodyLength, FieldName, Headers, MessageError, Method, Request, TargetError};
+
+/// A request as it is sent, be it the caller's or one that a redirect leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct OutgoingRequest<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) taint: RedirectTaint,
+    pub(crate) expect: ExpectField,
+    pub(crate) trace: Option<&'a Headers>,
+}
+
+impl<'a> OutgoingRequest<'a> {
+    /// The request of a caller.
+    pub(crate) fn new(request: &'a Request) -> OutgoingRequest<'a> {
+        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
+    }
+
+    /// Returns the same request as a part of a trace.
+    pub(crate) fn with_trace(self, trace: Option<&'a Headers>) -> OutgoingRequest<'a> {
+        OutgoingRequest { trace, ..self }
+    }
+
+    /// Returns the same request without its expectation.
+    pub(crate) fn without_expectation(self) -> OutgoingRequest<'a> {
+        OutgoingRequest { expect: ExpectField::Drop, ..self }
+    }
+}
+
+/// Whether redirects have led a request to another origin than that of its caller's request (Fetch §4.4). Once they
+/// have, the taint stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RedirectTaint {
+    SameOrigin,
+    /// The request carries no credentials.
+    CrossOrigin,
+}
+
+/// The fields that identify the user to an origin.
+pub(crate) const CREDENTIALS: [FieldName<'static>; 3] =
+    [FieldName::AUTHORIZATION, FieldName::COOKIE, FieldName::new("proxy-authorization")];
+
+/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpectField {
+    /// The field is sent, if the request has one.
+    Keep,
+    /// The server has refused the expectation.
+    Drop,
+}
+
+/// Checks that a request with this method and content may be sent.
+///
+/// # Errors
+///
+/// Fails for a CONNECT, and for a TRACE with content.
+pub(crate) fn check(method: Method, content: BodyLength) -> Result<(), MessageError> {
+    match (method, content) {
+        // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
+        (Method::Connect, _) => Err(TargetError::Form.into()),
+        // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
+        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(MessageError::Content),
+        _ => Ok(()),
+    }
+}
