@@ -13,9 +13,9 @@ use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
 use super::request_builder::RequestBuilder;
 use super::route::Proxies;
-use super::send::{Redirects, RequestSender};
+use super::send::{ClientUpgraded, Redirects, RequestSender, upgrade};
 use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
-use crate::client::call::{ClientUpgraded, ResponseReader};
+use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
 use crate::client::observe::{ClientCounts, ClientObserver};
 use crate::message::{FieldValue, MessageError, Method, Request, Response};
@@ -273,7 +273,7 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        self.sender.send_upgrade(None, request, response).await
+        upgrade(&self.sender, None, request, response).await
     }
 
     /// Returns a handle for the one origin that `url` names. The handle saves looking up the origin's connections for

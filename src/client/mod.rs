@@ -68,7 +68,7 @@ mod observe;
 
 pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
 pub(crate) use call::CallExchange;
-pub use call::{Call, CallReader, CallWriter, ClientUpgraded, ResponseReader};
+pub use call::{Call, CallReader, CallWriter, ResponseReader};
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
 pub use error::{ClientCause, ClientPhase};
@@ -84,7 +84,7 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
-pub use send::Redirects;
+pub use send::{ClientUpgraded, Redirects};
 pub use settings::{ClientLimits, ClientTimeouts};
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
-use crate::client::call::{Call, ClientUpgraded, InFlightGuard, OutcomeRecorder, ResponseReader};
+use crate::client::call::{Call, InFlightGuard, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
 use crate::client::route::origin;
-use crate::client::send::RequestSender;
+use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};

@@ -8,13 +8,22 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) request: &'a Request,
     pub(crate) taint: RedirectTaint,
     pub(crate) expect: ExpectField,
+    /// The fields of the span that follows the request.
     pub(crate) trace: Option<&'a Headers>,
+    /// The value of the `cookie` field, if the client has cookies for the request.
+    pub(crate) cookie: Option<&'a [u8]>,
 }
 
 impl<'a> OutgoingRequest<'a> {
     /// The request of a caller.
     pub(crate) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
+        OutgoingRequest {
+            request,
+            taint: RedirectTaint::SameOrigin,
+            expect: ExpectField::Keep,
+            trace: None,
+            cookie: None,
+        }
     }
 
     /// Returns the same request as a part of a trace.
@@ -22,9 +31,29 @@ impl<'a> OutgoingRequest<'a> {
         OutgoingRequest { trace, ..self }
     }
 
+    /// Returns the same request with this value of a `cookie` field.
+    pub(crate) fn with_cookie(self, cookie: Option<&'a [u8]>) -> OutgoingRequest<'a> {
+        OutgoingRequest { cookie, ..self }
+    }
+
     /// Returns the same request without its expectation.
     pub(crate) fn without_expectation(self) -> OutgoingRequest<'a> {
         OutgoingRequest { expect: ExpectField::Drop, ..self }
+    }
+
+    /// Checks that the request may be sent with content of this length.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a CONNECT, and for a TRACE with content.
+    pub(crate) fn check(self, content: BodyLength) -> Result<(), MessageError> {
+        match (self.request.method(), content) {
+            // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
+            (Method::Connect, _) => Err(TargetError::Form.into()),
+            // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
+            (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(MessageError::Content),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -48,19 +77,4 @@ pub(crate) enum ExpectField {
     Keep,
     /// The server has refused the expectation.
     Drop,
-}
-
-/// Checks that a request with this method and content may be sent.
-///
-/// # Errors
-///
-/// Fails for a CONNECT, and for a TRACE with content.
-pub(crate) fn check(method: Method, content: BodyLength) -> Result<(), MessageError> {
-    match (method, content) {
-        // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
-        (Method::Connect, _) => Err(TargetError::Form.into()),
-        // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
-        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(MessageError::Content),
-        _ => Ok(()),
-    }
 }

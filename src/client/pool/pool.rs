@@ -212,9 +212,8 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        OutgoingRequest { request, taint, trace, .. }: OutgoingRequest<'_>,
+        OutgoingRequest { request, taint, trace, cookie, .. }: OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        cookie: Option<&[u8]>,
     ) {
         let defaults = match (taint, request.method()) {
             // The fields of a TRACE are sent back (RFC 9110 §9.3.8).

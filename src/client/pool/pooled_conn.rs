@@ -144,14 +144,13 @@ impl PooledConn {
         &mut self,
         outgoing: OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        cookie: Option<&[u8]>,
         limits: &RequestLimits,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = outgoing;
         self.exchange.spec = ExchangeSpec::new(request, limits);
-        self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
             ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;

@@ -1,9 +1,11 @@
-//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4).
+//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4);
+//! [`RedirectChain`]: the requests that they lead to.
 
 use std::borrow::Cow;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{CREDENTIALS, RedirectTaint};
+use crate::client::exchange::{CREDENTIALS, OutgoingRequest, RedirectTaint};
+use crate::client::pool::PooledConn;
 use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
@@ -46,6 +48,57 @@ impl Redirects {
     }
 }
 
+/// The requests that redirects lead to, one after another.
+pub(super) struct RedirectChain<'r> {
+    redirects: Redirects,
+    /// How many redirects have been followed.
+    followed: u32,
+    /// The request that was sent last.
+    request: Cow<'r, Request>,
+    taint: RedirectTaint,
+}
+
+impl<'r> RedirectChain<'r> {
+    /// The chain that begins with the request of a caller.
+    pub(super) fn new(redirects: Redirects, request: &'r Request) -> RedirectChain<'r> {
+        RedirectChain {
+            redirects,
+            followed: 0,
+            request: Cow::Borrowed(request),
+            taint: RedirectTaint::SameOrigin,
+        }
+    }
+
+    /// Returns the next request of the chain, if `response`, which came over `pooled`, is a redirect. Otherwise the
+    /// chain has ended, and the response gets the URL that was reached.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`].
+    pub(super) fn follow(
+        &mut self,
+        pooled: &PooledConn,
+        response: &mut Response,
+    ) -> Result<Option<OutgoingRequest<'_>>, ClientError> {
+        let origin = &pooled.permit.pool.origin;
+        let next = next(self.redirects, self.followed, &self.request, origin, response).map_err(|error| {
+            error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str())
+        })?;
+        let Some((request, taint)) = next else {
+            if self.followed > 0 {
+                response.url = Some(self.request.target().as_str().into());
+            }
+            return Ok(None);
+        };
+        self.followed += 1;
+        self.request = Cow::Owned(request);
+        if taint == RedirectTaint::CrossOrigin {
+            self.taint = taint;
+        }
+        Ok(Some(OutgoingRequest { taint: self.taint, ..OutgoingRequest::new(&self.request) }))
+    }
+}
+
 /// The request that `response` redirects to, if it does. `followed` is the number of redirects before it, and `origin`
 /// is where the request was sent.
 ///
@@ -53,7 +106,7 @@ impl Redirects {
 ///
 /// Fails for one redirect too many, one without a usable location, one that leads from https to http, and one that
 /// requires a body that is gone.
-pub(super) fn next(
+fn next(
     redirects: Redirects,
     followed: u32,
     request: &Request,

@@ -1,26 +1,23 @@
-//! [`RequestSender`]: sends a request over a pooled connection, and again after a redirect, a stale connection or a
-//! 417.
+//! [`RequestSender`]: sends a request as often as it takes: after a redirect, or without an expectation that was
+//! refused.
 
-use std::borrow::Cow;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::redirect::{self, Redirects};
-use crate::client::call::{Call, CallExchange, ClientUpgraded, ResponseReader};
-use crate::client::cookies::RequestCookies;
-use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ExpectField, OutgoingRequest, Progress, RedirectTaint, check};
-use crate::client::observe::{ClientCounts, ClientSpan, ExchangeEnd};
-use crate::client::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
+use super::attempt::{Attempt, Until};
+use super::redirect::{RedirectChain, Redirects};
+use crate::client::call::{Call, ResponseReader};
+use crate::client::error::ClientError;
+use crate::client::exchange::OutgoingRequest;
+use crate::client::observe::ClientCounts;
+use crate::client::pool::{ClientPools, Pool, PooledConn};
 use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
-use crate::exchange::Expectation;
-use crate::memory::Reset;
-use crate::message::{BodyLength, Request, Response, Status};
+use crate::message::{Request, Response};
 use crate::runtime::{self, boxed};
-use crate::wire::OutgoingFraming;
 
 /// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
+///
+/// Each way to send is made of attempts, and makes them in [`RequestSender::attempt`].
 #[derive(Clone)]
 pub(in crate::client) struct RequestSender {
     pub(in crate::client) pools: Arc<ClientPools>,
@@ -79,27 +76,8 @@ impl RequestSender {
         &self.pools.settings
     }
 
-    /// Sends `request`, follows redirects, and receives the head of the last response. `pool` is the pool of the first
+    /// Sends `request`, follows redirects, and receives the last response with its body. `pool` is the pool of the
     /// request's origin, if the caller has it.
-    pub(in crate::client) async fn send_following_redirects(
-        &self,
-        pool: Option<Arc<Pool>>,
-        request: &Request,
-        response: &mut Response,
-    ) -> Result<PooledConn, ClientError> {
-        let limits = self.limits();
-        let answered = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await;
-        let mut pooled = answered.map_err(|error| self.describe(error, request, &limits))?;
-        if self.redirects.applies_to(response.status) {
-            // The server that redirected has received the request, and perhaps acted on it.
-            let followed = boxed(|| self.follow_redirects(pooled, request, response)).await;
-            pooled = followed.map_err(|error| error.sent_before(true))?;
-        }
-        pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
-        Ok(pooled)
-    }
-
-    /// As [`RequestSender::send_following_redirects`], and receives the body of the response.
     pub(in crate::client) async fn send_whole(
         &self,
         pool: Option<Arc<Pool>>,
@@ -110,7 +88,7 @@ impl RequestSender {
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`RequestSender::send_following_redirects`], for a caller that reads the body chunk by chunk.
+    /// As [`RequestSender::send_whole`], for a caller that reads the body chunk by chunk.
     pub(in crate::client) async fn open_response(
         &self,
         pool: Option<Arc<Pool>>,
@@ -120,6 +98,98 @@ impl RequestSender {
         let mut pooled = self.send_following_redirects(pool, request, response).await?;
         pooled.note_target(final_target(request, response));
         Ok(ResponseReader::new(pooled))
+    }
+
+    /// Sends the head of `request` only, for a caller that writes the body.
+    pub(in crate::client) async fn open_call(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+    ) -> Result<Call, ClientError> {
+        let attempt =
+            self.attempt(pool, OutgoingRequest::new(request), Until::Opened, &self.limits()).await?;
+        Ok(attempt.into_call())
+    }
+
+    /// Sends `request`, follows redirects, and receives the head of the last response.
+    async fn send_following_redirects(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<PooledConn, ClientError> {
+        let limits = self.limits();
+        let mut pooled = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await?;
+        if self.redirects.applies_to(response.status) {
+            // The server that redirected has received the request, and perhaps acted on it.
+            let followed = boxed(|| self.follow_redirects(pooled, request, response, &limits)).await;
+            pooled = followed.map_err(|error| error.sent_before(true))?;
+        }
+        pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
+        Ok(pooled)
+    }
+
+    /// Follows the redirect that `response` may be, and those after it.
+    async fn follow_redirects(
+        &self,
+        mut pooled: PooledConn,
+        request: &Request,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<PooledConn, ClientError> {
+        let mut chain = RedirectChain::new(self.redirects, request);
+        while let Some(next) = chain.follow(&pooled, response)? {
+            pooled.discard().await;
+            pooled = self.send_one(None, next, response, limits).await?;
+        }
+        Ok(pooled)
+    }
+
+    /// Sends one request, and receives the head of one final response.
+    pub(super) async fn send_one(
+        &self,
+        pool: Option<Arc<Pool>>,
+        outgoing: OutgoingRequest<'_>,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<PooledConn, ClientError> {
+        let attempt = self.attempt(pool, outgoing, Until::Answered(response), limits).await?;
+        let is_refused = attempt.is_expectation_refused(response);
+        let pooled = attempt.into_answered(response);
+        match is_refused {
+            true => boxed(|| self.send_unexpecting(pooled, outgoing, response, limits)).await,
+            false => Ok(pooled),
+        }
+    }
+
+    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). A
+    /// 417 is about the expectation only, not about the request.
+    async fn send_unexpecting(
+        &self,
+        pooled: PooledConn,
+        outgoing: OutgoingRequest<'_>,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<PooledConn, ClientError> {
+        let pool = pooled.permit.pool.clone();
+        pooled.discard().await;
+        let until = Until::Answered(response);
+        let attempt = self.attempt(Some(pool), outgoing.without_expectation(), until, limits).await;
+        let attempt = attempt.map_err(|error| error.sent_before(true))?;
+        Ok(attempt.into_answered(response))
+    }
+
+    /// Makes one attempt at a request. All requests that do not share their connection come through here, so that a
+    /// policy for all of them has one place.
+    async fn attempt<'r>(
+        &self,
+        pool: Option<Arc<Pool>>,
+        outgoing: OutgoingRequest<'r>,
+        until: Until<'_>,
+        limits: &RequestLimits,
+    ) -> Result<Attempt<'r>, ClientError> {
+        let attempted = Attempt::run(&self.pools, pool, outgoing, until, limits).await;
+        attempted.map_err(|error| self.describe(error, outgoing.request, limits))
     }
 
     /// Adds to `error` the target of `request`, and the time limit that was exceeded.
@@ -137,257 +207,6 @@ impl RequestSender {
         }
     }
 
-    /// Follows the redirect that `response` may be, and those after it.
-    async fn follow_redirects(
-        &self,
-        mut pooled: PooledConn,
-        request: &Request,
-        response: &mut Response,
-    ) -> Result<PooledConn, ClientError> {
-        let (mut request, mut taint) = (Cow::Borrowed(request), RedirectTaint::SameOrigin);
-        for followed in 0.. {
-            let next =
-                redirect::next(self.redirects, followed, &request, &pooled.permit.pool.origin, response);
-            match next.map_err(|error| {
-                error.on_connection(pooled.is_reused(), true).with_url(request.target().as_str())
-            })? {
-                None if followed == 0 => return Ok(pooled),
-                None => {
-                    response.url = Some(request.target().as_str().into());
-                    return Ok(pooled);
-                }
-                Some((next, RedirectTaint::SameOrigin)) => request = Cow::Owned(next),
-                Some((next, RedirectTaint::CrossOrigin)) => {
-                    (request, taint) = (Cow::Owned(next), RedirectTaint::CrossOrigin)
-                }
-            }
-            let limits = pooled.exchange.spec.limits.clone();
-            pooled.discard().await;
-            let outgoing = OutgoingRequest { taint, ..OutgoingRequest::new(&request) };
-            let answered = self.send_one(None, outgoing, response, &limits).await;
-            pooled = answered.map_err(|error| self.describe(error, &request, &limits))?;
-        }
-        Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
-    }
-
-    /// Sends one request, and receives one final response. A connection that turns out to be stale is replaced by a new
-    /// one, and an expectation that is refused is dropped.
-    async fn send_one(
-        &self,
-        pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'_>,
-        response: &mut Response,
-        limits: &RequestLimits,
-    ) -> Result<PooledConn, ClientError> {
-        response.reset();
-        let OutgoingRequest { request, .. } = outgoing;
-        if request.body.is_source_taken() {
-            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed));
-        }
-        let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
-        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
-        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
-            Ok(pooled) => pooled,
-            Err(miss) => {
-                boxed(|| wait_for_conn(miss, limits)).await.inspect_err(|error| span.end(Err(error)))?
-            }
-        };
-        let outgoing = outgoing.with_trace(span.fields());
-        let cookies = self.begin(&mut pooled, outgoing, framing, limits);
-        if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), response)).await {
-            let retry = || self.retry(pooled, error, (outgoing, framing), response, cookies.cookie());
-            pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
-        }
-        cookies.end(response);
-        pooled.set_client_info(response);
-        span.end(Ok(response));
-        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
-            let outgoing = outgoing.without_expectation();
-            return boxed(|| self.resend(pooled, outgoing, response)).await;
-        }
-        Ok(pooled)
-    }
-
-    /// Checks a request, whose body has this length, and returns its pool and its framing. `pool` is that of its
-    /// origin, if the caller has it.
-    #[inline]
-    fn prepare(
-        &self,
-        pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'_>,
-        length: BodyLength,
-    ) -> Result<(Arc<Pool>, OutgoingFraming), ClientError> {
-        let OutgoingRequest { request, expect, .. } = outgoing;
-        check(request.method(), length)?;
-        let pool = match pool {
-            Some(pool) => pool,
-            None => self.pools.pool_of(request.target())?,
-        };
-        // The field is for the next hop, and a proxy that reads the request would be that (RFC 9110 §7.8, RFC 6455
-        // §4.1).
-        let pool = match pool.is_forwarded() && request.headers.contains("upgrade") {
-            true => self.pools.tunnels_to(&pool.origin)?,
-            false => pool,
-        };
-        let framing = pool.outgoing_framing(request, length)?;
-        match expect {
-            ExpectField::Keep => Ok((pool, framing)),
-            ExpectField::Drop => Ok((pool, framing.without_expectation())),
-        }
-    }
-
-    /// Writes the head of a request to a connection, and returns the exchange of its cookies.
-    #[inline]
-    fn begin<'r>(
-        &self,
-        pooled: &mut PooledConn,
-        outgoing: OutgoingRequest<'r>,
-        framing: OutgoingFraming,
-        limits: &RequestLimits,
-    ) -> RequestCookies<'r> {
-        let cookies = pooled.permit.pool.cookies(outgoing);
-        pooled.begin(outgoing, framing, cookies.cookie(), limits);
-        cookies
-    }
-
-    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). A
-    /// 417 is about the expectation only, not about the request.
-    async fn resend(
-        &self,
-        pooled: PooledConn,
-        outgoing: OutgoingRequest<'_>,
-        response: &mut Response,
-    ) -> Result<PooledConn, ClientError> {
-        let (pool, limits) = (pooled.permit.pool.clone(), pooled.exchange.spec.limits.clone());
-        pooled.discard().await;
-        let answered = self.send_one(Some(pool), outgoing, response, &limits).await;
-        answered.map_err(|error| error.sent_before(true))
-    }
-
-    /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
-    async fn retry(
-        &self,
-        mut stale: PooledConn,
-        error: ClientError,
-        (outgoing, framing): (OutgoingRequest<'_>, OutgoingFraming),
-        response: &mut Response,
-        cookie: Option<&[u8]>,
-    ) -> Result<PooledConn, ClientError> {
-        if !stale.may_retry(outgoing.request, &error) {
-            return Err(error);
-        }
-        stale.exchange.progress.end = Some(ExchangeEnd::Retried);
-        // The permit is for the new connection.
-        stale.close();
-        let limits = stale.exchange.spec.limits.clone();
-        let Progress { timings, wants_interim, .. } = stale.exchange.progress;
-        let renewed = async {
-            let mut pooled = open_conn(stale.permit, timings.queue, &limits).await?;
-            pooled.begin(outgoing, framing, cookie, &limits);
-            pooled.exchange.progress.wants_interim = wants_interim;
-            poll_fn(|cx| pooled.poll_response(cx, Some(outgoing.request), response)).await?;
-            Ok(pooled)
-        };
-        renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
-    }
-
-    /// Sends the head of `request` only. If it has no body, also receives the head of the first response, so that it
-    /// can be sent once more if its connection turns out to be stale.
-    pub(in crate::client) async fn open_call(
-        &self,
-        pool: Option<Arc<Pool>>,
-        request: &Request,
-    ) -> Result<Call, ClientError> {
-        let limits = self.limits();
-        let opened = self.attempt_call(pool, request, &limits).await;
-        opened.map_err(|error| self.describe(error, request, &limits))
-    }
-
-    async fn attempt_call(
-        &self,
-        pool: Option<Arc<Pool>>,
-        request: &Request,
-        limits: &RequestLimits,
-    ) -> Result<Call, ClientError> {
-        let length = written_length(request);
-        let is_whole = matches!(length, BodyLength::NoContent | BodyLength::Known(0))
-            && request.body.is_empty()
-            && request.trailers.is_empty();
-        let outgoing = OutgoingRequest::new(request);
-        let (pool, framing) = self.prepare(pool, outgoing, length)?;
-        let span = ClientSpan::begin(&self.pools.settings.spans, request, &pool.origin);
-        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
-            Ok(pooled) => pooled,
-            Err(miss) => {
-                boxed(|| wait_for_conn(miss, limits)).await.inspect_err(|error| span.end(Err(error)))?
-            }
-        };
-        let outgoing = outgoing.with_trace(span.fields());
-        let cookies = self.begin(&mut pooled, outgoing, framing, limits);
-        pooled.note_target(request.target().as_str());
-        let mut early = pooled.exchange.early.take().unwrap_or_default();
-        if !is_whole {
-            // The response that refuses the body may be here before the head has left, or why the server has closed.
-            let flushed =
-                poll_fn(|cx| pooled.poll_unless_refused(cx, &mut early, (), PooledConn::poll_flush)).await;
-            flushed.inspect_err(|error| span.end(Err(error)))?;
-            let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
-            let cookies = cookies.into_owned();
-            let mut exchange = CallExchange::new(pooled, early, trailers, cookies, span);
-            if length == BodyLength::Unknown {
-                exchange.note_fields(&request.headers);
-            }
-            return Ok(Call::new(exchange));
-        }
-        pooled.exchange.progress.wants_interim = true;
-        if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), &mut early)).await {
-            let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
-            pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
-            pooled.note_target(request.target().as_str());
-        }
-        let cookies = cookies.into_owned();
-        Ok(Call::new(CallExchange::new(pooled, early, None, cookies, span)))
-    }
-
-    /// Sends `request`, which has an `upgrade` field, and hands the connection over.
-    pub(in crate::client) async fn send_upgrade(
-        &self,
-        pool: Option<Arc<Pool>>,
-        request: &Request,
-        response: &mut Response,
-    ) -> Result<ClientUpgraded, ClientError> {
-        self.switch(pool, request, response).await.map(ClientUpgraded::new)
-    }
-
-    /// Sends `request`, which has an `upgrade` field. A response that refuses the upgrade is received whole, for the
-    /// reason in its body.
-    pub(in crate::client) async fn switch(
-        &self,
-        pool: Option<Arc<Pool>>,
-        request: &Request,
-        response: &mut Response,
-    ) -> Result<PooledConn, ClientError> {
-        let limits = self.limits();
-        let answered = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await;
-        let mut pooled = answered.map_err(|error| self.describe(error, request, &limits))?;
-        if response.status == Status::SWITCHING_PROTOCOLS {
-            return Ok(pooled);
-        }
-        let refused =
-            pooled.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());
-        let refused = refused.with_detail(format!("it answered {}", response.status));
-        let received = match pooled.decode(response) {
-            Ok(()) => pooled.receive_body(response).await,
-            failed => failed,
-        };
-        if received.is_err() {
-            // A part of the body would pass for all of it. The refusal of the upgrade matters more than the error of
-            // its body.
-            response.body.clear();
-        }
-        Err(refused)
-    }
-
     /// The time limits of an exchange that begins now.
     pub(in crate::client) fn limits(&self) -> RequestLimits {
         let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
@@ -398,23 +217,4 @@ impl RequestSender {
 /// The target of the request that `response` answers, which is the last one of a chain of redirects.
 fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
-}
-
-/// Whether a request with this framing, which was refused with 417, may be sent without its expectation. A body that is
-/// a stream has not been touched if the server has answered instead of 100.
-fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
-    framing.expects()
-        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
-        && !request.body.is_source_taken()
-}
-
-/// The length of the body that will be written after the head.
-fn written_length(request: &Request) -> BodyLength {
-    match request.headers.content_length() {
-        Some(length) => BodyLength::Known(length),
-        None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {
-            BodyLength::Unknown
-        }
-        None => BodyLength::NoContent,
-    }
 }
