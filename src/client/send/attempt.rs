@@ -18,7 +18,7 @@ use crate::wire::OutgoingFraming;
 
 /// One request that has gone over one connection, as far as its [`Until`] says.
 ///
-/// A stale connection is replaced within the attempt, because its server has not acted on the request.
+/// A connection that its server has closed while it was idle is replaced within the attempt.
 pub(super) struct Attempt<'r> {
     request: &'r Request,
     framing: OutgoingFraming,
