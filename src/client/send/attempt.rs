@@ -46,8 +46,10 @@ impl<'r> Attempt<'r> {
         limits: &RequestLimits,
     ) -> Result<Attempt<'r>, ClientError> {
         let OutgoingRequest { request, .. } = outgoing;
-        let length = until.body_length(request)?;
-        let (pool, framing) = prepare(pools, pool, outgoing, length)?;
+        if let Until::Answered(response) = &mut until {
+            response.reset();
+        }
+        let (pool, framing) = prepare(pools, pool, outgoing, until.body_length(request)?)?;
         let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
         let exchanged = async {
             let mut pooled = take_conn(pool, limits).await?;
@@ -100,17 +102,14 @@ impl<'r> Attempt<'r> {
 }
 
 impl Until<'_> {
-    /// The length of the body that follows the head of `request`. The response of an earlier exchange is dropped.
+    /// The length of the body that follows the head of `request`.
     #[inline]
-    fn body_length(&mut self, request: &Request) -> Result<BodyLength, ClientError> {
+    fn body_length(&self, request: &Request) -> Result<BodyLength, ClientError> {
         match self {
-            Until::Answered(response) => {
-                response.reset();
-                match request.body.is_source_taken() {
-                    true => Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed)),
-                    false => Ok(request.body.declared_length()),
-                }
+            Until::Answered(_) if request.body.is_source_taken() => {
+                Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed))
             }
+            Until::Answered(_) => Ok(request.body.declared_length()),
             Until::Opened => Ok(written_length(request)),
         }
     }
