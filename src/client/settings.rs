@@ -8,13 +8,13 @@ use tokio::sync::Semaphore;
 
 use super::cookies::CookieStore;
 use super::route::Proxies;
-use crate::client::error::ClientPhase;
+use crate::client::error::{ClientError, ClientPhase};
 use crate::client::observe::{Observers, Spans};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
-use crate::message::{FieldName, Headers};
+use crate::message::{FieldName, Headers, Request};
 use crate::net::{HostConnector, TlsConnector};
-use crate::runtime::{Instant, later};
+use crate::runtime::{self, Instant, later};
 use crate::wire::{Limits, encode};
 
 /// The settings of a client.
@@ -116,6 +116,21 @@ impl PhaseLimits {
 }
 
 impl RequestLimits {
+    /// Adds to `error` the target of `request`, and the time limit that was exceeded.
+    #[cold]
+    pub(super) fn describe(
+        &self,
+        error: ClientError,
+        request: &Request,
+        settings: &ClientSettings,
+    ) -> ClientError {
+        let error = error.with_url(request.target().as_str());
+        match self.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
+            true => error.with_total_limit(self.total),
+            false => error.with_phase_limit(|phase| self.timeouts(settings).phase_limit(phase)),
+        }
+    }
+
     /// The limits of the phases, for a client with these settings.
     pub(super) fn timeouts<'a>(&'a self, settings: &'a ClientSettings) -> &'a ClientTimeouts {
         self.phases.as_deref().map_or(&settings.timeouts, |phases| &phases.timeouts)

@@ -111,7 +111,9 @@ impl Pipeline {
         response.reset();
         let limits = shared.sender.limits();
         let sent = self.send_within(&limits, request, response).await;
-        sent.map_err(|error| shared.sender.describe(error, request, &limits).with_origin(&shared.key))
+        sent.map_err(|error| {
+            limits.describe(error, request, shared.sender.settings()).with_origin(&shared.key)
+        })
     }
 
     async fn send_within(

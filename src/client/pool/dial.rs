@@ -1,4 +1,4 @@
-//! [`take_conn`]: a connection for a request; [`Dial`]: one that is being opened.
+//! [`wait_for_conn`]: a connection for a request that finds none idle; [`Dial`]: one that is being opened.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,18 +17,6 @@ use crate::message::Timings;
 use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
-/// Takes an idle connection of `pool`, or waits for one.
-#[inline]
-pub(in crate::client) async fn take_conn(
-    pool: Arc<Pool>,
-    limits: &RequestLimits,
-) -> Result<PooledConn, ClientError> {
-    match PooledConn::checkout(pool, runtime::now()) {
-        Ok(pooled) => Ok(pooled),
-        Err(miss) => boxed(|| wait_for_conn(miss, limits)).await,
-    }
-}
-
 /// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
 pub(in crate::client) async fn wait_for_conn(
     miss: CheckoutMiss,
@@ -46,17 +34,14 @@ pub(in crate::client) async fn wait_for_conn(
     boxed(|| open_or_take(permit, queue, limits)).await
 }
 
-/// Opens a connection in place of a stale one, for the same request and with the same permit.
+/// Opens a connection in place of a stale one, for the same request, with its permit.
 pub(in crate::client) async fn replace_stale(
     mut stale: PooledConn,
     limits: &RequestLimits,
 ) -> Result<PooledConn, ClientError> {
     stale.exchange.progress.end = Some(ExchangeEnd::Retried);
     stale.close();
-    let mut pooled = open_conn(stale.permit, stale.exchange.progress.timings.queue, limits).await?;
-    pooled.exchange.progress.wants_interim = stale.exchange.progress.wants_interim;
-    pooled.note_target(&stale.exchange.target);
-    Ok(pooled)
+    open_conn(stale.permit, stale.exchange.progress.timings.queue, limits).await
 }
 
 /// Opens a connection for a request that must have a new one.

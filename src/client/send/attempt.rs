@@ -2,26 +2,27 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use crate::client::call::{Call, CallExchange};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ExpectField, OutgoingRequest};
 use crate::client::observe::ClientSpan;
-use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, take_conn};
+use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, wait_for_conn};
 use crate::client::settings::RequestLimits;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{BodyLength, Request, Response, Status};
-use crate::runtime::boxed;
+use crate::runtime::{self, boxed};
 use crate::wire::OutgoingFraming;
 
 /// One request that has gone over one connection, as far as its [`Until`] says.
 ///
-/// A connection that its server has closed while it was idle is replaced within the attempt.
+/// A connection that its server has closed while it was idle is replaced within the attempt, and an expectation that the
+/// server refuses is dropped.
 pub(super) struct Attempt<'r> {
     request: &'r Request,
-    framing: OutgoingFraming,
     span: ClientSpan,
     cookies: RequestCookies<'r>,
     pooled: PooledConn,
@@ -31,9 +32,11 @@ pub(super) struct Attempt<'r> {
 pub(super) enum Until<'a> {
     /// The whole request has been sent, and the head of its final response is here.
     Answered(&'a mut Response),
-    /// The head of the request has been sent, and its caller writes the body. If there is none to write, the head of
-    /// the first response has come as well, so that a stale connection has shown itself.
-    Opened,
+    /// The head of the first response is in the memory of the exchange. For a call without a body, whose connection may
+    /// be stale as long as nothing has come.
+    FirstHead,
+    /// The head of the request has been sent, and its caller writes the body.
+    HeadSent,
 }
 
 impl<'r> Attempt<'r> {
@@ -49,36 +52,48 @@ impl<'r> Attempt<'r> {
         if let Until::Answered(response) = &mut until {
             response.reset();
         }
-        let (pool, framing) = prepare(pools, pool, outgoing, until.body_length(request)?)?;
+        let describe = |error: ClientError| limits.describe(error, request, &pools.settings);
+        let (pool, framing) = prepare(pools, pool, outgoing, &until).map_err(describe)?;
         let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
-        let exchanged = async {
-            let mut pooled = take_conn(pool, limits).await?;
-            let cookies = pooled.permit.pool.cookies(outgoing);
-            let outgoing = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
-            let dispatch = Dispatch { outgoing, framing, limits };
-            dispatch.begin(&mut pooled);
-            let pooled = match until {
-                Until::Answered(response) => dispatch.receive_head(pooled, response).await?,
-                Until::Opened => dispatch.open(pooled).await?,
-            };
-            Ok((pooled, cookies))
+        let fail = |error: ClientError| {
+            span.end(Err(&error));
+            describe(error)
         };
-        match exchanged.await {
-            Ok((pooled, cookies)) => Ok(Attempt { request, framing, span, cookies, pooled }),
-            Err(error) => {
-                span.end(Err(&error));
-                Err(error)
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => boxed(|| wait_for_conn(miss, limits)).await.map_err(fail)?,
+        };
+        let cookies = pooled.permit.pool.cookies(outgoing);
+        let sent = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
+        let dispatch = Dispatch { outgoing: sent, framing, limits };
+        dispatch.begin(&mut pooled, &until);
+        if let Err(error) = poll_fn(|cx| dispatch.poll(cx, &mut pooled, &mut until)).await {
+            pooled = boxed(|| dispatch.retry(pooled, error, &mut until)).await.map_err(fail)?;
+        }
+        let attempt = Attempt { request, span, cookies, pooled };
+        match until {
+            Until::Answered(response) if may_drop_expectation(request, framing, response) => {
+                boxed(|| attempt.run_unexpecting(pools, outgoing, response, limits)).await
             }
+            Until::Answered(_) | Until::FirstHead | Until::HeadSent => Ok(attempt),
         }
     }
 
-    /// Whether `response` refuses the expectation of the request, which may then be sent without it (RFC 9110 §10.1.1).
-    /// A body that is a stream has not been touched if the server has answered instead of 100.
-    pub(super) fn is_expectation_refused(&self, response: &Response) -> bool {
-        response.status == Status::EXPECTATION_FAILED
-            && self.framing.expects()
-            && Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
-            && !self.request.body.is_source_taken()
+    /// Sends the request once more, without the expectation that the server has refused with `response`. A 417 is about
+    /// the expectation only, not about the request (RFC 9110 §10.1.1).
+    async fn run_unexpecting(
+        self,
+        pools: &ClientPools,
+        outgoing: OutgoingRequest<'r>,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<Attempt<'r>, ClientError> {
+        let refused = self.into_answered(response);
+        let pool = refused.permit.pool.clone();
+        refused.discard().await;
+        let outgoing = outgoing.without_expectation();
+        let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), limits).await;
+        answered.map_err(|error| error.sent_before(true))
     }
 
     /// Ends the attempt with the head of the final response. The connection still has its body.
@@ -102,6 +117,15 @@ impl<'r> Attempt<'r> {
 }
 
 impl Until<'_> {
+    /// How far an attempt at this request of a call goes.
+    pub(super) fn call_of(request: &Request) -> Until<'static> {
+        let is_announced = !matches!(written_length(request), BodyLength::NoContent | BodyLength::Known(0));
+        match is_announced || !request.body.is_empty() || !request.trailers.is_empty() {
+            true => Until::HeadSent,
+            false => Until::FirstHead,
+        }
+    }
+
     /// The length of the body that follows the head of `request`.
     #[inline]
     fn body_length(&self, request: &Request) -> Result<BodyLength, ClientError> {
@@ -110,13 +134,12 @@ impl Until<'_> {
                 Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed))
             }
             Until::Answered(_) => Ok(request.body.declared_length()),
-            Until::Opened => Ok(written_length(request)),
+            Until::FirstHead | Until::HeadSent => Ok(written_length(request)),
         }
     }
 }
 
 /// The request of an attempt, as it is sent over its connection, and once more if that was stale.
-#[derive(Clone, Copy)]
 struct Dispatch<'a> {
     outgoing: OutgoingRequest<'a>,
     framing: OutgoingFraming,
@@ -126,69 +149,75 @@ struct Dispatch<'a> {
 impl Dispatch<'_> {
     /// Writes the head of the request to a connection.
     #[inline]
-    fn begin(self, pooled: &mut PooledConn) {
+    fn begin(&self, pooled: &mut PooledConn, until: &Until<'_>) {
         pooled.begin(self.outgoing, self.framing, self.limits);
+        match until {
+            Until::Answered(_) => {}
+            Until::FirstHead | Until::HeadSent => {
+                pooled.note_target(self.outgoing.request.target().as_str());
+                pooled.exchange.progress.wants_interim = matches!(until, Until::FirstHead);
+            }
+        }
     }
 
-    /// Sends the body of the request, and receives the head of the response.
-    async fn receive_head(
-        self,
-        mut pooled: PooledConn,
-        response: &mut Response,
-    ) -> Result<PooledConn, ClientError> {
-        match poll_fn(|cx| pooled.poll_response(cx, Some(self.outgoing.request), response)).await {
-            Ok(()) => Ok(pooled),
-            Err(error) => boxed(|| self.retry(pooled, error, response)).await,
+    /// Sends the request, and receives the head of the response, as far as `until` says.
+    #[inline]
+    fn poll(
+        &self,
+        cx: &mut Context<'_>,
+        pooled: &mut PooledConn,
+        until: &mut Until<'_>,
+    ) -> Poll<Result<(), ClientError>> {
+        let request = Some(self.outgoing.request);
+        match until {
+            Until::Answered(response) => pooled.poll_response(cx, request, response),
+            Until::FirstHead => with_early(pooled, |pooled, early| pooled.poll_response(cx, request, early)),
+            // The response that refuses the body may be here before the head has left, or why the server has closed.
+            Until::HeadSent => with_early(pooled, |pooled, early| {
+                pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush)
+            }),
         }
     }
 
     /// Sends the request, which has failed with `error`, over a new connection, if the one that it failed on was stale.
     async fn retry(
-        self,
+        &self,
         stale: PooledConn,
         error: ClientError,
-        response: &mut Response,
+        until: &mut Until<'_>,
     ) -> Result<PooledConn, ClientError> {
-        if !stale.may_retry(self.outgoing.request, &error) {
+        if matches!(until, Until::HeadSent) || !stale.may_retry(self.outgoing.request, &error) {
             return Err(error);
         }
         let renewed = async {
             let mut pooled = replace_stale(stale, self.limits).await?;
-            self.begin(&mut pooled);
-            poll_fn(|cx| pooled.poll_response(cx, Some(self.outgoing.request), response)).await?;
+            self.begin(&mut pooled, until);
+            poll_fn(|cx| self.poll(cx, &mut pooled, until)).await?;
             Ok(pooled)
         };
         renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
-
-    /// Sends the head of the request for a call, whose responses are received into the memory of the exchange.
-    async fn open(self, mut pooled: PooledConn) -> Result<PooledConn, ClientError> {
-        let OutgoingRequest { request, .. } = self.outgoing;
-        pooled.note_target(request.target().as_str());
-        let mut early = pooled.exchange.early.take().unwrap_or_default();
-        if has_body(request) {
-            // The response that refuses the body may be here before the head has left, or why the server has closed.
-            poll_fn(|cx| pooled.poll_unless_refused(cx, &mut early, (), PooledConn::poll_flush)).await?;
-        } else {
-            pooled.exchange.progress.wants_interim = true;
-            pooled = self.receive_head(pooled, &mut early).await?;
-        }
-        pooled.exchange.early = Some(early);
-        Ok(pooled)
-    }
 }
 
-/// Checks a request, whose body has this length, and returns its pool and its framing. `pool` is that of its origin, if
-/// the caller has it.
+/// Lends the memory that an exchange has for the response of a call.
+fn with_early<T>(pooled: &mut PooledConn, then: impl FnOnce(&mut PooledConn, &mut Response) -> T) -> T {
+    let mut early = pooled.exchange.early.take().unwrap_or_default();
+    let done = then(pooled, &mut early);
+    pooled.exchange.early = Some(early);
+    done
+}
+
+/// Checks a request, and returns its pool and its framing. `pool` is that of its origin, if the caller has it.
 #[inline]
 fn prepare(
     pools: &ClientPools,
     pool: Option<Arc<Pool>>,
     outgoing: OutgoingRequest<'_>,
-    length: BodyLength,
+    until: &Until<'_>,
 ) -> Result<(Arc<Pool>, OutgoingFraming), ClientError> {
-    outgoing.check(length)?;
     let OutgoingRequest { request, expect, .. } = outgoing;
+    let length = until.body_length(request)?;
+    outgoing.check(length)?;
     let pool = match pool {
         Some(pool) => pool,
         None => pools.pool_of(request.target())?,
@@ -205,10 +234,14 @@ fn prepare(
     }
 }
 
-/// Whether the caller of a call writes anything after the head.
-fn has_body(request: &Request) -> bool {
-    let is_announced = !matches!(written_length(request), BodyLength::NoContent | BodyLength::Known(0));
-    is_announced || !request.body.is_empty() || !request.trailers.is_empty()
+/// Whether a request with this framing, which `response` answers, was refused for its expectation and may be sent without
+/// it. A body that is a stream has not been touched if the server has answered instead of 100.
+#[inline]
+fn may_drop_expectation(request: &Request, framing: OutgoingFraming, response: &Response) -> bool {
+    response.status == Status::EXPECTATION_FAILED
+        && framing.expects()
+        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
+        && !request.body.is_source_taken()
 }
 
 /// The length of the body that the caller of a call writes.

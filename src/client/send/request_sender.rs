@@ -1,5 +1,4 @@
-//! [`RequestSender`]: sends a request as often as it takes: after a redirect, or without an expectation that was
-//! refused.
+//! [`RequestSender`]: sends a request, and each that a redirect leads to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,8 +105,9 @@ impl RequestSender {
         pool: Option<Arc<Pool>>,
         request: &Request,
     ) -> Result<Call, ClientError> {
-        let attempt =
-            self.attempt(pool, OutgoingRequest::new(request), Until::Opened, &self.limits()).await?;
+        let limits = self.limits();
+        let outgoing = OutgoingRequest::new(request);
+        let attempt = self.attempt(pool, outgoing, Until::call_of(request), &limits).await?;
         Ok(attempt.into_call())
     }
 
@@ -119,7 +119,9 @@ impl RequestSender {
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let limits = self.limits();
-        let mut pooled = self.send_one(pool, OutgoingRequest::new(request), response, &limits).await?;
+        let outgoing = OutgoingRequest::new(request);
+        let attempt = self.attempt(pool, outgoing, Until::Answered(response), &limits).await?;
+        let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
             let followed = boxed(|| self.follow_redirects(pooled, request, response, &limits)).await;
@@ -140,71 +142,23 @@ impl RequestSender {
         let mut chain = RedirectChain::new(self.redirects, request);
         while let Some(next) = chain.follow(&pooled, response)? {
             pooled.discard().await;
-            pooled = self.send_one(None, next, response, limits).await?;
+            let attempt = self.attempt(None, next, Until::Answered(response), limits).await?;
+            pooled = attempt.into_answered(response);
         }
         Ok(pooled)
     }
 
-    /// Sends one request, and receives the head of one final response.
-    pub(super) async fn send_one(
-        &self,
-        pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'_>,
-        response: &mut Response,
-        limits: &RequestLimits,
-    ) -> Result<PooledConn, ClientError> {
-        let attempt = self.attempt(pool, outgoing, Until::Answered(response), limits).await?;
-        let is_refused = attempt.is_expectation_refused(response);
-        let pooled = attempt.into_answered(response);
-        match is_refused {
-            true => boxed(|| self.send_unexpecting(pooled, outgoing, response, limits)).await,
-            false => Ok(pooled),
-        }
-    }
-
-    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). A
-    /// 417 is about the expectation only, not about the request.
-    async fn send_unexpecting(
-        &self,
-        pooled: PooledConn,
-        outgoing: OutgoingRequest<'_>,
-        response: &mut Response,
-        limits: &RequestLimits,
-    ) -> Result<PooledConn, ClientError> {
-        let pool = pooled.permit.pool.clone();
-        pooled.discard().await;
-        let until = Until::Answered(response);
-        let attempt = self.attempt(Some(pool), outgoing.without_expectation(), until, limits).await;
-        let attempt = attempt.map_err(|error| error.sent_before(true))?;
-        Ok(attempt.into_answered(response))
-    }
-
     /// Makes one attempt at a request. All requests that do not share their connection come through here, so that a
     /// policy for all of them has one place.
-    async fn attempt<'r>(
-        &self,
+    #[inline]
+    pub(super) fn attempt<'a, 'r: 'a>(
+        &'a self,
         pool: Option<Arc<Pool>>,
         outgoing: OutgoingRequest<'r>,
-        until: Until<'_>,
-        limits: &RequestLimits,
-    ) -> Result<Attempt<'r>, ClientError> {
-        let attempted = Attempt::run(&self.pools, pool, outgoing, until, limits).await;
-        attempted.map_err(|error| self.describe(error, outgoing.request, limits))
-    }
-
-    /// Adds to `error` the target of `request`, and the time limit that was exceeded.
-    #[cold]
-    pub(in crate::client) fn describe(
-        &self,
-        error: ClientError,
-        request: &Request,
-        limits: &RequestLimits,
-    ) -> ClientError {
-        let error = error.with_url(request.target().as_str());
-        match limits.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
-            true => error.with_total_limit(limits.total),
-            false => error.with_phase_limit(|phase| limits.timeouts(self.settings()).phase_limit(phase)),
-        }
+        until: Until<'a>,
+        limits: &'a RequestLimits,
+    ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send {
+        Attempt::run(&self.pools, pool, outgoing, until, limits)
     }
 
     /// The time limits of an exchange that begins now.

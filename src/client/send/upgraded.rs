@@ -5,6 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::attempt::Until;
 use super::request_sender::RequestSender;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -74,7 +75,9 @@ pub(in crate::client) async fn switch(
     response: &mut Response,
 ) -> Result<PooledConn, ClientError> {
     let limits = sender.limits();
-    let mut pooled = sender.send_one(pool, OutgoingRequest::new(request), response, &limits).await?;
+    let outgoing = OutgoingRequest::new(request);
+    let attempt = sender.attempt(pool, outgoing, Until::Answered(response), &limits).await?;
+    let mut pooled = attempt.into_answered(response);
     if response.status == Status::SWITCHING_PROTOCOLS {
         return Ok(pooled);
     }
