@@ -44,31 +44,34 @@ impl<'r> Attempt<'r> {
     pub(super) async fn run(
         pools: &ClientPools,
         pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'r>,
+        outgoing: &OutgoingRequest<'r>,
         mut until: Until<'_>,
         limits: &RequestLimits,
     ) -> Result<Attempt<'r>, ClientError> {
-        let OutgoingRequest { request, .. } = outgoing;
+        let request = outgoing.request;
         if let Until::Answered(response) = &mut until {
             response.reset();
         }
-        let describe = |error: ClientError| limits.describe(error, request, &pools.settings);
-        let (pool, framing) = prepare(pools, pool, outgoing, &until).map_err(describe)?;
+        let prepared = prepare(pools, pool, outgoing, &until);
+        let (pool, framing) = prepared.map_err(|error| limits.describe(error, request, &pools.settings))?;
         let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
-        let fail = |error: ClientError| {
-            span.end(Err(&error));
-            describe(error)
-        };
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => boxed(|| wait_for_conn(miss, limits)).await.map_err(fail)?,
+            Err(miss) => {
+                let waited = boxed(|| wait_for_conn(miss, limits)).await;
+                waited.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?
+            }
         };
-        let cookies = pooled.permit.pool.cookies(outgoing);
-        let sent = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
-        let dispatch = Dispatch { outgoing: sent, framing, limits };
+        let cookies = pooled.permit.pool.cookies(*outgoing);
+        let dispatch = Dispatch {
+            outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
+            framing,
+            limits,
+        };
         dispatch.begin(&mut pooled, &until);
         if let Err(error) = poll_fn(|cx| dispatch.poll(cx, &mut pooled, &mut until)).await {
-            pooled = boxed(|| dispatch.retry(pooled, error, &mut until)).await.map_err(fail)?;
+            let retried = boxed(|| dispatch.retry(pooled, error, &mut until)).await;
+            pooled = retried.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?;
         }
         let attempt = Attempt { request, span, cookies, pooled };
         match until {
@@ -84,14 +87,14 @@ impl<'r> Attempt<'r> {
     async fn run_unexpecting(
         self,
         pools: &ClientPools,
-        outgoing: OutgoingRequest<'r>,
+        outgoing: &OutgoingRequest<'r>,
         response: &mut Response,
         limits: &RequestLimits,
     ) -> Result<Attempt<'r>, ClientError> {
         let refused = self.into_answered(response);
         let pool = refused.permit.pool.clone();
         refused.discard().await;
-        let outgoing = outgoing.without_expectation();
+        let outgoing = &outgoing.without_expectation();
         let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), limits).await;
         answered.map_err(|error| error.sent_before(true))
     }
@@ -212,10 +215,10 @@ fn with_early<T>(pooled: &mut PooledConn, then: impl FnOnce(&mut PooledConn, &mu
 fn prepare(
     pools: &ClientPools,
     pool: Option<Arc<Pool>>,
-    outgoing: OutgoingRequest<'_>,
+    outgoing: &OutgoingRequest<'_>,
     until: &Until<'_>,
 ) -> Result<(Arc<Pool>, OutgoingFraming), ClientError> {
-    let OutgoingRequest { request, expect, .. } = outgoing;
+    let OutgoingRequest { request, expect, .. } = *outgoing;
     let length = until.body_length(request)?;
     outgoing.check(length)?;
     let pool = match pool {

@@ -107,7 +107,7 @@ impl RequestSender {
     ) -> Result<Call, ClientError> {
         let limits = self.limits();
         let outgoing = OutgoingRequest::new(request);
-        let attempt = self.attempt(pool, outgoing, Until::call_of(request), &limits).await?;
+        let attempt = self.attempt(pool, &outgoing, Until::call_of(request), &limits).await?;
         Ok(attempt.into_call())
     }
 
@@ -120,7 +120,7 @@ impl RequestSender {
     ) -> Result<PooledConn, ClientError> {
         let limits = self.limits();
         let outgoing = OutgoingRequest::new(request);
-        let attempt = self.attempt(pool, outgoing, Until::Answered(response), &limits).await?;
+        let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &limits).await?;
         let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -142,7 +142,7 @@ impl RequestSender {
         let mut chain = RedirectChain::new(self.redirects, request);
         while let Some(next) = chain.follow(&pooled, response)? {
             pooled.discard().await;
-            let attempt = self.attempt(None, next, Until::Answered(response), limits).await?;
+            let attempt = self.attempt(None, &next, Until::Answered(response), limits).await?;
             pooled = attempt.into_answered(response);
         }
         Ok(pooled)
@@ -154,7 +154,7 @@ impl RequestSender {
     pub(super) fn attempt<'a, 'r: 'a>(
         &'a self,
         pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'r>,
+        outgoing: &'a OutgoingRequest<'r>,
         until: Until<'a>,
         limits: &'a RequestLimits,
     ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send {

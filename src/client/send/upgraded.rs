@@ -76,7 +76,7 @@ pub(in crate::client) async fn switch(
 ) -> Result<PooledConn, ClientError> {
     let limits = sender.limits();
     let outgoing = OutgoingRequest::new(request);
-    let attempt = sender.attempt(pool, outgoing, Until::Answered(response), &limits).await?;
+    let attempt = sender.attempt(pool, &outgoing, Until::Answered(response), &limits).await?;
     let mut pooled = attempt.into_answered(response);
     if response.status == Status::SWITCHING_PROTOCOLS {
         return Ok(pooled);
