@@ -128,7 +128,7 @@ impl Pipeline {
         let pool = shared.pool()?;
         let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin);
         let outgoing = OutgoingRequest::new(request);
-        let cookies = pool.cookies(outgoing);
+        let cookies = pool.cookies(&outgoing);
         let outgoing = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
         let mut pending = shared.push(outgoing, pool, permit)?;
         let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
@@ -165,7 +165,7 @@ impl PipelineInner {
     fn write(wire: &mut Vec<u8>, outgoing: OutgoingRequest<'_>, pool: &Pool) {
         let OutgoingRequest { request, .. } = outgoing;
         let framing = OutgoingFraming::from_request(request.method(), request.body.declared_length(), false);
-        pool.write_head(wire, outgoing, framing);
+        pool.write_head(wire, &outgoing, framing);
         wire.extend_from_slice(request.body.bytes());
     }
 

@@ -212,9 +212,10 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        OutgoingRequest { request, taint, trace, cookie, .. }: OutgoingRequest<'_>,
+        outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
     ) {
+        let OutgoingRequest { request, taint, trace, cookie, .. } = *outgoing;
         let defaults = match (taint, request.method()) {
             // The fields of a TRACE are sent back (RFC 9110 §9.3.8).
             (RedirectTaint::CrossOrigin, _) | (RedirectTaint::SameOrigin, Method::Trace) => {
@@ -238,9 +239,9 @@ impl Pool {
     }
 
     /// Begins the exchange of the cookies of a request.
-    pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> RequestCookies<'a> {
+    pub(in crate::client) fn cookies<'a>(&self, outgoing: &OutgoingRequest<'a>) -> RequestCookies<'a> {
         let Some(store) = &self.settings.cookies else { return RequestCookies::none() };
-        let OutgoingRequest { request, taint, .. } = outgoing;
+        let OutgoingRequest { request, taint, .. } = *outgoing;
         // The default field does not go where a redirect leads.
         let has_default = taint == RedirectTaint::SameOrigin && self.settings.fields.contains("cookie");
         RequestCookies::begin(store, self.origin.absolute(request.target()), request, has_default)

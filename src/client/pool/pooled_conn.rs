@@ -142,13 +142,13 @@ impl PooledConn {
     /// Writes the head of the request to the write buffer, and begins its body.
     pub(in crate::client) fn begin(
         &mut self,
-        outgoing: OutgoingRequest<'_>,
+        outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
         limits: &RequestLimits,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
-        let OutgoingRequest { request, .. } = outgoing;
+        let OutgoingRequest { request, .. } = *outgoing;
         self.exchange.spec = ExchangeSpec::new(request, limits);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);

@@ -62,7 +62,7 @@ impl<'r> Attempt<'r> {
                 waited.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?
             }
         };
-        let cookies = pooled.permit.pool.cookies(*outgoing);
+        let cookies = pooled.permit.pool.cookies(outgoing);
         let dispatch = Dispatch {
             outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
             framing,
@@ -153,7 +153,7 @@ impl Dispatch<'_> {
     /// Writes the head of the request to a connection.
     #[inline]
     fn begin(&self, pooled: &mut PooledConn, until: &Until<'_>) {
-        pooled.begin(self.outgoing, self.framing, self.limits);
+        pooled.begin(&self.outgoing, self.framing, self.limits);
         match until {
             Until::Answered(_) => {}
             Until::FirstHead | Until::HeadSent => {
