@@ -171,14 +171,11 @@ impl Dispatch<'_> {
         pooled: &mut PooledConn,
         until: &mut Until<'_>,
     ) -> Poll<Result<(), ClientError>> {
-        let request = Some(self.outgoing.request);
+        let request = self.outgoing.request;
         match until {
-            Until::Answered(response) => pooled.poll_response(cx, request, response),
-            Until::FirstHead => with_early(pooled, |pooled, early| pooled.poll_response(cx, request, early)),
-            // The response that refuses the body may be here before the head has left, or why the server has closed.
-            Until::HeadSent => with_early(pooled, |pooled, early| {
-                pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush)
-            }),
+            Until::Answered(response) => pooled.poll_response(cx, Some(request), response),
+            Until::FirstHead => poll_first_head(cx, pooled, request),
+            Until::HeadSent => poll_head_sent(cx, pooled),
         }
     }
 
@@ -200,6 +197,21 @@ impl Dispatch<'_> {
         };
         renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
+}
+
+/// Sends the request of a call that has no body, and receives the head of its first response.
+fn poll_first_head(
+    cx: &mut Context<'_>,
+    pooled: &mut PooledConn,
+    request: &Request,
+) -> Poll<Result<(), ClientError>> {
+    with_early(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
+}
+
+/// Sends the head of the request of a call. Before it has left, the response that refuses the body may be here, or the
+/// reason why the server has closed.
+fn poll_head_sent(cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<Result<(), ClientError>> {
+    with_early(pooled, |pooled, early| pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush))
 }
 
 /// Lends the memory that an exchange has for the response of a call.
