@@ -149,7 +149,6 @@ const SHORT: &[(&str, &str)] = &[
     ("src/server/context/tower.rs", "only there with a feature"),
     ("src/server/context/watch.rs", "only there with a feature"),
     ("src/client/observe/span.rs", "a seam"),
-    ("src/client/call/upgraded.rs", "a leaf that many import"),
     ("src/memory/lock.rs", "a leaf that many import"),
     ("src/message/start_line/version.rs", "a leaf that many import"),
     ("src/net/stream.rs", "a leaf that many import"),

@@ -11,12 +11,11 @@ use super::cookies::CookieStore;
 use super::host::Host;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
-use super::redirect::Redirects;
 use super::request_builder::RequestBuilder;
-use super::request_sender::RequestSender;
 use super::route::Proxies;
-use super::settings::{ClientLimits, ClientTimeouts, Settings};
-use crate::client::call::{ClientUpgraded, ResponseReader};
+use super::send::{ClientUpgraded, Redirects, RequestSender, upgrade};
+use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
+use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
 use crate::client::observe::{ClientCounts, ClientObserver};
 use crate::message::{FieldValue, MessageError, Method, Request, Response};
@@ -274,7 +273,7 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        self.sender.send_upgrade(None, request, response).await
+        upgrade(&self.sender, None, request, response).await
     }
 
     /// Returns a handle for the one origin that `url` names. The handle saves looking up the origin's connections for
@@ -370,7 +369,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientSettings,
 }
 
 impl ClientBuilder {

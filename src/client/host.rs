@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::pool::Pool;
-use super::request_sender::RequestSender;
-use crate::client::call::{ClientUpgraded, ResponseReader};
+use super::send::{ClientUpgraded, RequestSender, upgrade};
+use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
 use crate::client::route::origin;
 use crate::memory::Reset;
@@ -106,7 +106,7 @@ impl Host {
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let upgraded = self.sender.send_upgrade(Some(pool), request, response).await;
+        let upgraded = upgrade(&self.sender, Some(pool), request, response).await;
         upgraded.map_err(|error| error.with_origin(&self.key))
     }
 

@@ -49,9 +49,8 @@ mod tower;
 #[cfg(feature = "websocket")]
 mod websocket;
 
-mod redirect;
 pub(crate) mod request_builder;
-mod request_sender;
+mod send;
 
 mod pool;
 mod route;
@@ -69,7 +68,7 @@ mod observe;
 
 pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
 pub(crate) use call::CallExchange;
-pub use call::{Call, CallReader, CallWriter, ClientUpgraded, ResponseReader};
+pub use call::{Call, CallReader, CallWriter, ResponseReader};
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
 pub use error::{ClientCause, ClientPhase};
@@ -82,10 +81,10 @@ pub use observe::{
     HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
-pub use redirect::Redirects;
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
+pub use send::{ClientUpgraded, Redirects};
 pub use settings::{ClientLimits, ClientTimeouts};
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::request_sender::RequestSender;
+use super::send::RequestSender;
 use super::settings::ClientTimeouts;
 use crate::client::error::ClientError;
 use crate::memory::Reset;

@@ -1,5 +1,5 @@
-//! [`Settings`]: what is set when a client is built; [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its exchanges;
-//! [`RequestLimits`]: the time limits of one request.
+//! [`ClientSettings`]: what is set when a client is built; [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its
+//! exchanges; [`RequestLimits`]: the time limits of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::sync::Semaphore;
 
 use super::cookies::CookieStore;
 use super::route::Proxies;
-use crate::client::error::ClientPhase;
+use crate::client::error::{ClientError, ClientPhase};
 use crate::client::observe::{Observers, Spans};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
-use crate::message::{FieldName, Headers};
+use crate::message::{FieldName, Headers, Request};
 use crate::net::{HostConnector, TlsConnector};
-use crate::runtime::{Instant, later};
+use crate::runtime::{self, Instant, later};
 use crate::wire::{Limits, encode};
 
 /// The settings of a client.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ClientSettings {
     pub(super) limits: ClientLimits,
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
@@ -40,9 +40,9 @@ pub(crate) struct Settings {
     pub(super) decode_max: Option<usize>,
 }
 
-impl Settings {
+impl ClientSettings {
     /// Completes the settings of a new client: what one of them says to another.
-    pub(super) fn completed(mut self) -> Settings {
+    pub(super) fn completed(mut self) -> ClientSettings {
         let decodes = self.decode_max.is_some() && !self.fields.contains("accept-encoding");
         self.accept_encoding = decodes.then_some(ACCEPTED);
         self.limits = self.limits.clamped();
@@ -65,9 +65,9 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for ClientSettings {
+    fn default() -> ClientSettings {
+        ClientSettings {
             limits: ClientLimits::default(),
             bounds: Bounds::default(),
             streamed_bounds: Bounds::default(),
@@ -116,23 +116,38 @@ impl PhaseLimits {
 }
 
 impl RequestLimits {
+    /// Adds to `error` the target of `request`, and the time limit that was exceeded.
+    #[cold]
+    pub(super) fn describe(
+        &self,
+        error: ClientError,
+        request: &Request,
+        settings: &ClientSettings,
+    ) -> ClientError {
+        let error = error.with_url(request.target().as_str());
+        match self.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
+            true => error.with_total_limit(self.total),
+            false => error.with_phase_limit(|phase| self.timeouts(settings).phase_limit(phase)),
+        }
+    }
+
     /// The limits of the phases, for a client with these settings.
-    pub(super) fn timeouts<'a>(&'a self, settings: &'a Settings) -> &'a ClientTimeouts {
+    pub(super) fn timeouts<'a>(&'a self, settings: &'a ClientSettings) -> &'a ClientTimeouts {
         self.phases.as_deref().map_or(&settings.timeouts, |phases| &phases.timeouts)
     }
 
     /// The bounds of the exchange, for a client with these settings.
-    pub(super) fn bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
+    pub(super) fn bounds<'a>(&'a self, settings: &'a ClientSettings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.bounds, |phases| &phases.bounds)
     }
 
     /// The same for a body that the caller reads in chunks, however slowly it comes.
-    pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a Settings) -> &'a Bounds {
+    pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a ClientSettings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.streamed_bounds, |phases| &phases.streamed_bounds)
     }
 
     /// The end of a request's wait for a connection, if the wait began at `since`.
-    pub(super) fn queue_until(&self, since: Instant, settings: &Settings) -> Instant {
+    pub(super) fn queue_until(&self, since: Instant, settings: &ClientSettings) -> Instant {
         let until = later(since, self.timeouts(settings).queue);
         self.deadline.map_or(until, |deadline| deadline.min(until))
     }

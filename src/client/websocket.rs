@@ -3,6 +3,7 @@
 use std::io;
 
 use super::request_builder::RequestBuilder;
+use super::send::switch;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::message::Response;
 use crate::net::{Conn, ReadBuffer, Sendable};
@@ -15,7 +16,7 @@ pub(crate) async fn switch_protocols(
     check: impl FnOnce(&Response) -> Result<(), &'static str>,
 ) -> Result<(Box<Conn<Sendable>>, ReadBuffer), ClientError> {
     let (sender, request) = builder.into_parts()?;
-    let mut pooled = sender.switch(None, &request, response).await?;
+    let mut pooled = switch(&sender, None, &request, response).await?;
     check(response).map_err(|reason| {
         let error = pooled.error(ClientPhase::Wait, ClientCause::Upgrade);
         error.with_detail(reason).with_url(request.target().as_str())

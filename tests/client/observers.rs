@@ -1,5 +1,6 @@
 //! Observers of a client: any number of them sees each event, in their order, and the sum of all is `Client::counts`.
 
+use std::future::pending;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
@@ -9,10 +10,11 @@ use corehttp::client::{
     ClientCounters, ClientExchangeReport, ClientLimits, ClientObserver, ClientTimeouts, DialReport,
     ExchangeEnd, HostEvents, QueueReport,
 };
-use corehttp::net::MemoryListener;
+use corehttp::net::{Dialer, MemoryListener};
 use corehttp::{Client, ClientBuilder, Response};
+use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{OK, Scripted, Stage, ask, cancelled_after, get, paused, settle};
 use crate::{counts, storm};
@@ -111,7 +113,7 @@ async fn check(builder: ClientBuilder, expected: &[&str]) {
     let [one, other] = [Events::default(), Events::default()];
     let client = builder.observe(one.clone()).observe(other.clone()).build();
     for _ in 0..2 {
-        let _ = ask(&client, &get()).await;
+        let _ = timeout(PATIENCE, ask(&client, &get())).await;
         settle().await;
     }
     let seen = Vec::from_iter(one.list().iter().map(short));
@@ -119,6 +121,9 @@ async fn check(builder: ClientBuilder, expected: &[&str]) {
     assert_eq!(one.list(), other.list(), "both see the same");
     one.check(&client);
 }
+
+/// When the caller leaves, if nothing has ended the wait before.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server whose first connection ends after one response, whatever it has been asked then.
 fn stale() -> Stage {
@@ -134,13 +139,29 @@ fn stale() -> Stage {
     })
 }
 
+/// Connects once. Later dials end so, or never.
+struct Once(Stage, Option<io::ErrorKind>);
+
+impl Dialer for Once {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        match (self.0.dialed().is_empty(), self.1) {
+            (true, _) => self.0.dial(host, port).await,
+            (false, Some(end)) => Err(end.into()),
+            (false, None) => pending().await,
+        }
+    }
+}
+
 #[test]
 fn ends_are_told_apart() {
     paused(async {
         let cut = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
         let brief = ClientTimeouts { receive: SECOND, wait: SECOND, ..ClientTimeouts::default() };
         let unheard = MemoryListener::new();
-        let rows: [(ClientBuilder, &[&str]); 8] = [
+        let unanswered = || Client::builder().dialer(Once(stale(), None));
+        let rows: [(ClientBuilder, &[&str]); 11] = [
             (Stage::always(OK).builder(), &["dial None", "Answered 200", "Answered 200 again"]),
             (
                 Stage::always("HTTP/1.1 503 x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").builder(),
@@ -162,6 +183,15 @@ fn ends_are_told_apart() {
                 stale().builder(),
                 &["dial None", "Answered 200", "dial None", "Retried 0 again", "Answered 200"],
             ),
+            (
+                Client::builder().dialer(Once(stale(), Some(io::ErrorKind::ConnectionRefused))),
+                &["dial None", "Answered 200", "dial Some(Connect)", "Retried 0 again"],
+            ),
+            (
+                unanswered().timeout(SECOND),
+                &["dial None", "Answered 200", "dial Some(Connect)", "Retried 0 again"],
+            ),
+            (unanswered(), &["dial None", "Answered 200", "Retried 0 again"]),
             (Client::builder().connect_to(unheard), &["dial Some(Connect)", "dial Some(Connect)"]),
             (
                 Stage::answering(|request| match request.starts_with("GET / ") {

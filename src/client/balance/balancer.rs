@@ -6,11 +6,11 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
-use crate::client::call::{Call, ClientUpgraded, InFlightGuard, OutcomeRecorder, ResponseReader};
+use crate::client::call::{Call, InFlightGuard, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::request_sender::RequestSender;
 use crate::client::route::origin;
+use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
@@ -92,14 +92,14 @@ impl Balancer {
     /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.host().send(request, response).await {
+            match assignment.host().send(request, response).await {
                 Ok(()) => {
-                    self.inner.record_response(attempt, response);
+                    self.inner.record_response(assignment, response);
                     return Ok(());
                 }
-                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
+                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
             }
         }
     }
@@ -115,13 +115,13 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.host().open_response(request, response).await {
+            match assignment.host().open_response(request, response).await {
                 Ok(reader) => {
-                    return Ok(reader.with_guard(Some(self.inner.record_response(attempt, response))));
+                    return Ok(reader.with_guard(Some(self.inner.record_response(assignment, response))));
                 }
-                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
+                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
             }
         }
     }
@@ -137,11 +137,11 @@ impl Balancer {
     /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
-        let mut attempt = self.assign(request)?;
+        let mut assignment = self.assign(request)?;
         loop {
-            match attempt.host().open_call(request).await {
-                Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(attempt))),
-                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
+            match assignment.host().open_call(request).await {
+                Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(assignment))),
+                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
             }
         }
     }
@@ -160,18 +160,18 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.host().upgrade(request, response).await {
+            match assignment.host().upgrade(request, response).await {
                 Ok(tunnel) => {
-                    return Ok(tunnel.with_guard(Some(self.inner.record_response(attempt, response))));
+                    return Ok(tunnel.with_guard(Some(self.inner.record_response(assignment, response))));
                 }
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                     // The host has answered, although it refused the upgrade.
-                    self.inner.record_response(attempt, response);
+                    self.inner.record_response(assignment, response);
                     return Err(error);
                 }
-                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
+                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
             }
         }
     }
@@ -208,17 +208,17 @@ impl Balancer {
         Balancer { inner: self.inner.clone(), sender: Some(sender) }
     }
 
-    fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
+    fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
         self.inner.assign(request)?.through(self.sender.as_ref(), request)
     }
 
     fn retry_other_hosts(
         &self,
-        attempt: HostAttempt,
+        assignment: Assignment,
         request: &Request,
         error: ClientError,
-    ) -> Result<HostAttempt, ClientError> {
-        self.inner.retry_other_hosts(attempt, request, error)?.through(self.sender.as_ref(), request)
+    ) -> Result<Assignment, ClientError> {
+        self.inner.retry_other_hosts(assignment, request, error)?.through(self.sender.as_ref(), request)
     }
 }
 
@@ -234,7 +234,7 @@ impl BalancerInner {
     }
 
     /// Chooses a host for `request`.
-    fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
+    fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
         if request.target().form() != TargetForm::Origin {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
@@ -242,7 +242,7 @@ impl BalancerInner {
     }
 
     /// Chooses a host other than `excluded`, even if that was removed and added again.
-    fn choose(&self, excluded: Option<&Arc<Member>>) -> Option<HostAttempt> {
+    fn choose(&self, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
         let members = read_lock(&self.members);
         if let Some(check) = &self.check {
             members.iter().for_each(|member| member.start_checks(check));
@@ -258,12 +258,12 @@ impl BalancerInner {
             .or_else(|| self.choice.choose(others(), &self.random_pairs));
         let member = chosen?.clone();
         let in_flight = member.begin_request(self.assigned.fetch_add(1, Ordering::Relaxed) + 1);
-        Some(HostAttempt { member, through_other: None, in_flight, is_second: false })
+        Some(Assignment { member, through_other: None, in_flight, is_second: false })
     }
 
-    /// The recorder of an attempt that goes on.
-    fn recorder(self: Arc<BalancerInner>, attempt: HostAttempt) -> OutcomeRecorder {
-        let HostAttempt { member, in_flight, .. } = attempt;
+    /// The recorder of a request that goes on.
+    fn recorder(self: Arc<BalancerInner>, assignment: Assignment) -> OutcomeRecorder {
+        let Assignment { member, in_flight, .. } = assignment;
         OutcomeRecorder::new(in_flight, move |outcome| {
             if !outcome.is_err_and(is_callers_fault) {
                 member.record(&self.health, outcome);
@@ -272,32 +272,32 @@ impl BalancerInner {
     }
 
     /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
-    fn record_response(&self, attempt: HostAttempt, response: &Response) -> InFlightGuard {
-        attempt.member.record(&self.health, Ok(response));
-        attempt.in_flight
+    fn record_response(&self, assignment: Assignment, response: &Response) -> InFlightGuard {
+        assignment.member.record(&self.health, Ok(response));
+        assignment.in_flight
     }
 
-    /// Records why an attempt failed, and begins another one if that may help, and does no harm.
+    /// Records why a request failed, and assigns it to another host if that may help, and does no harm.
     ///
     /// # Errors
     ///
     /// Fails with the same error if it does not.
     fn retry_other_hosts(
         &self,
-        attempt: HostAttempt,
+        assignment: Assignment,
         request: &Request,
         error: ClientError,
-    ) -> Result<HostAttempt, ClientError> {
+    ) -> Result<Assignment, ClientError> {
         if is_callers_fault(&error) {
             return Err(error);
         }
-        attempt.member.record(&self.health, Err(&error));
+        assignment.member.record(&self.health, Err(&error));
         let may_repeat = self.retry == RetryPolicy::Once
-            && !attempt.is_second
+            && !assignment.is_second
             && !error.is_sent()
             && !request.body.is_source_taken();
-        match may_repeat.then(|| self.choose(Some(&attempt.member))).flatten() {
-            Some(other) => Ok(HostAttempt { is_second: true, ..other }),
+        match may_repeat.then(|| self.choose(Some(&assignment.member))).flatten() {
+            Some(other) => Ok(Assignment { is_second: true, ..other }),
             None => Err(error),
         }
     }
@@ -322,7 +322,7 @@ impl fmt::Debug for Balancer {
 }
 
 /// A request that was assigned to a host.
-struct HostAttempt {
+struct Assignment {
     member: Arc<Member>,
     /// The same host over connections of another sender than the balancer's.
     through_other: Option<Host>,
@@ -332,13 +332,13 @@ struct HostAttempt {
     is_second: bool,
 }
 
-impl HostAttempt {
+impl Assignment {
     /// Uses the connections of `sender`, if there is one.
     fn through(
         mut self,
         sender: Option<&RequestSender>,
         request: &Request,
-    ) -> Result<HostAttempt, ClientError> {
+    ) -> Result<Assignment, ClientError> {
         if let Some(sender) = sender {
             let host = Host::new(sender.clone(), self.member.host.origin());
             self.through_other = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
@@ -585,9 +585,9 @@ mod tests {
             if in_flight.len() == at_once {
                 in_flight.pop_front();
             }
-            let attempt = inner.choose(None).unwrap();
-            let origin = attempt.host().origin().to_owned();
-            in_flight.push_back(attempt);
+            let assignment = inner.choose(None).unwrap();
+            let origin = assignment.host().origin().to_owned();
+            in_flight.push_back(assignment);
             origin
         };
         (0..2_000).map(ask).collect()

@@ -35,14 +35,14 @@ pub(crate) struct CallExchange {
 }
 
 impl CallExchange {
-    /// A call whose head has been sent. If there is no body to write, its response has begun to come, with `early`.
+    /// A call whose head has been sent. If there is no body to write, its response has begun to come.
     pub(in crate::client) fn new(
-        pooled: PooledConn,
-        early: Box<Response>,
+        mut pooled: PooledConn,
         trailers: Option<Box<Headers>>,
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
+        let early = pooled.exchange.early.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
         CallExchange { pooled, early, trailers, sent_fields: None, cookies, recorder }
     }

@@ -1,11 +1,10 @@
-//! Exchanges in the hands of their callers: bodies piece by piece, and connections after an upgrade.
+//! Exchanges in the hands of their callers: bodies piece by piece.
 
 mod call;
 mod call_exchange;
 mod halves;
 
 mod response_reader;
-mod upgraded;
 
 mod outcome_recorder;
 
@@ -16,4 +15,3 @@ pub(crate) use outcome_recorder::{InFlightGuard, OutcomeRecorder};
 #[cfg(feature = "tower")]
 pub(crate) use response_reader::ReadState;
 pub use response_reader::ResponseReader;
-pub use upgraded::ClientUpgraded;

@@ -39,6 +39,12 @@ impl ClientSpan {
         self.0.as_ref().and_then(|span| span.fields())
     }
 
+    /// Records an error, and returns it.
+    pub(in crate::client) fn fail(&self, error: ClientError) -> ClientError {
+        self.end(Err(&error));
+        error
+    }
+
     /// Records the head of the response, or the error.
     pub(in crate::client) fn end(&self, outcome: Result<&Response, &ClientError>) {
         if let Some(span) = &self.0 {

@@ -9,11 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::queue::{EntryMeta, PendingResponse, Queue};
 use super::task::PipelineTask;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::OutgoingRequest;
 use crate::client::observe::ClientSpan;
 use crate::client::pool::Pool;
-use crate::client::redirect::OutgoingRequest;
-use crate::client::request_sender::{self, RequestSender};
 use crate::client::route::origin;
+use crate::client::send::RequestSender;
 use crate::client::settings::RequestLimits;
 use crate::memory::Reset;
 use crate::message::{MessageError, Method, Request, Response};
@@ -111,7 +111,9 @@ impl Pipeline {
         response.reset();
         let limits = shared.sender.limits();
         let sent = self.send_within(&limits, request, response).await;
-        sent.map_err(|error| shared.sender.describe(error, request, &limits).with_origin(&shared.key))
+        sent.map_err(|error| {
+            limits.describe(error, request, shared.sender.settings()).with_origin(&shared.key)
+        })
     }
 
     async fn send_within(
@@ -125,9 +127,10 @@ impl Pipeline {
         let permit = shared.enter(limits).await?;
         let pool = shared.pool()?;
         let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin);
-        let outgoing = OutgoingRequest::new(request).with_trace(span.fields());
-        let cookies = pool.cookies(outgoing);
-        let mut pending = shared.push(outgoing, cookies.cookie(), pool, permit)?;
+        let outgoing = OutgoingRequest::new(request);
+        let cookies = pool.cookies(&outgoing);
+        let outgoing = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
+        let mut pending = shared.push(outgoing, pool, permit)?;
         let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
         let answered = match limits.deadline {
             None => received.await,
@@ -159,10 +162,10 @@ impl Pipeline {
 
 impl PipelineInner {
     /// Writes the whole `request` as it is sent.
-    fn write(wire: &mut Vec<u8>, outgoing: OutgoingRequest<'_>, cookie: Option<&[u8]>, pool: &Pool) {
+    fn write(wire: &mut Vec<u8>, outgoing: OutgoingRequest<'_>, pool: &Pool) {
         let OutgoingRequest { request, .. } = outgoing;
         let framing = OutgoingFraming::from_request(request.method(), request.body.declared_length(), false);
-        pool.write_head(wire, outgoing, framing, cookie);
+        pool.write_head(wire, &outgoing, framing);
         wire.extend_from_slice(request.body.bytes());
     }
 
@@ -182,7 +185,7 @@ impl PipelineInner {
             || ConnectionOption::from_headers(headers) == ConnectionOption::Close;
         let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
         match is_accepted && !is_alone {
-            true => Ok(request_sender::check(request.method(), request.body.declared_length())?),
+            true => Ok(OutgoingRequest::new(request).check(request.body.declared_length())?),
             false => {
                 let error = ClientError::new(ClientPhase::Prepare, ClientCause::NotPipelinable);
                 Err(error.with_detail(request.method().to_string()))
@@ -217,7 +220,6 @@ impl PipelineInner {
     fn push(
         self: &Arc<PipelineInner>,
         outgoing: OutgoingRequest<'_>,
-        cookie: Option<&[u8]>,
         pool: &Pool,
         permit: OwnedSemaphorePermit,
     ) -> Result<PendingResponse<'_>, ClientError> {
@@ -229,7 +231,7 @@ impl PipelineInner {
             queues => queues.iter().min_by_key(|queue| queue.unanswered()).unwrap_or(&queues[0]),
         };
         let (pending, needs_task) = queue.push(EntryMeta::new(outgoing.request, permit), |wire| {
-            PipelineInner::write(wire, outgoing, cookie, pool)
+            PipelineInner::write(wire, outgoing, pool)
         });
         if needs_task {
             handle.spawn(PipelineTask::new(self.sender.clone(), self.key.clone(), queue.clone()).run());

@@ -10,7 +10,7 @@ use super::queue::{Dequeued, Queue};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
 use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
-use crate::client::request_sender::RequestSender;
+use crate::client::send::RequestSender;
 use crate::client::settings::RequestLimits;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;

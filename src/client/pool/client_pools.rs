@@ -10,14 +10,14 @@ use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::route::{Origin, Proxy, ProxyError, origin};
-use crate::client::settings::Settings;
+use crate::client::settings::ClientSettings;
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::Target;
 use crate::runtime::{self, Handle, Id};
 
 /// The pools of a client, in all runtimes.
 pub(in crate::client) struct ClientPools {
-    pub(in crate::client) settings: Arc<Settings>,
+    pub(in crate::client) settings: Arc<ClientSettings>,
     registry: Arc<HostRegistry>,
     by_runtime: Arc<RuntimeList>,
 }
@@ -43,7 +43,7 @@ fn each_pool(list: &RuntimeList, mut then: impl FnMut(&Pool)) {
 }
 
 impl ClientPools {
-    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
+    pub(in crate::client) fn new(settings: ClientSettings) -> ClientPools {
         let by_runtime = Arc::<RuntimeList>::default();
         let open: Weak<RuntimeList> = Arc::downgrade(&by_runtime);
         ClientPools { settings: Arc::new(settings), registry: Arc::new(HostRegistry::new(open)), by_runtime }
@@ -113,7 +113,7 @@ impl ClientPools {
 /// The pools of one runtime. A connection cannot be used in another one.
 struct RuntimePools {
     handle: Handle,
-    settings: Arc<Settings>,
+    settings: Arc<ClientSettings>,
     registry: Arc<HostRegistry>,
     by_origin: Mutex<PoolMap>,
     group: Arc<PoolGroup>,
@@ -124,7 +124,7 @@ struct RuntimePools {
 impl RuntimePools {
     fn new(
         handle: Handle,
-        settings: Arc<Settings>,
+        settings: Arc<ClientSettings>,
         registry: Arc<HostRegistry>,
         all: Weak<RuntimeList>,
     ) -> Arc<RuntimePools> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::observe::ExchangeEnd;
 use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestLimits;
 use crate::memory::lock;
@@ -33,8 +34,18 @@ pub(in crate::client) async fn wait_for_conn(
     boxed(|| open_or_take(permit, queue, limits)).await
 }
 
+/// Opens a connection in place of a stale one, for the same request, with its permit.
+pub(in crate::client) async fn replace_stale(
+    mut stale: PooledConn,
+    limits: &RequestLimits,
+) -> Result<PooledConn, ClientError> {
+    stale.exchange.progress.end = Some(ExchangeEnd::Retried);
+    stale.close();
+    open_conn(stale.permit, stale.exchange.progress.timings.queue, limits).await
+}
+
 /// Opens a connection for a request that must have a new one.
-pub(in crate::client) async fn open_conn(
+async fn open_conn(
     permit: PoolPermit,
     queue: Duration,
     limits: &RequestLimits,

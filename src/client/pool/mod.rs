@@ -11,6 +11,6 @@ mod pooled_conn;
 mod send;
 
 pub(super) use client_pools::ClientPools;
-pub(super) use dial::{open_conn, open_new, wait_for_conn};
+pub(super) use dial::{open_new, replace_stale, wait_for_conn};
 pub(super) use pool::{CheckoutMiss, Pool};
 pub(super) use pooled_conn::PooledConn;

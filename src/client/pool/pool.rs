@@ -13,11 +13,12 @@ use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ClientConnection, ClientExchange};
+use crate::client::exchange::{
+    CREDENTIALS, ClientConnection, ClientExchange, OutgoingRequest, RedirectTaint,
+};
 use crate::client::observe::{HostEvents, HostRegistry};
-use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::route::{Origin, Proxy};
-use crate::client::settings::{RequestLimits, Settings};
+use crate::client::settings::{ClientSettings, RequestLimits};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -45,7 +46,7 @@ pub(in crate::client) struct Pool {
     waiting: AtomicUsize,
     /// How many permits requests to this origin have.
     in_use: AtomicUsize,
-    pub(in crate::client) settings: Arc<Settings>,
+    pub(in crate::client) settings: Arc<ClientSettings>,
     created_at: Instant,
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
     /// was in HTTP/1.1.
@@ -113,7 +114,7 @@ impl Pool {
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
         shared: Arc<SharedConns>,
-        settings: Arc<Settings>,
+        settings: Arc<ClientSettings>,
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
     ) -> Pool {
@@ -211,10 +212,10 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        OutgoingRequest { request, taint, trace, .. }: OutgoingRequest<'_>,
+        outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        cookie: Option<&[u8]>,
     ) {
+        let OutgoingRequest { request, taint, trace, cookie, .. } = *outgoing;
         let defaults = match (taint, request.method()) {
             // The fields of a TRACE are sent back (RFC 9110 §9.3.8).
             (RedirectTaint::CrossOrigin, _) | (RedirectTaint::SameOrigin, Method::Trace) => {
@@ -238,9 +239,9 @@ impl Pool {
     }
 
     /// Begins the exchange of the cookies of a request.
-    pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> RequestCookies<'a> {
+    pub(in crate::client) fn cookies<'a>(&self, outgoing: &OutgoingRequest<'a>) -> RequestCookies<'a> {
         let Some(store) = &self.settings.cookies else { return RequestCookies::none() };
-        let OutgoingRequest { request, taint, .. } = outgoing;
+        let OutgoingRequest { request, taint, .. } = *outgoing;
         // The default field does not go where a redirect leads.
         let has_default = taint == RedirectTaint::SameOrigin && self.settings.fields.contains("cookie");
         RequestCookies::begin(store, self.origin.absolute(request.target()), request, has_default)

@@ -11,10 +11,11 @@ use tokio::io::ReadBuf;
 use super::idle_conns::IdleConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ClientConnection, ClientExchange, ExchangeSpec, ResponseStage, Upload};
+use crate::client::exchange::{
+    ClientConnection, ClientExchange, ExchangeSpec, OutgoingRequest, ResponseStage, Upload,
+};
 use crate::client::observe::ExchangeEnd;
-use crate::client::redirect::OutgoingRequest;
-use crate::client::settings::{ClientTimeouts, RequestLimits, Settings};
+use crate::client::settings::{ClientSettings, ClientTimeouts, RequestLimits};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -118,7 +119,7 @@ impl PooledConn {
     }
 
     /// The settings of the client.
-    pub(in crate::client) fn settings(&self) -> &Settings {
+    pub(in crate::client) fn settings(&self) -> &ClientSettings {
         &self.permit.pool.settings
     }
 
@@ -129,7 +130,7 @@ impl PooledConn {
 
     /// The connection, the exchange and the settings, apart.
     #[inline]
-    pub(super) fn parts(&mut self) -> (&mut Conn<Sendable>, &mut ClientExchange, &Settings) {
+    pub(super) fn parts(&mut self) -> (&mut Conn<Sendable>, &mut ClientExchange, &ClientSettings) {
         (&mut self.conn, &mut self.exchange, &self.permit.pool.settings)
     }
 
@@ -141,16 +142,15 @@ impl PooledConn {
     /// Writes the head of the request to the write buffer, and begins its body.
     pub(in crate::client) fn begin(
         &mut self,
-        outgoing: OutgoingRequest<'_>,
+        outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        cookie: Option<&[u8]>,
         limits: &RequestLimits,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
-        let OutgoingRequest { request, .. } = outgoing;
+        let OutgoingRequest { request, .. } = *outgoing;
         self.exchange.spec = ExchangeSpec::new(request, limits);
-        self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
             ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;

@@ -1,8 +1,11 @@
-//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4).
+//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4);
+//! [`RedirectChain`]: the requests that they lead to.
 
 use std::borrow::Cow;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{CREDENTIALS, OutgoingRequest, RedirectTaint};
+use crate::client::pool::PooledConn;
 use crate::client::route::{Origin, origin};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
@@ -45,53 +48,56 @@ impl Redirects {
     }
 }
 
-/// Whether redirects have led a request to another origin than that of its caller's request (Fetch §4.4). Once they
-/// have, the taint stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedirectTaint {
-    SameOrigin,
-    /// The request carries no credentials.
-    CrossOrigin,
+/// The requests that redirects lead to, one after another.
+pub(super) struct RedirectChain<'r> {
+    redirects: Redirects,
+    /// How many redirects have been followed.
+    followed: u32,
+    /// The request that was sent last.
+    request: Cow<'r, Request>,
+    taint: RedirectTaint,
 }
 
-/// A request as it is sent, be it the caller's or one that a redirect leads to.
-#[derive(Clone, Copy)]
-pub(super) struct OutgoingRequest<'a> {
-    pub(super) request: &'a Request,
-    pub(super) taint: RedirectTaint,
-    pub(super) expect: ExpectField,
-    pub(super) trace: Option<&'a Headers>,
-}
-
-/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExpectField {
-    /// The field is sent, if the request has one.
-    Keep,
-    /// The server has refused the expectation.
-    Drop,
-}
-
-impl<'a> OutgoingRequest<'a> {
-    /// The request of a caller.
-    pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep, trace: None }
+impl<'r> RedirectChain<'r> {
+    /// The chain that begins with the request of a caller.
+    pub(super) fn new(redirects: Redirects, request: &'r Request) -> RedirectChain<'r> {
+        RedirectChain {
+            redirects,
+            followed: 0,
+            request: Cow::Borrowed(request),
+            taint: RedirectTaint::SameOrigin,
+        }
     }
 
-    /// Returns the same request as a part of a trace.
-    pub(super) fn with_trace(self, trace: Option<&'a Headers>) -> OutgoingRequest<'a> {
-        OutgoingRequest { trace, ..self }
-    }
-
-    /// Returns the same request without its expectation.
-    pub(super) fn without_expectation(self) -> OutgoingRequest<'a> {
-        OutgoingRequest { expect: ExpectField::Drop, ..self }
+    /// Returns the next request of the chain, if `response`, which came over `pooled`, is a redirect. Otherwise the
+    /// chain has ended, and the response gets the URL that was reached.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`].
+    pub(super) fn follow(
+        &mut self,
+        pooled: &PooledConn,
+        response: &mut Response,
+    ) -> Result<Option<OutgoingRequest<'_>>, ClientError> {
+        let origin = &pooled.permit.pool.origin;
+        let next = next(self.redirects, self.followed, &self.request, origin, response).map_err(|error| {
+            error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str())
+        })?;
+        let Some((request, taint)) = next else {
+            if self.followed > 0 {
+                response.url = Some(self.request.target().as_str().into());
+            }
+            return Ok(None);
+        };
+        self.followed += 1;
+        self.request = Cow::Owned(request);
+        if taint == RedirectTaint::CrossOrigin {
+            self.taint = taint;
+        }
+        Ok(Some(OutgoingRequest { taint: self.taint, ..OutgoingRequest::new(&self.request) }))
     }
 }
-
-/// The fields that identify the user to an origin.
-pub(super) const CREDENTIALS: [FieldName<'static>; 3] =
-    [FieldName::AUTHORIZATION, FieldName::COOKIE, FieldName::new("proxy-authorization")];
 
 /// The request that `response` redirects to, if it does. `followed` is the number of redirects before it, and `origin`
 /// is where the request was sent.
@@ -100,7 +106,7 @@ pub(super) const CREDENTIALS: [FieldName<'static>; 3] =
 ///
 /// Fails for one redirect too many, one without a usable location, one that leads from https to http, and one that
 /// requires a body that is gone.
-pub(super) fn next(
+fn next(
     redirects: Redirects,
     followed: u32,
     request: &Request,

@@ -1,0 +1,271 @@
+//! [`Attempt`]: one request over one connection, up to the head of its response (RFC 9112 §9.3).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::client::call::{Call, CallExchange};
+use crate::client::cookies::RequestCookies;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{ExpectField, OutgoingRequest};
+use crate::client::observe::ClientSpan;
+use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, wait_for_conn};
+use crate::client::settings::RequestLimits;
+use crate::exchange::Expectation;
+use crate::memory::Reset;
+use crate::message::{BodyLength, Request, Response, Status};
+use crate::runtime::{self, boxed};
+use crate::wire::OutgoingFraming;
+
+/// One request that has gone over one connection, as far as its [`Until`] says.
+///
+/// A connection that its server has closed while it was idle is replaced within the attempt, and an expectation that the
+/// server refuses is dropped.
+pub(super) struct Attempt<'r> {
+    request: &'r Request,
+    span: ClientSpan,
+    cookies: RequestCookies<'r>,
+    pooled: PooledConn,
+}
+
+/// How far an attempt goes, before its caller goes on with the connection.
+pub(super) enum Until<'a> {
+    /// The whole request has been sent, and the head of its final response is here.
+    Answered(&'a mut Response),
+    /// The head of the first response is in the memory of the exchange. For a call without a body, whose connection may
+    /// be stale as long as nothing has come.
+    FirstHead,
+    /// The head of the request has been sent, and its caller writes the body.
+    HeadSent,
+}
+
+impl<'r> Attempt<'r> {
+    /// Makes an attempt at a request. `pool` is that of its origin, if the caller has it.
+    pub(super) async fn run(
+        pools: &ClientPools,
+        pool: Option<Arc<Pool>>,
+        outgoing: &OutgoingRequest<'r>,
+        mut until: Until<'_>,
+        limits: &RequestLimits,
+    ) -> Result<Attempt<'r>, ClientError> {
+        let request = outgoing.request;
+        if let Until::Answered(response) = &mut until {
+            response.reset();
+        }
+        let prepared = prepare(pools, pool, outgoing, &until);
+        let (pool, framing) = prepared.map_err(|error| limits.describe(error, request, &pools.settings))?;
+        let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => {
+                let waited = boxed(|| wait_for_conn(miss, limits)).await;
+                waited.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?
+            }
+        };
+        let cookies = pooled.permit.pool.cookies(outgoing);
+        let dispatch = Dispatch {
+            outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
+            framing,
+            limits,
+        };
+        dispatch.begin(&mut pooled, &until);
+        if let Err(error) = poll_fn(|cx| dispatch.poll(cx, &mut pooled, &mut until)).await {
+            let retried = boxed(|| dispatch.retry(pooled, error, &mut until)).await;
+            pooled = retried.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?;
+        }
+        let attempt = Attempt { request, span, cookies, pooled };
+        match until {
+            Until::Answered(response) if may_drop_expectation(request, framing, response) => {
+                boxed(|| attempt.run_unexpecting(pools, outgoing, response, limits)).await
+            }
+            Until::Answered(_) | Until::FirstHead | Until::HeadSent => Ok(attempt),
+        }
+    }
+
+    /// Sends the request once more, without the expectation that the server has refused with `response`. A 417 is about
+    /// the expectation only, not about the request (RFC 9110 §10.1.1).
+    async fn run_unexpecting(
+        self,
+        pools: &ClientPools,
+        outgoing: &OutgoingRequest<'r>,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<Attempt<'r>, ClientError> {
+        let refused = self.into_answered(response);
+        let pool = refused.permit.pool.clone();
+        refused.discard().await;
+        let outgoing = &outgoing.without_expectation();
+        let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), limits).await;
+        answered.map_err(|error| error.sent_before(true))
+    }
+
+    /// Ends the attempt with the head of the final response. The connection still has its body.
+    pub(super) fn into_answered(self, response: &mut Response) -> PooledConn {
+        self.cookies.end(response);
+        self.pooled.set_client_info(response);
+        self.span.end(Ok(response));
+        self.pooled
+    }
+
+    /// Leaves the exchange to a call, which ends the attempt.
+    pub(super) fn into_call(self) -> Call {
+        let Attempt { request, span, cookies, pooled, .. } = self;
+        let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
+        let mut exchange = CallExchange::new(pooled, trailers, cookies.into_owned(), span);
+        if written_length(request) == BodyLength::Unknown {
+            exchange.note_fields(&request.headers);
+        }
+        Call::new(exchange)
+    }
+}
+
+impl Until<'_> {
+    /// How far an attempt at this request of a call goes.
+    pub(super) fn call_of(request: &Request) -> Until<'static> {
+        let is_announced = !matches!(written_length(request), BodyLength::NoContent | BodyLength::Known(0));
+        match is_announced || !request.body.is_empty() || !request.trailers.is_empty() {
+            true => Until::HeadSent,
+            false => Until::FirstHead,
+        }
+    }
+
+    /// The length of the body that follows the head of `request`.
+    #[inline]
+    fn body_length(&self, request: &Request) -> Result<BodyLength, ClientError> {
+        match self {
+            Until::Answered(_) if request.body.is_source_taken() => {
+                Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed))
+            }
+            Until::Answered(_) => Ok(request.body.declared_length()),
+            Until::FirstHead | Until::HeadSent => Ok(written_length(request)),
+        }
+    }
+}
+
+/// The request of an attempt, as it is sent over its connection, and once more if that was stale.
+struct Dispatch<'a> {
+    outgoing: OutgoingRequest<'a>,
+    framing: OutgoingFraming,
+    limits: &'a RequestLimits,
+}
+
+impl Dispatch<'_> {
+    /// Writes the head of the request to a connection.
+    #[inline]
+    fn begin(&self, pooled: &mut PooledConn, until: &Until<'_>) {
+        pooled.begin(&self.outgoing, self.framing, self.limits);
+        match until {
+            Until::Answered(_) => {}
+            Until::FirstHead | Until::HeadSent => {
+                pooled.note_target(self.outgoing.request.target().as_str());
+                pooled.exchange.progress.wants_interim = matches!(until, Until::FirstHead);
+            }
+        }
+    }
+
+    /// Sends the request, and receives the head of the response, as far as `until` says.
+    #[inline]
+    fn poll(
+        &self,
+        cx: &mut Context<'_>,
+        pooled: &mut PooledConn,
+        until: &mut Until<'_>,
+    ) -> Poll<Result<(), ClientError>> {
+        let request = self.outgoing.request;
+        match until {
+            Until::Answered(response) => pooled.poll_response(cx, Some(request), response),
+            Until::FirstHead => poll_first_head(cx, pooled, request),
+            Until::HeadSent => poll_head_sent(cx, pooled),
+        }
+    }
+
+    /// Sends the request, which has failed with `error`, over a new connection, if the one that it failed on was stale.
+    async fn retry(
+        &self,
+        stale: PooledConn,
+        error: ClientError,
+        until: &mut Until<'_>,
+    ) -> Result<PooledConn, ClientError> {
+        if matches!(until, Until::HeadSent) || !stale.may_retry(self.outgoing.request, &error) {
+            return Err(error);
+        }
+        let renewed = async {
+            let mut pooled = replace_stale(stale, self.limits).await?;
+            self.begin(&mut pooled, until);
+            poll_fn(|cx| self.poll(cx, &mut pooled, until)).await?;
+            Ok(pooled)
+        };
+        renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
+    }
+}
+
+/// Sends the request of a call that has no body, and receives the head of its first response.
+fn poll_first_head(
+    cx: &mut Context<'_>,
+    pooled: &mut PooledConn,
+    request: &Request,
+) -> Poll<Result<(), ClientError>> {
+    with_early(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
+}
+
+/// Sends the head of the request of a call. Before it has left, the response that refuses the body may be here, or the
+/// reason why the server has closed.
+fn poll_head_sent(cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<Result<(), ClientError>> {
+    with_early(pooled, |pooled, early| pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush))
+}
+
+/// Lends the memory that an exchange has for the response of a call.
+fn with_early<T>(pooled: &mut PooledConn, then: impl FnOnce(&mut PooledConn, &mut Response) -> T) -> T {
+    let mut early = pooled.exchange.early.take().unwrap_or_default();
+    let done = then(pooled, &mut early);
+    pooled.exchange.early = Some(early);
+    done
+}
+
+/// Checks a request, and returns its pool and its framing. `pool` is that of its origin, if the caller has it.
+#[inline]
+fn prepare(
+    pools: &ClientPools,
+    pool: Option<Arc<Pool>>,
+    outgoing: &OutgoingRequest<'_>,
+    until: &Until<'_>,
+) -> Result<(Arc<Pool>, OutgoingFraming), ClientError> {
+    let OutgoingRequest { request, expect, .. } = *outgoing;
+    let length = until.body_length(request)?;
+    outgoing.check(length)?;
+    let pool = match pool {
+        Some(pool) => pool,
+        None => pools.pool_of(request.target())?,
+    };
+    // The field is for the next hop, and a proxy that reads the request would be that (RFC 9110 §7.8, RFC 6455 §4.1).
+    let pool = match pool.is_forwarded() && request.headers.contains("upgrade") {
+        true => pools.tunnels_to(&pool.origin)?,
+        false => pool,
+    };
+    let framing = pool.outgoing_framing(request, length)?;
+    match expect {
+        ExpectField::Keep => Ok((pool, framing)),
+        ExpectField::Drop => Ok((pool, framing.without_expectation())),
+    }
+}
+
+/// Whether a request with this framing, which `response` answers, was refused for its expectation and may be sent without
+/// it. A body that is a stream has not been touched if the server has answered instead of 100.
+#[inline]
+fn may_drop_expectation(request: &Request, framing: OutgoingFraming, response: &Response) -> bool {
+    response.status == Status::EXPECTATION_FAILED
+        && framing.expects()
+        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
+        && !request.body.is_source_taken()
+}
+
+/// The length of the body that the caller of a call writes.
+fn written_length(request: &Request) -> BodyLength {
+    match request.headers.content_length() {
+        Some(length) => BodyLength::Known(length),
+        None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {
+            BodyLength::Unknown
+        }
+        None => BodyLength::NoContent,
+    }
+}

@@ -1,0 +1,174 @@
+//! [`RequestSender`]: sends a request, and each that a redirect leads to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Until};
+use super::redirect::{RedirectChain, Redirects};
+use crate::client::call::{Call, ResponseReader};
+use crate::client::error::ClientError;
+use crate::client::exchange::OutgoingRequest;
+use crate::client::observe::ClientCounts;
+use crate::client::pool::{ClientPools, Pool, PooledConn};
+use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
+use crate::message::{Request, Response};
+use crate::runtime::{self, boxed};
+
+/// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
+///
+/// Each way to send is made of attempts, and makes them in [`RequestSender::attempt`].
+#[derive(Clone)]
+pub(in crate::client) struct RequestSender {
+    pub(in crate::client) pools: Arc<ClientPools>,
+    /// The time limit for a whole exchange.
+    total: Option<Duration>,
+    /// The limits of the phases, if they are not those of the settings.
+    phases: Option<Arc<PhaseLimits>>,
+    redirects: Redirects,
+}
+
+impl RequestSender {
+    pub(in crate::client) fn new(
+        settings: ClientSettings,
+        total: Option<Duration>,
+        redirects: Redirects,
+    ) -> RequestSender {
+        RequestSender { pools: Arc::new(ClientPools::new(settings)), total, phases: None, redirects }
+    }
+
+    /// Returns this sender, with another time limit for whole exchanges.
+    pub(in crate::client) fn with_total(&self, total: Option<Duration>) -> RequestSender {
+        RequestSender { total, ..self.clone() }
+    }
+
+    /// Returns this sender, with other limits of the phases.
+    pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
+        let phases = Arc::new(PhaseLimits::new(timeouts, &self.settings().bounds));
+        RequestSender { phases: Some(phases), ..self.clone() }
+    }
+
+    /// Returns this sender, with another policy for redirects.
+    pub(in crate::client) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
+        RequestSender { redirects, ..self.clone() }
+    }
+
+    /// Returns this sender, with connections of its own that have these settings.
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
+    pub(in crate::client) fn with_settings(&self, settings: ClientSettings) -> RequestSender {
+        RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
+    }
+
+    /// The pool of the origin with this key, in this runtime.
+    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+        self.pools.pool(key)
+    }
+
+    pub(in crate::client) fn each_pool(&self, then: impl FnMut(&Pool)) {
+        self.pools.each(then);
+    }
+
+    pub(in crate::client) fn counts(&self) -> ClientCounts {
+        self.pools.counts()
+    }
+
+    pub(in crate::client) fn settings(&self) -> &ClientSettings {
+        &self.pools.settings
+    }
+
+    /// Sends `request`, follows redirects, and receives the last response with its body. `pool` is the pool of the
+    /// request's origin, if the caller has it.
+    pub(in crate::client) async fn send_whole(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let pooled = self.send_following_redirects(pool, request, response).await?;
+        pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
+    }
+
+    /// As [`RequestSender::send_whole`], for a caller that reads the body chunk by chunk.
+    pub(in crate::client) async fn open_response(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
+        let mut pooled = self.send_following_redirects(pool, request, response).await?;
+        pooled.note_target(final_target(request, response));
+        Ok(ResponseReader::new(pooled))
+    }
+
+    /// Sends the head of `request` only, for a caller that writes the body.
+    pub(in crate::client) async fn open_call(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+    ) -> Result<Call, ClientError> {
+        let limits = self.limits();
+        let outgoing = OutgoingRequest::new(request);
+        let attempt = self.attempt(pool, &outgoing, Until::call_of(request), &limits).await?;
+        Ok(attempt.into_call())
+    }
+
+    /// Sends `request`, follows redirects, and receives the head of the last response.
+    async fn send_following_redirects(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<PooledConn, ClientError> {
+        let limits = self.limits();
+        let outgoing = OutgoingRequest::new(request);
+        let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &limits).await?;
+        let mut pooled = attempt.into_answered(response);
+        if self.redirects.applies_to(response.status) {
+            // The server that redirected has received the request, and perhaps acted on it.
+            let followed = boxed(|| self.follow_redirects(pooled, request, response, &limits)).await;
+            pooled = followed.map_err(|error| error.sent_before(true))?;
+        }
+        pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
+        Ok(pooled)
+    }
+
+    /// Follows the redirect that `response` may be, and those after it.
+    async fn follow_redirects(
+        &self,
+        mut pooled: PooledConn,
+        request: &Request,
+        response: &mut Response,
+        limits: &RequestLimits,
+    ) -> Result<PooledConn, ClientError> {
+        let mut chain = RedirectChain::new(self.redirects, request);
+        while let Some(next) = chain.follow(&pooled, response)? {
+            pooled.discard().await;
+            let attempt = self.attempt(None, &next, Until::Answered(response), limits).await?;
+            pooled = attempt.into_answered(response);
+        }
+        Ok(pooled)
+    }
+
+    /// Makes one attempt at a request. All requests that do not share their connection come through here, so that a
+    /// policy for all of them has one place.
+    #[inline]
+    pub(super) fn attempt<'a, 'r: 'a>(
+        &'a self,
+        pool: Option<Arc<Pool>>,
+        outgoing: &'a OutgoingRequest<'r>,
+        until: Until<'a>,
+        limits: &'a RequestLimits,
+    ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send {
+        Attempt::run(&self.pools, pool, outgoing, until, limits)
+    }
+
+    /// The time limits of an exchange that begins now.
+    pub(in crate::client) fn limits(&self) -> RequestLimits {
+        let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
+        RequestLimits { deadline, total: self.total, phases: self.phases.clone() }
+    }
+}
+
+/// The target of the request that `response` answers, which is the last one of a chain of redirects.
+fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
+    response.url.as_deref().unwrap_or(request.target().as_str())
+}
