@@ -123,7 +123,7 @@ const CLOCKS: &[&str] = &[
     "src/net/timer/",
     "src/runtime/time.rs",
     "src/server/report/exchange_report.rs",
-    "src/access_log/writer.rs",
+    "src/lines/queue.rs",
     "src/metrics/metrics.rs",
 ];
 
@@ -191,7 +191,7 @@ const WIDE: &[(&str, &str)] = &[
     ("Progress", TO_BE_DIVIDED),
     ("QueueEntry", TO_BE_DIVIDED),
     ("SetCookie", "the attributes of RFC 6265"),
-    ("Settings", "settings"),
+    ("ClientSettings", "settings"),
 ];
 const TO_BE_DIVIDED: &str = "no reason: parts of it could have names";
 

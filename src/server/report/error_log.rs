@@ -19,7 +19,7 @@ use crate::server::error::ErrorReport;
 /// [observer](crate::Server::observe) of any number of servers. A clone refers to the same log.
 ///
 /// ```text
-/// 2026-11-28T09:30:00Z error 500 to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
+/// 2026-11-28T09:30:00Z error 500 Internal Server Error to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
 /// ```
 ///
 /// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of

@@ -70,7 +70,7 @@ fn a_fault_is_a_line_with_its_time_and_level() {
             assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{line}");
             assert!(rest.starts_with(&format!("{level} ")), "{line}");
         }
-        let fault = "GET /fault: the handler failed: the pool is  closed\n";
+        let fault = "GET /fault: the handler failed: the pool is\\r\\nclosed\n";
         assert!(written.text().contains(fault), "{}", written.text());
     }
 }
