@@ -93,7 +93,7 @@
 //! | [`message`] | parts of messages, values, credentials, escapes | |
 //! | [`error`] | errors that both sides share | |
 //! | [`net`] | socket options, resolvers, connections in memory | |
-//! | [`tls`] | certificates, keys, authorities | `tls` |
+//! | [`tls`] | certificates, also to reload; keys, authorities | `tls` |
 //! | [`sse`] | server-sent events | |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
 //! | [`access_log`] | a line for each exchange | `access-log` |
@@ -120,13 +120,14 @@
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`shutdown_signal`], [`ServerHandle`] |
-//! | why handlers fail, for a log | [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
+//! | log errors | [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
+//! | clients that disconnect | [`Server::half_close`], [`middleware::uncancelled`], [`Context::peer_closed`] |
 //! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
 //! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
 //! | pages of other origins (CORS), forged requests | `tower::layer`, [`CrossOriginProtection`](middleware::CrossOriginProtection) |
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
-//! | bodies read or written piece by piece | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
+//! | bodies read or written piece by piece (streams) | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | the status of an error, and its response | [`Error`], [`Server::error_status`], [`Server::error_response`], [`Problem`] |
 //! | forms, queries and cookies | [`Request::form`], [`Request::query`], [`Request::cookies`], [`SetCookie`] |
 //! | preconditions, ranges | [`Response::check_preconditions`], [`Response::check_range`] |
@@ -139,7 +140,7 @@
 //! |---|---|
 //! | a request in one expression | [`Client::get`], [`RequestBuilder`] |
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
-//! | failed statuses, failed exchanges, requests that may be sent again | [`Response::error_for_status`], [`ClientError`] |
+//! | failed statuses, failed exchanges, what may be sent again (retries) | [`Response::error_for_status`], [`ClientError`] |
 //! | large bodies | [`Client::open_response`], [`Client::open_call`] |
 //! | no allocation at all | [`Client::send`] |
 //!

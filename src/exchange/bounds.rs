@@ -1,4 +1,4 @@
-//! [`Bounds`]: how much an exchange may take, in bytes and in time.
+//! [`Bounds`]: how much an exchange may take, in bytes and in time, and which end of its peer cancels it.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub(crate) enum Cancel {
 }
 
 impl Cancel {
-    /// Ready with the error of a peer that is gone. One that is being written to is not, unless it has reset: what is
-    /// ready is sent to a peer that has closed its sending half.
+    /// Ready with the error of a peer that is gone. While a write waits, only a reset counts: a peer that has closed its
+    /// sending half may still read.
     pub(crate) fn poll_gone(self, cx: &mut Context<'_>, conn: &mut Conn) -> Poll<ExchangeError> {
         if self == Cancel::Never {
             return Poll::Pending;
@@ -38,7 +38,7 @@ impl Cancel {
         let is_written_to = conn.is_waiting(TimerSlot::Write) && end == PeerEnd::Eof;
         match self.applies_to(end) && !is_written_to {
             true => Poll::Ready(ExchangeError::PeerClosed),
-            // Such a peer sends nothing more, so no waker is kept.
+            // No waker is kept: such a peer sends nothing more, and the next write meets a reset.
             false => Poll::Pending,
         }
     }

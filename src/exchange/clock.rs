@@ -10,8 +10,6 @@ use crate::wire::CommonFields;
 /// read of a socket, and all else uses the time that was noted then.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// When the real clock had been read last as time passed.
-    before: Cell<Instant>,
     /// The lines that all responses carry: `server`, if the server has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
     common_fields: RefCell<Vec<u8>>,
     /// The length of the `server` line.
@@ -29,7 +27,6 @@ impl Clock {
         let now = Instant::now();
         let clock = Clock {
             now: Cell::new(now),
-            before: Cell::new(now),
             server_len: server.len(),
             common_fields: RefCell::new(server),
             date_until: Cell::new(now),
@@ -51,16 +48,10 @@ impl Clock {
         now
     }
 
-    /// Whether so much time has passed since it was last noted that time has passed.
-    pub(crate) fn has_paused(&self, least: Duration) -> bool {
-        self.now.get().saturating_duration_since(self.before.get()) >= least
-    }
-
     /// Notes that time has passed, so that the next use of the time reads the real clock first.
     #[inline]
     pub(crate) fn mark_stale(&self) {
         self.is_stale.set(true);
-        self.before.set(self.now.get());
     }
 
     /// When the real clock was read last. After a wait, the real clock is read anew.

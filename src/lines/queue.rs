@@ -192,6 +192,7 @@ const BUFFER_LEN: usize = LINES_LEN_MAX + (1 << 10);
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
     use std::sync::Arc;
 
     use super::*;
@@ -217,7 +218,7 @@ mod tests {
         let queue = Arc::new(LineQueue::new());
         queue.push(|line| line.extend_from_slice(b"first\n"));
         queue.end_requested.store(true, Ordering::Release);
-        queue.write_to(LineTarget::from_writer(Busy(queue.clone(), 0)));
+        queue.write_to(LineTarget::from_writer(Busy(queue.clone(), 0)), "log");
     }
 
     #[test]

@@ -68,7 +68,7 @@
 //! |---|---|
 //! | bodies that are read as streams | [`BodyPlan::Stream`](crate::BodyPlan::Stream), [`plan`] |
 //! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
-//! | handlers that must end, whoever waits for them | [`uncancelled`] |
+//! | handlers that must end, although their clients are gone | [`uncancelled`] |
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
 //! | forged requests, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`] |
 //! | other requests to refuse | [`guard`] |
@@ -96,7 +96,7 @@
 //! # Refusals
 //!
 //! Middleware also gets the refusals of what is beneath it, as the error that `next` returns, so fields such as those of
-//! CORS, logs and sessions hold for them as well:
+//! CORS, logs and sessions hold for them as well. A panic alone undoes what layers of tower would have added:
 //!
 //! | refused is | its status | its [cause](crate::server::ErrorCause) |
 //! |---|---|---|

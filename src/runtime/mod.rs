@@ -23,7 +23,7 @@ pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
-pub(crate) use queue_probe::{is_queue_measured, queue_wait};
+pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
 pub use shutdown_signal::shutdown_signal;

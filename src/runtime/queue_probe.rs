@@ -17,12 +17,6 @@ pub(crate) fn queue_wait() -> Duration {
     PROBE.with(|probe| probe.get().map_or(Duration::ZERO, QueueProbe::wait))
 }
 
-/// Whether the queue is being measured, so that [`queue_wait`] knows more than that it has begun.
-#[inline]
-pub(crate) fn is_queue_measured() -> bool {
-    PROBE.with(|probe| probe.get().is_some_and(|probe| probe.queued_at.get().is_some()))
-}
-
 thread_local! {
     static PROBE: OnceCell<Rc<QueueProbe>> = const { OnceCell::new() };
 }

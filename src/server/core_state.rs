@@ -34,6 +34,8 @@ pub(crate) struct CoreState {
     /// The zero of the ticks in which [`Life`] notes when a connection opened.
     started: runtime::Instant,
     pub(super) clock: Clock,
+    /// Whether the last tick of the core was late, so that its tasks have waited.
+    pub(super) is_behind: Cell<bool>,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) counters: Arc<CoreCounterSet>,
     /// Has the caches of the thread report to this core.
@@ -60,7 +62,7 @@ impl CoreState {
         } = settings.clone();
         let mut events = CoreEvents::new(index, counters.clone(), &observers);
         if !events.observes_errors() {
-            error_log.of_server().attach(&mut events);
+            error_log.without_requests().attach(&mut events);
         }
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
@@ -74,6 +76,7 @@ impl CoreState {
             trusted_proxies,
             started: runtime::now(),
             clock,
+            is_behind: Cell::new(false),
             deadlines,
             _pool_guard: counters.pools.attach_to_thread(),
             counters,

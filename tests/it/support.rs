@@ -48,7 +48,7 @@ impl Served {
         // Some systems give 1,024 descriptors unless they are asked, and many tests run at once where cores are many.
         rlimit::increase_nofile_limit(DESCRIPTORS).unwrap();
         let running = set(Server::bind("127.0.0.1:0").cores(1).half_close(true))
-            .start(handler)
+            .start(handler.into_handler().boxed())
             .expect("a free port is found");
         Served { running }
     }

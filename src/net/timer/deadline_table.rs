@@ -135,10 +135,12 @@ impl DeadlineTable {
         }
     }
 
-    /// Waits for the next tick, then wakes the tasks whose deadlines have expired.
-    pub(crate) async fn tick(&self, ticker: &mut Ticker) {
+    /// Waits for the next tick, then wakes the tasks whose deadlines have expired. Returns how long the wait should have
+    /// taken.
+    pub(crate) async fn tick(&self, ticker: &mut Ticker) -> Duration {
         ticker.wait(TICK).await;
         self.sweep();
+        TICK
     }
 
     /// Waits until no connection is left.
@@ -577,7 +579,7 @@ mod tests {
             let mut ticker = Ticker::default();
             let waited = tokio::select! {
                 waited = expired_after(&table, TimerSlot::Read, limit) => waited,
-                _ = async { loop { table.tick(&mut ticker).await } } => unreachable!("it ticks for ever"),
+                () = async { loop { _ = table.tick(&mut ticker).await } } => unreachable!("it ticks for ever"),
             };
             assert!(waited >= limit && waited <= limit + 2 * TICK, "{limit:?} took {waited:?}");
         }

@@ -25,8 +25,9 @@ use crate::net::{AnyStream, PeerCredentials, ReadBuffer, Stream, delegate_write,
 
 /// The carrier of a connection's bytes, bound to the runtime that it was opened in.
 ///
-/// Messages are exchanged by polling the socket, and never by `try_read` and the like: only a poll clears the readiness
-/// after a short transfer, and anything else pays for it with a system call that fails with `WouldBlock`.
+/// Messages are exchanged by polling the socket, and not by `try_read` and the like: only a poll clears the readiness
+/// after a short transfer, and anything else pays for it with a system call that fails with `WouldBlock`. What follows a
+/// wait for the peer's end is the exception.
 #[derive(Default)]
 pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.

@@ -24,12 +24,12 @@ pub(crate) enum PeerEnd {
 
 /// A socket. The system tells of its end whatever is unread before it, so no byte is read to see that.
 ///
-/// A runtime wakes a task for bytes and for the end alike, and only once nothing is readable. So bytes that nobody wants
-/// yet are hidden from the runtime, and the next read asks the kernel for them.
+/// tokio wakes a task for bytes and for the end alike, and not while it takes the socket for readable. So a wait for the
+/// end clears tokio's readiness and leaves the bytes in the kernel, which the next read asks itself.
 pub(crate) struct Watched<S> {
     socket: S,
-    /// Whether the kernel may have bytes of which the runtime does not know any more.
-    is_hidden: bool,
+    /// Whether the kernel may have bytes of which tokio does not know any more.
+    has_unseen: bool,
 }
 
 /// A socket, as its runtime sees it.
@@ -42,7 +42,7 @@ pub(crate) trait Socket: AsyncRead + Unpin {
     fn noticed(&self) -> Option<Ready>;
 
     /// Makes the runtime forget that bytes can be read.
-    fn hide(&self);
+    fn clear_readiness(&self);
 }
 
 macro_rules! socket {
@@ -67,7 +67,7 @@ macro_rules! socket {
                 }
             }
 
-            fn hide(&self) {
+            fn clear_readiness(&self) {
                 let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
                 drop(self.try_io(Interest::READABLE, blocked));
             }
@@ -82,7 +82,7 @@ socket!(UnixStream);
 impl<S: Socket> Watched<S> {
     /// Waits until a read may succeed.
     pub(in crate::net) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.is_hidden {
+        match self.has_unseen {
             true => Poll::Ready(Ok(())),
             false => Socket::poll_read_ready(&self.socket, cx),
         }
@@ -97,8 +97,8 @@ impl<S: Socket> Watched<S> {
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
             }
-            self.socket.hide();
-            if !std::mem::replace(&mut self.is_hidden, true) {
+            self.socket.clear_readiness();
+            if !std::mem::replace(&mut self.has_unseen, true) {
                 // The bytes may have come since a reader has begun to wait for them.
                 cx.waker().wake_by_ref();
             }
@@ -111,6 +111,7 @@ impl<S: Socket> Watched<S> {
         match (noticed.is_read_closed(), noticed.is_write_closed()) {
             (false, _) => None,
             (true, false) => Some(PeerEnd::Eof),
+            // A reset closes both ways, and so does a Unix socket that is closed.
             (true, true) => Some(PeerEnd::Failed),
         }
     }
@@ -122,7 +123,7 @@ impl<S: Socket> Watched<S> {
 
 impl<S> From<S> for Watched<S> {
     fn from(socket: S) -> Watched<S> {
-        Watched { socket, is_hidden: false }
+        Watched { socket, has_unseen: false }
     }
 }
 
@@ -141,9 +142,9 @@ impl<S: Socket> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_hidden {
+        if self.has_unseen {
             match (&*self.socket.as_sock_ref()).read(out.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_hidden = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.has_unseen = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => return Poll::Ready(read.map(|count| out.advance(count))),
             }

@@ -12,7 +12,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
 use crate::server::error::{Refused, write_error_response};
-use crate::server::exchange::{Answer, CloseMode, ResponseContent};
+use crate::server::exchange::{CloseMode, OnWait, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -23,10 +23,11 @@ pub(super) enum HandlerOutcome {
     /// The handler was not called, since its [`BodyPlan`](crate::BodyPlan) refused the request.
     Refused(Status),
     Returned(Result),
-    /// The response was over with its head, and the handler waited to write content that is not sent.
+    /// The response was over with its head, and the handler waited.
     Over,
     Panicked,
-    /// The body could not be received, or the handler took longer than its time limit: an [`ExchangeError`].
+    /// The body could not be received, the peer is gone, or the handler took longer than its time limit: an
+    /// [`ExchangeError`].
     Failed(Error),
 }
 
@@ -89,7 +90,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// handlers leave one that can be sent.
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
-    ctx.exchange.conn.note_answer(Answer::Partial);
+    ctx.exchange.conn.set_on_wait(OnWait::EndIfGone);
     match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),

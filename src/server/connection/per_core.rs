@@ -83,12 +83,17 @@ impl<H: Handler + 'static> PerCore<H> {
             if self.contexts.is_empty() && self.job_futures.is_empty() {
                 self.core.deadlines.occupied().await;
             }
-            self.core.deadlines.tick(&mut ticker).await;
-            self.core.clock.refresh();
+            let before = self.core.clock.refresh();
+            let tick = self.core.deadlines.tick(&mut ticker).await;
+            let waited = self.core.clock.refresh().saturating_duration_since(before);
+            self.core.is_behind.set(waited > tick + LATE_MIN);
             self.trim_if_due();
         }
     }
 }
+
+/// How late a tick is if the core is behind. One that keeps up takes less for all that is ready at once.
+const LATE_MIN: Duration = Duration::from_millis(10);
 
 impl<H: Handler + 'static> Drop for PerCore<H> {
     fn drop(&mut self) {

@@ -15,7 +15,7 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error::Refused;
-use crate::server::exchange::{Answer, CloseMode, Exchange, NextStep, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, NextStep, OnWait, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -57,7 +57,7 @@ async fn exchanges<H: Handler + 'static>(
         }
         let outcome = match action {
             RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
-            _ if conn.has_left_queue() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
+            _ if conn.is_gone_after_queue() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -253,8 +253,8 @@ pub(super) fn run_handler(
 
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
-    match (conn.answer(), conn.poll_gone(cx)) {
-        (Answer::HeadOnly, _) => Some(HandlerOutcome::Over),
+    match (conn.on_wait(), conn.poll_gone(cx)) {
+        (OnWait::End, _) => Some(HandlerOutcome::Over),
         (_, Poll::Ready(gone)) => Some(HandlerOutcome::Failed(gone.into())),
         (_, Poll::Pending) => None,
     }

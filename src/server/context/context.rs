@@ -328,7 +328,8 @@ impl Context {
     /// [uncancelled](Context::set_uncancelled), or the server lets peers
     /// [close their sending half](crate::Server::half_close).
     ///
-    /// Up to 64 KiB that the peer sends meanwhile are kept. A close after more than that is not noticed.
+    /// Over a stream that is no socket, up to 64 KiB that come meanwhile are kept, and a close after more than that is not
+    /// noticed.
     ///
     /// # Examples
     ///

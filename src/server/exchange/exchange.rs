@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, UnreadBody, may_persist};
-use super::shared_conn::{Answer, SharedConn};
+use super::shared_conn::{OnWait, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
@@ -377,7 +377,7 @@ impl Exchange {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
-        conn.note_answer(Answer::Partial);
+        conn.set_on_wait(OnWait::EndIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_none() {
             io_state.get_or_insert_default();

@@ -116,7 +116,7 @@ pub(crate) enum NextStep {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseMode {
-    /// At once, since the peer is gone.
+    /// At once: nothing is left to send, or the connection is another's.
     Now,
     /// The sending half first. The peer knows that this response is the last.
     Graceful,

@@ -8,7 +8,7 @@ mod upgraded;
 
 pub(crate) use exchange::{Exchange, ResponseContent};
 pub(crate) use exchange_info::{CloseMode, NextStep, UnreadBody};
-pub(crate) use shared_conn::{Answer, SharedConn};
+pub(crate) use shared_conn::{OnWait, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;
 pub(crate) use upgraded::UpgradedHandle;

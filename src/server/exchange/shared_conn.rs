@@ -6,11 +6,9 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use crate::exchange::{Bounds, ExchangeError};
 use crate::net::{Conn, tls};
-use crate::runtime::{is_queue_measured, queue_wait};
 use crate::server::core_state::CoreState;
 
 /// The connection of an exchange.
@@ -24,19 +22,19 @@ struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
     on_pause: RefCell<Option<PauseFn>>,
-    answer: Cell<Answer>,
+    on_wait: Cell<OnWait>,
 }
 
-/// How much of the response the handler has written.
+/// The fate of a handler that waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It may still write some of it.
+pub(crate) enum OnWait {
+    /// It ends if its peer is gone.
     #[default]
-    Partial,
-    /// The response is over with its head, although the handler writes content: nothing comes of what it waits for.
-    HeadOnly,
-    /// All of it. The handler goes on for itself.
-    Whole,
+    EndIfGone,
+    /// It ends: the response is over with its head, so nothing comes of its content.
+    End,
+    /// It goes on: all of the response is sent, and what it still does is not for the peer.
+    GoOn,
 }
 
 /// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
@@ -53,8 +51,8 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        let (lent, on_pause, answer) = (RefCell::new(lent), RefCell::default(), Cell::default());
-        SharedConn(Rc::new(SharedInner { lent, core, on_pause, answer }))
+        let (lent, on_pause, on_wait) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        SharedConn(Rc::new(SharedInner { lent, core, on_pause, on_wait }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -146,14 +144,14 @@ impl SharedConn {
         &self.0.on_pause
     }
 
-    /// Notes how much of the response the handler has written.
-    pub(crate) fn note_answer(&self, answer: Answer) {
-        self.0.answer.set(answer);
+    /// Sets the fate of the handler when it waits.
+    pub(crate) fn set_on_wait(&self, answer: OnWait) {
+        self.0.on_wait.set(answer);
     }
 
-    /// How much of the response the handler has written.
-    pub(crate) fn answer(&self) -> Answer {
-        self.0.answer.get()
+    /// The fate of the handler when it waits.
+    pub(crate) fn on_wait(&self) -> OnWait {
+        self.0.on_wait.get()
     }
 
     /// Ready when the peer has closed the connection, or its sending half.
@@ -165,7 +163,7 @@ impl SharedConn {
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
-        if self.answer() == Answer::Whole || self.is_none() {
+        if self.on_wait() == OnWait::GoOn || self.is_none() {
             return Poll::Pending;
         }
         let gone: Poll<Result<(), _>> =
@@ -173,24 +171,23 @@ impl SharedConn {
         gone.map(|gone| gone.err().unwrap_or(ExchangeError::PeerClosed))
     }
 
-    /// Whether the peer has left while its request waited for a busy core. A core that is not busy calls the handler
-    /// all the same: it may answer at once, and a peer that has closed its sending half can read that.
+    /// Whether the peer was gone before its handler is called. Looked at only where requests have waited for a core that is
+    /// behind: another core calls the handler, which may answer at once, and a peer that has closed its sending half can
+    /// read that.
     #[inline]
-    pub(crate) fn has_left_queue(&self) -> bool {
-        let may_be_behind = self.core().clock.has_paused(PAUSE_MIN) || is_queue_measured();
-        let has_ended = self.with(|conn| conn.transport.end().is_some()).unwrap_or_default();
-        (may_be_behind || has_ended) && self.has_left_long_queue()
+    pub(crate) fn is_gone_after_queue(&self) -> bool {
+        self.core().is_behind.get() && self.has_ended()
     }
 
-    /// A separate function, since most cores are not behind. The runtime asks the kernel once in 61 tasks, which may be
-    /// a second ago.
+    /// A separate function, since few cores are behind.
     #[cold]
-    fn has_left_long_queue(&self) -> bool {
-        let has_ended = |conn: &mut Conn, bounds: &Bounds| {
+    fn has_ended(&self) -> bool {
+        self.with_bounds(|conn, bounds| {
+            // A core that is behind has not asked the kernel for long.
             let end = conn.transport.end().or_else(|| conn.transport.end_in_kernel());
             end.is_some_and(|end| bounds.cancel.applies_to(end))
-        };
-        queue_wait() >= QUEUED_MIN && self.with_bounds(has_ended).unwrap_or_default()
+        })
+        .unwrap_or_default()
     }
 
     /// Takes the connection out of its slot, to share it.
@@ -254,12 +251,6 @@ impl SharedConn {
         self.0.lent.borrow_mut().bounds.clone_from(&self.0.core.bounds);
     }
 }
-
-/// From which wait in the queue of its core on a request is looked at once more: an idle core takes less for each.
-const QUEUED_MIN: Duration = Duration::from_millis(5);
-
-/// From which pause of the core on its queue is measured: it was idle, or a handler has computed for so long.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 #[cold]
 fn not_connected() -> ExchangeError {

@@ -22,13 +22,16 @@ use crate::server::error::ErrorReport;
 /// 2026-11-28T09:30:00Z error 500 Internal Server Error to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
 /// ```
 ///
+/// Of a panic it has the request; the message and the place are written by the panic hook of the program.
+///
 /// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of
-/// each kind, a core writes 10 lines a second at most; the next line says how many were left out. If 4 MiB of lines
+/// each kind, a core writes 10 lines a second at most, and one that belongs to no request; the next line says how many
+/// were left out. If 4 MiB of lines
 /// wait, further ones are dropped, which is counted. When the last clone is dropped, the lines that wait are written, and
 /// the drop waits for that at most 5 s.
 ///
-/// A server that nobody watches for errors writes to standard error on its own what concerns it as a whole: that it
-/// cannot accept connections, for lack of descriptors or memory, or because of
+/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: above
+/// all that it cannot accept connections, for lack of descriptors or memory, or because of
 /// [`Limits::connections_max`](crate::Limits::connections_max).
 ///
 /// # Examples
@@ -93,7 +96,7 @@ impl ErrorLog {
     }
 
     /// The log of a server that nobody watches.
-    pub(in crate::server) fn of_server(self) -> ErrorLog {
+    pub(in crate::server) fn without_requests(self) -> ErrorLog {
         ErrorLog { scope: Scope::Server, ..self }
     }
 
