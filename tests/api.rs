@@ -31,7 +31,8 @@ const SOON: Duration = Duration::from_secs(5);
 fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, request: &str, expected: &str) {
     let listener = MemoryListener::new();
     let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
-    let server = Server::bind(listener).cores(2).stop_on(async { drop(stopped.await) }, SOON);
+    let server =
+        Server::bind(listener).cores(2).half_close(true).stop_on(async { drop(stopped.await) }, SOON);
     let serving = std::thread::spawn(move || run(server));
     let received = block_on(async {
         let mut peer = connector.connect().await.unwrap();
