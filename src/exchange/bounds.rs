@@ -38,9 +38,14 @@ impl Cancel {
         let is_written_to = conn.is_waiting(TimerSlot::Write) && end == PeerEnd::Eof;
         match self.applies_to(end) && !is_written_to {
             true => Poll::Ready(ExchangeError::PeerClosed),
-            // No waker is kept: such a peer sends nothing more, and the next write meets a reset.
+            // No waker is kept: such a peer sends nothing more, and the next write meets a reset that follows.
             false => Poll::Pending,
         }
+    }
+
+    /// The same for a response that a peer which has closed its sending half may still read.
+    pub(crate) fn only_on_reset(self) -> Cancel {
+        if self == Cancel::Never { Cancel::Never } else { Cancel::OnReset }
     }
 
     /// Whether a peer that has ended like this is gone.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::target::LineTarget;
+use super::target::{LineTarget, notice};
 use crate::memory::lock;
 
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
@@ -103,11 +103,11 @@ impl LineQueue {
             if self.reopen_requested.swap(false, Ordering::Acquire)
                 && let Err(error) = target.reopen()
             {
-                eprintln!("the {log} cannot be opened again: {error}");
+                notice(format!("the {log} cannot be opened again: {error}"));
             }
             self.write_waiting(&mut target, &mut taken);
             if let Some(dropped) = notices.next(self.dropped(), ends) {
-                eprintln!("{dropped} lines of the {log} were dropped");
+                notice(format!("{dropped} lines of the {log} were dropped"));
             }
             if ends {
                 return;

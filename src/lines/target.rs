@@ -1,8 +1,11 @@
-//! [`LineTarget`]: the place where lines are written.
+//! [`LineTarget`]: the place where lines are written; and [`notice`], for words about that.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// The place where lines are written.
 pub(crate) struct LineTarget {
@@ -26,7 +29,7 @@ impl LineTarget {
         LineTarget { sink: Sink::Writer(Box::new(writer)), ends_in_part: false }
     }
 
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
         if let Sink::File(path, file) = &mut self.sink {
             *file = open(path)?;
             self.ends_in_part = false;
@@ -68,4 +71,34 @@ fn count_lines(lines: &[u8]) -> usize {
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Writes a line to standard error, which may stand still for ever: a thread of its own waits for that, and the caller
+/// does not, but for a moment. While such a thread waits, further notices are left out.
+pub(super) fn notice(text: String) {
+    static IS_WRITING: AtomicBool = AtomicBool::new(false);
+    if IS_WRITING.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let write = move || {
+        eprintln!("{text}");
+        IS_WRITING.store(false, Ordering::Release);
+    };
+    match thread::Builder::new().name("log-notice".into()).spawn(write) {
+        // The last notice of a process should not be lost, as a rule.
+        Ok(thread) => _ = is_over_within(&thread, MOMENT),
+        Err(_) => IS_WRITING.store(false, Ordering::Release),
+    }
+}
+
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
+pub(super) fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
+    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
+    while !thread.is_finished() && waited < wait_max {
+        thread::sleep(pause);
+        waited += pause;
+    }
+    thread.is_finished()
 }

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::queue::LineQueue;
-use super::target::LineTarget;
+use super::target::{LineTarget, is_over_within, notice};
 
 /// Lines and the thread that writes them. When this is dropped, the lines that wait are written, for at most 5 s.
 pub(crate) struct LineWriter {
@@ -54,20 +54,10 @@ impl Drop for LineWriter {
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             if !is_over_within(&thread, END_WAIT_MAX) {
-                eprintln!("the {} has not ended in time, and lines of it may be lost", self.name);
+                notice(format!("the {} has not ended in time, and lines of it may be lost", self.name));
             }
         }
     }
-}
-
-/// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
-fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
-    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
-    while !thread.is_finished() && waited < wait_max {
-        thread::sleep(pause);
-        waited += pause;
-    }
-    thread.is_finished()
 }
 
 /// How long the drop of a log waits for its last lines to be written.

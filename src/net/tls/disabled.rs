@@ -69,6 +69,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn has_close_notify(&mut self) -> bool {
+        match self.never {}
+    }
+
     pub(crate) fn has_unread(&self) -> bool {
         match self.never {}
     }

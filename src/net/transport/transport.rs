@@ -26,8 +26,8 @@ use crate::net::{AnyStream, PeerCredentials, ReadBuffer, Stream, delegate_write,
 /// The carrier of a connection's bytes, bound to the runtime that it was opened in.
 ///
 /// Messages are exchanged by polling the socket, and not by `try_read` and the like: only a poll clears the readiness
-/// after a short transfer, and anything else pays for it with a system call that fails with `WouldBlock`. What follows a
-/// wait for the peer's end is the exception.
+/// after a short transfer, and anything else pays for it with a system call that fails with `WouldBlock`. The read that
+/// follows a wait for the peer's end is the exception.
 #[derive(Default)]
 pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.
@@ -68,8 +68,20 @@ impl<B: AnyStream> Transport<B> {
             #[cfg(unix)]
             Transport::Unix(stream) => stream.poll_end(cx),
             Transport::Memory(stream) => stream.poll_end(cx),
-            // The end of TLS is that of its carrier, as a rule, and nothing need be decrypted to see it.
-            Transport::Tls(stream) => stream.carrier_mut().poll_end(cx),
+            Transport::Tls(stream) => {
+                // Records are decrypted until one has content, since `close_notify` may be among them (RFC 8446 §6.1).
+                let mut read = |carrier: &mut Transport<B>, room: &mut ReadBuf<'_>| {
+                    Pin::new(carrier).poll_read(cx, room)
+                };
+                if !stream.has_unread() && stream.poll_app_data(&mut read).is_ready() && stream.has_unread() {
+                    // A reader may have begun to wait for the content.
+                    cx.waker().wake_by_ref();
+                }
+                match stream.has_close_notify() {
+                    true => Poll::Ready(PeerEnd::Eof),
+                    false => stream.carrier_mut().poll_end(cx),
+                }
+            }
             Transport::Boxed(stream) => stream.poll_end(cx),
         }
     }

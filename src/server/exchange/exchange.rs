@@ -229,10 +229,14 @@ impl Exchange {
             if sent.is_ready() {
                 return sent;
             }
-            // While the write waits, input is discarded; that is ready only with an error. Content that is still made
-            // may be for nobody.
+            // Content of unknown length is still made, perhaps for nobody. Other content is there, such as a file.
+            let cancel = match response.body.declared_length() {
+                BodyLength::Unknown => bounds.cancel,
+                BodyLength::NoContent | BodyLength::Known(_) => bounds.cancel.only_on_reset(),
+            };
+            // While the write waits, input is discarded; that is ready only with an error.
             match incoming.get_mut().poll_discard(cx, conn, bounds) {
-                Poll::Pending => bounds.cancel.poll_gone(cx, conn),
+                Poll::Pending => cancel.poll_gone(cx, conn),
                 failed => failed,
             }
             .map(Err)

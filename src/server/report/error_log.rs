@@ -110,6 +110,10 @@ impl ErrorLog {
     /// Opens the file again before the next line is written, since it was renamed or removed. Does nothing for a log that
     /// was made from a writer.
     pub fn reopen(&self) {
+        // Before the first line, the file is opened here. If that fails, the log goes on in the old one.
+        if let Some(target) = &mut *lock(&self.inner.target) {
+            _ = target.reopen();
+        }
         if let Some(Some(writer)) = self.inner.writer.get() {
             writer.reopen();
         }

@@ -186,6 +186,27 @@ fn a_peer_that_closes_its_sending_half_is_answered_if_the_server_says_so() {
     }
 }
 
+/// Content that is there is sent, however long its source takes to read it.
+#[test]
+fn a_file_is_sent_to_a_peer_that_has_closed_its_sending_half() {
+    const LEN: usize = 6 << 20;
+    let served = Served::with(
+        |server| server.half_close(false),
+        |ctx: &mut Context| -> corehttp::Result {
+            let file = tempfile::tempfile()?;
+            file.set_len(LEN as u64)?;
+            ctx.response.body.set_file(Arc::new(file), 0..LEN as u64);
+            Ok(())
+        },
+    );
+    for _ in 0..4 {
+        let mut peer = served.connect();
+        peer.send(get("/"));
+        peer.end();
+        assert!(peer.receive_all().len() > LEN, "the file is cut");
+    }
+}
+
 #[test]
 fn an_uncancelled_handler_runs_to_its_end() {
     let work = Work::default();
@@ -360,12 +381,17 @@ fn a_handler_is_dropped_over_tls() {
             peer.write_all(unfinished(method, path).as_bytes()).unwrap();
             done += 1;
             eventually("it has begun", || work.count(BEGUN) == done);
-            if says_so {
+            // Some peers say that they close, and keep the socket until they hear the same.
+            let waits = if says_so {
                 peer.conn.send_close_notify();
                 peer.flush().unwrap();
-            }
-            drop(peer);
+                Some(peer)
+            } else {
+                drop(peer);
+                None
+            };
             eventually("it is dropped", || work.count(DROPPED) == done);
+            drop(waits);
         }
     }
 }

@@ -93,6 +93,21 @@ fn a_flood_of_one_kind_is_a_few_lines_and_their_number() {
     assert!(written.text().lines().count() < 200, "{}", written.text());
 }
 
+/// A quiet night with logrotate.
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_renamed_before_the_first_line_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, rotated] = ["errors.log", "errors.log.1"].map(|name| folder.path().join(name));
+    let log = ErrorLog::open(&path).unwrap();
+    std::fs::rename(&path, &rotated).unwrap();
+    log.reopen();
+    let served = Served::with(|server| server.observe(log), fails);
+    assert_eq!(status(&served.ask(get("/fault"))), 500);
+    eventually("the line is in the new file", || std::fs::read_to_string(&path).unwrap().contains("/fault"));
+    assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "");
+}
+
 #[test]
 fn a_log_that_nobody_reads_halts_no_core() {
     let (go, stalled) = channel();

@@ -32,8 +32,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     }
 
     /// Processes records without content, such as session tickets, and is ready when there is content, or the end; also
-    /// after [`TLS_ONLY_MAX`] bytes, since a peer could send such records for ever. Content may be lost once ready.
-    /// `read` reads from the transport below.
+    /// after [`TLS_ONLY_MAX`] bytes, since a peer could send such records for ever. `read` reads from the transport below.
     pub(crate) fn poll_app_data(
         &mut self,
         mut read: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
@@ -51,6 +50,15 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
             }
         }
         Poll::Ready(())
+    }
+
+    /// Whether the peer has sent `close_notify`, and nothing before it is unread.
+    pub(crate) fn has_close_notify(&mut self) -> bool {
+        let state = match &mut self.inner {
+            Client(stream) => stream.get_mut().1.process_new_packets(),
+            Server(stream) => stream.get_mut().1.process_new_packets(),
+        };
+        state.is_ok_and(|state| state.peer_has_closed() && state.plaintext_bytes_to_read() == 0)
     }
 
     /// Writes some of the pending records to the transport below.
