@@ -11,7 +11,9 @@ use std::time::Duration;
 use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, UnreadBody, may_persist};
 use super::shared_conn::{OnWait, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
-use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
+use crate::exchange::{
+    Bounds, Cancel, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush,
+};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
@@ -107,6 +109,8 @@ impl Exchange {
         self.attach(&mut Some(conn), 0);
         self.note_request(request);
         self.info.detached = true;
+        // There is no peer to leave, and a watch would read the content before the handler does.
+        self.change_bounds(|bounds| bounds.cancel = Cancel::Never);
     }
 
     /// Receives the head of a request.

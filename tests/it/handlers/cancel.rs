@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corehttp::middleware::{ConcurrencyLimit, uncancelled, wrap};
 use corehttp::server::{CutBy, ExchangeReport};
-use corehttp::{Context, Handler, Server, routes};
+use corehttp::{Context, Handler, Request, Server, routes};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -184,6 +184,29 @@ fn a_peer_that_closes_its_sending_half_is_answered_if_the_server_says_so() {
         peer.reset();
         eventually("it is dropped", || work.count(DROPPED) == done);
     }
+}
+
+/// There is no peer, and the end of the content is none of one.
+#[test]
+fn a_request_without_a_connection_is_not_cancelled() {
+    let service = Server::new().service(streaming(async |ctx: &mut Context| -> corehttp::Result {
+        sleep(Duration::from_millis(10)).await;
+        let mut content = Vec::new();
+        let mut body = ctx.body_reader();
+        while let Some(chunk) = body.chunk().await? {
+            content.extend_from_slice(chunk);
+        }
+        ctx.response.body.set_bytes(content);
+        Ok(())
+    }));
+    paused(async {
+        for len in [None, Some(7)] {
+            let mut request = Request::post("/").unwrap();
+            request.body.set_stream(&b"content"[..], len);
+            let response = service.respond(request).await;
+            assert_eq!(response.body.bytes(), b"content", "{len:?}");
+        }
+    });
 }
 
 /// Content that is there is sent, however long its source takes to read it.
