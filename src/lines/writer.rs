@@ -32,7 +32,6 @@ impl LineWriter {
     }
 
     /// Has `write` append a line. If too many wait already, this one is dropped.
-    #[inline]
     pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.queue.push(write);
     }

@@ -32,11 +32,11 @@ pub(super) struct Attempt<'r> {
 pub(super) enum Until<'a> {
     /// The whole request has been sent, and the head of its final response is here.
     Answered(&'a mut Response),
-    /// The head of the first response is in the memory of the exchange. For a call without a body, whose connection may
-    /// be stale as long as nothing has come.
-    FirstHead,
-    /// The head of the request has been sent, and its caller writes the body.
-    HeadSent,
+    /// The head of the first response is in the memory of the exchange. For a call whose body has this length, which is
+    /// none; its connection may be stale as long as nothing has come.
+    FirstHead(BodyLength),
+    /// The head of the request has been sent, and its caller writes a body of this length.
+    HeadSent(BodyLength),
 }
 
 impl<'r> Attempt<'r> {
@@ -78,7 +78,7 @@ impl<'r> Attempt<'r> {
             Until::Answered(response) if may_drop_expectation(request, framing, response) => {
                 boxed(|| attempt.run_unexpecting(pools, outgoing, response, limits)).await
             }
-            Until::Answered(_) | Until::FirstHead | Until::HeadSent => Ok(attempt),
+            Until::Answered(_) | Until::FirstHead(_) | Until::HeadSent(_) => Ok(attempt),
         }
     }
 
@@ -107,12 +107,12 @@ impl<'r> Attempt<'r> {
         self.pooled
     }
 
-    /// Leaves the exchange to a call, which ends the attempt.
-    pub(super) fn into_call(self) -> Call {
+    /// Leaves the exchange to a call, whose caller writes a body of this length, and which ends the attempt.
+    pub(super) fn into_call(self, length: BodyLength) -> Call {
         let Attempt { request, span, cookies, pooled, .. } = self;
         let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
         let mut exchange = CallExchange::new(pooled, trailers, cookies.into_owned(), span);
-        if written_length(request) == BodyLength::Unknown {
+        if length == BodyLength::Unknown {
             exchange.note_fields(&request.headers);
         }
         Call::new(exchange)
@@ -120,12 +120,12 @@ impl<'r> Attempt<'r> {
 }
 
 impl Until<'_> {
-    /// How far an attempt at this request of a call goes.
-    pub(super) fn call_of(request: &Request) -> Until<'static> {
-        let is_announced = !matches!(written_length(request), BodyLength::NoContent | BodyLength::Known(0));
+    /// How far an attempt at this request goes, for a call whose body has this length.
+    pub(super) fn call_of(request: &Request, length: BodyLength) -> Until<'static> {
+        let is_announced = !matches!(length, BodyLength::NoContent | BodyLength::Known(0));
         match is_announced || !request.body.is_empty() || !request.trailers.is_empty() {
-            true => Until::HeadSent,
-            false => Until::FirstHead,
+            true => Until::HeadSent(length),
+            false => Until::FirstHead(length),
         }
     }
 
@@ -137,7 +137,7 @@ impl Until<'_> {
                 Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed))
             }
             Until::Answered(_) => Ok(request.body.declared_length()),
-            Until::FirstHead | Until::HeadSent => Ok(written_length(request)),
+            Until::FirstHead(length) | Until::HeadSent(length) => Ok(*length),
         }
     }
 }
@@ -156,9 +156,9 @@ impl Dispatch<'_> {
         pooled.begin(&self.outgoing, self.framing, self.limits);
         match until {
             Until::Answered(_) => {}
-            Until::FirstHead | Until::HeadSent => {
+            Until::FirstHead(_) | Until::HeadSent(_) => {
                 pooled.note_target(self.outgoing.request.target().as_str());
-                pooled.exchange.progress.wants_interim = matches!(until, Until::FirstHead);
+                pooled.exchange.progress.wants_interim = matches!(until, Until::FirstHead(_));
             }
         }
     }
@@ -174,8 +174,8 @@ impl Dispatch<'_> {
         let request = self.outgoing.request;
         match until {
             Until::Answered(response) => pooled.poll_response(cx, Some(request), response),
-            Until::FirstHead => poll_first_head(cx, pooled, request),
-            Until::HeadSent => poll_head_sent(cx, pooled),
+            Until::FirstHead(_) => poll_first_head(cx, pooled, request),
+            Until::HeadSent(_) => poll_head_sent(cx, pooled),
         }
     }
 
@@ -186,7 +186,7 @@ impl Dispatch<'_> {
         error: ClientError,
         until: &mut Until<'_>,
     ) -> Result<PooledConn, ClientError> {
-        if matches!(until, Until::HeadSent) || !stale.may_retry(self.outgoing.request, &error) {
+        if matches!(until, Until::HeadSent(_)) || !stale.may_retry(self.outgoing.request, &error) {
             return Err(error);
         }
         let renewed = async {
@@ -260,7 +260,7 @@ fn may_drop_expectation(request: &Request, framing: OutgoingFraming, response: &
 }
 
 /// The length of the body that the caller of a call writes.
-fn written_length(request: &Request) -> BodyLength {
+pub(super) fn written_length(request: &Request) -> BodyLength {
     match request.headers.content_length() {
         Some(length) => BodyLength::Known(length),
         None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {

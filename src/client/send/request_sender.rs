@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Until};
+use super::attempt::{Attempt, Until, written_length};
 use super::redirect::{RedirectChain, Redirects};
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
@@ -107,8 +107,9 @@ impl RequestSender {
     ) -> Result<Call, ClientError> {
         let limits = self.limits();
         let outgoing = OutgoingRequest::new(request);
-        let attempt = self.attempt(pool, &outgoing, Until::call_of(request), &limits).await?;
-        Ok(attempt.into_call())
+        let length = written_length(request);
+        let attempt = self.attempt(pool, &outgoing, Until::call_of(request, length), &limits).await?;
+        Ok(attempt.into_call(length))
     }
 
     /// Sends `request`, follows redirects, and receives the head of the last response.

@@ -87,7 +87,6 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// The end of the peer, if the runtime has noticed it. `None` for a transport that is no socket.
-    #[inline]
     pub(crate) fn end(&self) -> Option<PeerEnd> {
         match self {
             Transport::Tcp(stream) => stream.end(),
@@ -211,7 +210,7 @@ impl<B: AnyStream> Transport<B> {
 
     /// As [`Transport::end`], but asks the kernel, which may have an end that the runtime has not noticed yet.
     pub(crate) fn end_in_kernel(&self) -> Option<PeerEnd> {
-        match self.socket()?.peek(&mut [MaybeUninit::uninit()]) {
+        match self.peek()? {
             Ok(0) => Some(PeerEnd::Eof),
             Ok(_) => None,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -221,7 +220,12 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether the kernel has bytes for the socket, even if the runtime has not noticed them yet.
     pub(crate) fn has_kernel_input(&self) -> bool {
-        self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
+        matches!(self.peek(), Some(Ok(1..)))
+    }
+
+    /// Looks whether the kernel has a byte for the socket. `None` if there is no socket.
+    fn peek(&self) -> Option<io::Result<usize>> {
+        Some(self.socket()?.peek(&mut [MaybeUninit::uninit()]))
     }
 
     /// As [`Transport::is_quiet_in_runtime`], but reads from the kernel, which may have bytes that the runtime has not

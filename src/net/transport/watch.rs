@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use crate::net::{AnyStream, Stream, delegate_write};
+use crate::net::{AnyStream, ReadBuffer, Stream, delegate_write};
 
 /// How the peer has ended the bytes that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,6 @@ macro_rules! socket {
                 self.poll_read_ready(cx)
             }
 
-            #[inline]
             fn noticed(&self) -> Option<Ready> {
                 // As a rule there is nothing, and this takes no lock to see that.
                 self.try_io(Interest::READABLE, || Ok(())).ok()?;
@@ -136,7 +135,6 @@ impl<S> Deref for Watched<S> {
 }
 
 impl<S: Socket> AsyncRead for Watched<S> {
-    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -158,26 +156,24 @@ delegate_write!([S: AsyncWrite + Unpin] Watched<S>, socket);
 /// A stream that is no socket. Only a read tells of its end, so what comes before that is kept for the next read.
 pub(crate) struct ReadAhead<S> {
     stream: S,
-    /// Few connections are watched, so the memory is allocated for those that are.
-    #[allow(clippy::box_collection, reason = "a connection holds this while it is idle")]
-    ahead: Option<Box<Vec<u8>>>,
+    /// Boxed, because few connections have any, and each holds this while it is idle.
+    ahead: Option<Box<ReadBuffer>>,
 }
 
 impl<S: AnyStream> ReadAhead<S> {
     /// Ready once the peer has ended, unless 64 KiB are unread before that.
     pub(in crate::net) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
-        let ahead = self.ahead.get_or_insert_default();
-        while ahead.len() <= AHEAD_MAX {
+        while self.unread_len() <= AHEAD_MAX {
             let mut part = [0; 1 << 10];
             let mut part = ReadBuf::new(&mut part);
             match ready!(self.stream.as_stream().poll_read(cx, &mut part)) {
                 Ok(()) if part.filled().is_empty() => return Poll::Ready(PeerEnd::Eof),
                 // A reader may have begun to wait for them.
-                Ok(()) if ahead.is_empty() => cx.waker().wake_by_ref(),
+                Ok(()) if self.unread_len() == 0 => cx.waker().wake_by_ref(),
                 Ok(()) => {}
                 Err(_) => return Poll::Ready(PeerEnd::Failed),
             }
-            ahead.extend_from_slice(part.filled());
+            self.ahead.get_or_insert_default().append(part.filled());
         }
         Poll::Pending
     }
@@ -189,13 +185,16 @@ impl<S: AnyStream> ReadAhead<S> {
     ) -> Poll<io::Result<()>> {
         match &mut self.ahead {
             Some(ahead) if !ahead.is_empty() => {
-                let count = ahead.len().min(out.remaining());
-                out.put_slice(&ahead[..count]);
-                ahead.drain(..count);
+                ahead.hand_out(out.remaining(), |bytes| out.put_slice(bytes));
                 Poll::Ready(Ok(()))
             }
             _ => self.stream.as_stream().poll_read(cx, out),
         }
+    }
+
+    /// How much was read ahead.
+    fn unread_len(&self) -> usize {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.unread().len())
     }
 
     pub(in crate::net) fn as_stream(&mut self) -> Pin<&mut dyn Stream> {

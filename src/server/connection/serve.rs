@@ -253,9 +253,12 @@ pub(super) fn run_handler(
 
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
-    match (conn.on_wait(), conn.poll_gone(cx)) {
-        (OnWait::End, _) => Some(HandlerOutcome::Over),
-        (_, Poll::Ready(gone)) => Some(HandlerOutcome::Failed(gone.into())),
-        (_, Poll::Pending) => None,
+    match conn.on_wait() {
+        OnWait::End => Some(HandlerOutcome::Over),
+        OnWait::GoOn => None,
+        OnWait::EndIfGone => match conn.poll_gone(cx) {
+            Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),
+            Poll::Pending => None,
+        },
     }
 }

@@ -145,8 +145,8 @@ impl SharedConn {
     }
 
     /// Sets the fate of the handler when it waits.
-    pub(crate) fn set_on_wait(&self, answer: OnWait) {
-        self.0.on_wait.set(answer);
+    pub(crate) fn set_on_wait(&self, on_wait: OnWait) {
+        self.0.on_wait.set(on_wait);
     }
 
     /// The fate of the handler when it waits.
@@ -163,7 +163,7 @@ impl SharedConn {
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
-        if self.on_wait() == OnWait::GoOn || self.is_none() {
+        if self.is_none() {
             return Poll::Pending;
         }
         let gone: Poll<Result<(), _>> =

@@ -1,6 +1,5 @@
 //! [`ErrorLog`]: a line for each failure that an operator must see.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,11 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use super::observer::{CoreEvents, Observer};
+use super::report_limiter::KindLimiter;
 use crate::lines::{LineTarget, LineWriter};
 use crate::memory::lock;
 use crate::message::HttpDate;
-use crate::runtime;
-use crate::server::counts::{ERROR_KINDS, ErrorCounts};
 use crate::server::error::ErrorReport;
 
 /// An error log: a line for each [fault of the server](ErrorReport::is_fault), with the time and the level. An
@@ -26,9 +24,8 @@ use crate::server::error::ErrorReport;
 ///
 /// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of
 /// each kind, a core writes 10 lines a second at most, and one that belongs to no request; the next line says how many
-/// were left out. If 4 MiB of lines
-/// wait, further ones are dropped, which is counted. When the last clone is dropped, the lines that wait are written, and
-/// the drop waits for that at most 5 s.
+/// were left out. If 4 MiB of lines wait, further ones are dropped, which is counted. When the last clone is dropped, the
+/// lines that wait are written, and the drop waits for that at most 5 s.
 ///
 /// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: above
 /// all that it cannot accept connections, for lack of descriptors or memory, or because of
@@ -134,10 +131,11 @@ impl Default for ErrorLog {
 
 impl Observer for ErrorLog {
     fn attach(&self, core: &mut CoreEvents) {
-        let (log, limiter) = (self.clone(), LineLimiter::default());
+        let log = self.clone();
+        let limiter = KindLimiter::new(LINES_A_SECOND);
         core.on_error(move |report| {
             if log.scope.has(report)
-                && let Some(suppressed) = limiter.admit(report)
+                && let Some(suppressed) = limiter.admit(&report.cause)
             {
                 log.inner.write(report, suppressed);
             }
@@ -175,44 +173,7 @@ fn line(time: SystemTime, report: &ErrorReport<'_>, suppressed: u64) -> String {
     if suppressed > 0 {
         line.push_str(&format!("; {suppressed} more suppressed"));
     }
-    let mut line = line.replace(['\r', '\n'], " ");
-    line.push('\n');
-    line
-}
-
-/// Of the reports of each kind, lets a few a second pass.
-#[derive(Default)]
-struct LineLimiter {
-    kinds: [Cell<Second>; ERROR_KINDS.len()],
-}
-
-/// The lines of one kind within a second.
-#[derive(Clone, Copy, Default)]
-struct Second {
-    began: Option<runtime::Instant>,
-    passed: u32,
-    suppressed: u64,
-}
-
-impl LineLimiter {
-    /// Decides whether a report is written. Returns how many of its kind were not since the last one that was.
-    fn admit(&self, report: &ErrorReport<'_>) -> Option<u64> {
-        let kind = &self.kinds[ErrorCounts::kind_of(&report.cause)];
-        let (now, mut second) = (runtime::now(), kind.take());
-        let is_over = second.began.is_none_or(|began| now.saturating_duration_since(began).as_secs() >= 1);
-        if is_over {
-            (second.began, second.passed) = (Some(now), 0);
-        }
-        let admitted = (second.passed < LINES_A_SECOND).then(|| {
-            second.passed += 1;
-            std::mem::take(&mut second.suppressed)
-        });
-        if admitted.is_none() {
-            second.suppressed += 1;
-        }
-        kind.set(second);
-        admitted
-    }
+    line.replace(['\r', '\n'], " ") + "\n"
 }
 
 /// As many lines of one kind tell what happens; more hide the rest.

@@ -1,4 +1,5 @@
-//! [`ReportLimiter`]: decides which reports of one core are passed on to [`Server::on_error`](crate::Server::on_error).
+//! [`ReportLimiter`]: decides which reports of one core are passed on to [`Server::on_error`](crate::Server::on_error);
+//! [`KindLimiter`]: so many a second of each kind.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,10 +15,7 @@ use crate::server::error::{ErrorCause, ErrorReport};
 /// refuse the connection, and hides the rest of the log; nginx leaves them out by default, and hyper logs nothing. A
 /// malformed head is one of them, since an access log has its exchange. The other reports are of requests, and most
 /// faults of these are the application's: each is passed on, for the one who asks why that request failed.
-#[derive(Default)]
-pub(crate) struct ReportLimiter {
-    kinds: [Cell<KindState>; KINDS],
-}
+pub(crate) struct ReportLimiter(KindLimiter);
 
 impl ReportLimiter {
     /// Decides whether a report is passed on. If so, it notes in the report how many of its kind were not.
@@ -25,29 +23,61 @@ impl ReportLimiter {
         if report.request.is_some() {
             return true;
         }
-        let state = &self.kinds[kind_of(&report.cause)];
-        let (now, KindState { passed_at, suppressed }) = (runtime::now(), state.get());
-        if passed_at.is_some_and(|passed_at| now.saturating_duration_since(passed_at) < REPORT_PAUSE) {
-            state.set(KindState { passed_at, suppressed: suppressed + 1 });
-            return false;
-        }
-        state.set(KindState { passed_at: Some(now), suppressed: 0 });
-        report.suppressed = suppressed;
-        true
+        let suppressed = self.0.admit(&report.cause);
+        report.suppressed = suppressed.unwrap_or(report.suppressed);
+        suppressed.is_some()
     }
 }
 
-/// The time between two reports of a kind.
-const REPORT_PAUSE: Duration = Duration::from_secs(1);
+impl Default for ReportLimiter {
+    fn default() -> ReportLimiter {
+        ReportLimiter(KindLimiter::new(1))
+    }
+}
+
+/// Of the reports of each kind, lets so many a second pass.
+pub(super) struct KindLimiter {
+    passed_max: u32,
+    kinds: [Cell<KindState>; KINDS],
+}
 
 /// The reports of one kind.
 #[derive(Clone, Copy, Default)]
 struct KindState {
-    /// When the last one was passed on.
-    passed_at: Option<runtime::Instant>,
-    /// How many were not passed on since then.
+    /// When the current second began, with the first report that passed in it.
+    began_at: Option<runtime::Instant>,
+    /// How many have passed since then.
+    passed: u32,
+    /// How many have not since the last one that has.
     suppressed: u64,
 }
+
+impl KindLimiter {
+    /// Creates a limiter that lets `passed_max` reports of a kind pass in a second.
+    pub(super) fn new(passed_max: u32) -> KindLimiter {
+        KindLimiter { passed_max, kinds: Default::default() }
+    }
+
+    /// Decides whether a report with this cause passes. Returns how many of its kind have not since the last one that has.
+    pub(super) fn admit(&self, cause: &ErrorCause) -> Option<u64> {
+        let kind = &self.kinds[kind_of(cause)];
+        let now = runtime::now();
+        let mut state = kind.get();
+        if state.began_at.is_none_or(|began_at| now.saturating_duration_since(began_at) >= SECOND) {
+            state = KindState { began_at: Some(now), passed: 0, ..state };
+        }
+        let passes = state.passed < self.passed_max;
+        let suppressed = state.suppressed;
+        match passes {
+            true => (state.passed, state.suppressed) = (state.passed + 1, 0),
+            false => state.suppressed += 1,
+        }
+        kind.set(state);
+        passes.then_some(suppressed)
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The index of a cause. Three causes are counted as part of another kind, but limited apart, so that a flood of that kind
 /// does not hide them.
