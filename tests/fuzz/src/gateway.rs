@@ -67,7 +67,7 @@ impl Gateway {
             ctx.forward(onward.open_call(&target)).await
         };
         let handler = BoxHandler::new(wrap(BodyPlan::Stream, pass));
-        Gateway { wired: Wired::new(Server::new(), handler), script, client }
+        Gateway { wired: Wired::new(Server::new().half_close(true), handler), script, client }
     }
 
     fn ask(&self, asked: Vec<Vec<u8>>, ends: bool, said: Said) -> Received {

@@ -49,10 +49,12 @@ impl Script {
 
     async fn serve(self, mut far: DuplexStream, said: Said, place: (u64, usize)) {
         let (mut received, mut answered, mut buffer) = (Vec::new(), 0, vec![0; 4096]);
+        // A client that has closed may have sent a request before.
+        let mut is_open = true;
         while let Ok(len @ 1..) = far.read(&mut buffer).await {
             received.extend(&buffer[..len]);
             self.note(place, |behind| behind.received.extend(&buffer[..len]));
-            while answered < asked(&received, said.is_early) {
+            while is_open && answered < asked(&received, said.is_early) {
                 let packets = match said.later {
                     Some(later) if place.1 > 0 || answered > 0 => vec![later.to_vec()],
                     _ => said.packets.clone(),
@@ -64,9 +66,7 @@ impl Script {
                     behind.is_closed = closes;
                 });
                 for packet in packets {
-                    if far.write_all(&packet).await.is_err() {
-                        return;
-                    }
+                    is_open = is_open && far.write_all(&packet).await.is_ok();
                     for _ in 0..4 {
                         yield_now().await;
                     }

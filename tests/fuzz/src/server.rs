@@ -39,7 +39,8 @@ const PROBED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8
 
 thread_local! {
     static SERVERS: [Wired<Application>; 2] = [Limits::default(), small()].map(|limits| {
-        Wired::new(Server::new().limits(limits), Application)
+        // A peer that has ended its side reads on here, so no request is given up for that.
+        Wired::new(Server::new().limits(limits).half_close(true), Application)
     });
 
     /// The requests that handlers saw.
