@@ -160,7 +160,12 @@ impl Exchange {
         let incoming = incoming.get_mut();
         if !incoming.is_end_stream() {
             let content = request.body.receive();
-            ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
+            let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
+            if received.is_pending() && incoming.memory.is_waiting() {
+                // Nothing is read, so no read finds that the peer has left.
+                return conn.poll_gone(cx).map(Err);
+            }
+            ready!(received)?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
