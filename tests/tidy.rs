@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("net", &["error_text", "memory"]),
     ("runtime", &[]),
     ("wire", &["error_text", "memory", "message"]),
-    ("exchange", &["error_text", "memory", "message", "net", "wire"]),
+    ("exchange", &["error_text", "memory", "message", "net", "runtime", "wire"]),
     ("http_types", &["error_text", "memory", "message"]),
     (
         "client",
@@ -33,7 +33,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("json", &["client", "error_text", "message"]),
     ("middleware", &["compress", "guard", "server"]),
     ("metrics", &["client", "memory", "message", "net", "runtime", "server", "sse"]),
-    ("multipart", &["client", "error_text", "message", "runtime", "server", "wire"]),
+    ("multipart", &["client", "error_text", "exchange", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error_text", "message", "runtime", "server"]),
     (

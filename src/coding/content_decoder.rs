@@ -74,9 +74,15 @@ impl DecoderChain {
         pull(&mut self.decoders, input, out, self.limit)
     }
 
-    /// How many bytes of windows have been filled, whose pages are the system's until then.
-    pub(crate) fn window_len(&self) -> usize {
-        self.decoders.iter().map(|decoder| decoder.written.min(decoder.coding.window_max())).sum()
+    /// How many bytes of windows are filled once `next` was decoded: by as much as has come out, or all at once.
+    pub(crate) fn window_len(&self, next: &[u8]) -> usize {
+        let windows = self.decoders.iter().enumerate().map(|(index, decoder)| {
+            let unread = &decoder.input.as_slice()[decoder.read..];
+            let next = if index == 0 && unread.is_empty() { next } else { unread };
+            let filled = (decoder.written + DECODED_PER_STEP).min(decoder.coding.window_max());
+            decoder.state.window_len(next).max(filled)
+        });
+        windows.sum()
     }
 
     /// Checks that the content may end here.
@@ -262,9 +268,9 @@ impl ContentDecoder {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// How many bytes of windows have been filled: see [`DecoderChain::window_len`].
-    pub(crate) fn window_len(&self) -> usize {
-        self.decoders.window_len()
+    /// How many bytes of windows are filled once `input` was decoded: see [`DecoderChain::window_len`].
+    pub(crate) fn window_len(&self, input: &[u8]) -> usize {
+        self.decoders.window_len(input.get(self.decoded..).unwrap_or_default())
     }
 
     /// Truncates the current piece to its first `count` bytes. The others become the next piece.

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, MinRate};
+use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNCOUNTED, poll_content};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
@@ -33,7 +33,7 @@ pub(crate) struct Incoming {
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
     rate: MinRate,
-    /// The memory of a body that is buffered.
+    /// The memory of a body that is buffered. It is kept with the buffer, until both are given back.
     pub(crate) memory: MemoryShare,
 }
 
@@ -586,7 +586,7 @@ impl Incoming {
             discarded,
             head_search,
             rate,
-            memory,
+            memory: _,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -595,38 +595,8 @@ impl Incoming {
         *head_search = EndSearch::default();
         *has_read_any = false;
         *rate = MinRate::default();
-        memory.clear();
     }
 }
-
-/// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
-fn poll_content<L: Locality>(
-    cx: &mut Context<'_>,
-    conn: &mut Conn<L>,
-    limit: Duration,
-    left: &mut u64,
-    content: &mut Arena,
-    input: &mut ReadBuffer,
-) -> Poll<Result<usize, ConnError>> {
-    let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
-    // Room beyond the body spares a system call: a read that fills its room leaves open whether there is more.
-    let most = left_here.saturating_add(READ_BEYOND);
-    let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
-    let room_len = room.len().min(most);
-    let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
-    let of_body = count.min(left_here);
-    content.commit(of_body);
-    input.append(&content.spare(0)[..count - of_body]);
-    *left -= of_body as u64;
-    Poll::Ready(Ok(count))
-}
-
-const READ_MIN: usize = 16 << 10;
-/// Content up to this length takes no share of the memory: the buffer of a read is as large.
-const UNCOUNTED: usize = READ_MIN;
-const READ_MAX: usize = 256 << 10;
-/// Room for the head of another message.
-const READ_BEYOND: usize = 1 << 10;
 
 impl Reset for Incoming {
     fn reset(&mut self) {
@@ -635,6 +605,7 @@ impl Reset for Incoming {
     }
 
     fn shrink(&mut self) -> usize {
+        self.memory.clear();
         self.input.shrink() + self.trailers.shrink()
     }
 }

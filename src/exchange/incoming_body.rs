@@ -1,11 +1,13 @@
-//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), and how fast it arrives.
+//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), how it is read, and how fast it arrives.
 
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
 use crate::error_text::TimeLimit;
+use crate::memory::Arena;
 use crate::message::Headers;
-use crate::net::{ConnError, ReadBuffer, millis};
+use crate::net::{Conn, ConnError, Locality, ReadBuffer, millis};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
@@ -65,6 +67,35 @@ impl BodyDecoder {
         }
     }
 }
+
+/// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
+pub(super) fn poll_content<L: Locality>(
+    cx: &mut Context<'_>,
+    conn: &mut Conn<L>,
+    limit: Duration,
+    left: &mut u64,
+    content: &mut Arena,
+    input: &mut ReadBuffer,
+) -> Poll<Result<usize, ConnError>> {
+    let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
+    // Room beyond the body spares a system call: a read that fills its room leaves open whether there is more.
+    let most = left_here.saturating_add(READ_BEYOND);
+    let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
+    let room_len = room.len().min(most);
+    let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
+    let of_body = count.min(left_here);
+    content.commit(of_body);
+    input.append(&content.spare(0)[..count - of_body]);
+    *left -= of_body as u64;
+    Poll::Ready(Ok(count))
+}
+
+pub(super) const READ_MIN: usize = 16 << 10;
+/// Content up to this length takes no share of the memory: the buffer of a read is as large.
+pub(super) const UNCOUNTED: usize = READ_MIN;
+const READ_MAX: usize = 256 << 10;
+/// Room for the head of another message.
+const READ_BEYOND: usize = 1 << 10;
 
 /// Whether a body arrives at the required rate ([`Timeouts::body_rate_min`]). Without a rate, a peer that sends a byte now
 /// and then would never exceed a timeout, and keep a connection forever (a slow POST).

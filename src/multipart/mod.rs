@@ -32,7 +32,6 @@ mod part;
 
 mod boundary;
 mod part_head;
-mod part_memory;
 
 mod form;
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,11 +15,12 @@ use super::timeout;
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
 ///
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
-/// others that want few. Cores have no pages of their own: to take some is an atomic operation, once for each doubling of
-/// a buffer of 16 KiB or more.
+/// others that want few. A quarter is for small shares alone, which so never wait for large ones. Cores have no pages of
+/// their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryBudget(Option<Arc<Pages>>);
+pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
 
+/// Pages for shares of the same size.
 #[derive(Debug)]
 struct Pages {
     free: Arc<Semaphore>,
@@ -27,6 +28,13 @@ struct Pages {
     /// How many shares wait to grow.
     waiting: AtomicUsize,
 }
+
+/// The places of a budget's pages.
+const SMALL: usize = 0;
+const LARGE: usize = 1;
+
+/// The size of a share that counts as small.
+const SMALL_MAX: usize = 256 << 10;
 
 /// The state of a [`MemoryBudget`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,28 +61,39 @@ impl MemoryBudget {
     /// Creates a budget of so many bytes.
     pub(crate) fn new(bytes: usize) -> MemoryBudget {
         let all = (bytes / PAGE).min(Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
-        let free = Arc::new(Semaphore::new(all as usize));
-        MemoryBudget(Some(Arc::new(Pages { free, all, waiting: AtomicUsize::new(0) })))
+        MemoryBudget(Some(Arc::new([all / 4, all - all / 4].map(Pages::new))))
     }
 
     /// How much to take for content of which so many bytes are here, and more is to come: twice as much, as buffers grow,
     /// unless that is more than there is.
     pub(crate) fn ahead(&self, len: usize) -> usize {
-        let all = self.0.as_ref().map_or(u64::MAX, |pages| bytes(pages.all));
-        (2 * len).min(usize::try_from(all).unwrap_or(usize::MAX)).max(len)
+        let most = self.0.as_ref().map_or(u64::MAX, |pages| bytes(pages[LARGE].all));
+        (2 * len).min(usize::try_from(most).unwrap_or(usize::MAX)).max(len)
     }
 
     /// Whether a share waits to grow.
     pub(crate) fn is_contended(&self) -> bool {
-        self.0.as_ref().is_some_and(|pages| pages.waiting.load(Relaxed) > 0)
+        self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
     }
 
     pub(crate) fn counts(&self) -> MemoryCounts {
-        self.0.as_ref().map_or_else(MemoryCounts::default, |pages| MemoryCounts {
-            max: bytes(pages.all),
-            reserved: bytes(pages.all) - (pages.free.available_permits() * PAGE) as u64,
-            waiting: pages.waiting.load(Relaxed) as u64,
-        })
+        let mut counts = MemoryCounts::default();
+        self.0.iter().flat_map(|pages| pages.iter()).for_each(|pages| counts += pages.counts());
+        counts
+    }
+}
+
+impl Pages {
+    fn new(all: u32) -> Pages {
+        Pages { free: Arc::new(Semaphore::new(all as usize)), all, waiting: AtomicUsize::new(0) }
+    }
+
+    fn counts(&self) -> MemoryCounts {
+        MemoryCounts {
+            max: bytes(self.all),
+            reserved: bytes(self.all).saturating_sub((self.free.available_permits() * PAGE) as u64),
+            waiting: self.waiting.load(Relaxed) as u64,
+        }
     }
 }
 
@@ -98,7 +117,7 @@ struct Held {
 /// Why a share does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryError {
-    /// The budget has only so many bytes.
+    /// No share has more than so many bytes.
     NeverFits(u64),
     /// Others held the memory for as long as was to be waited.
     TimedOut(Duration),
@@ -114,39 +133,39 @@ impl MemoryShare {
         bytes: usize,
         limit: Duration,
     ) -> Poll<Result<(), MemoryError>> {
-        let Some(pages) = &budget.0 else { return Poll::Ready(Ok(())) };
-        if bytes <= self.len() {
+        let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else {
             return Poll::Ready(Ok(()));
-        }
-        let wanted = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
-        if wanted > pages.all {
-            return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages.all))));
-        }
+        };
         let held = self.0.get_or_insert_default();
-        while held.missing(wanted) > 0 {
-            let missing = held.missing(wanted);
-            if held.wait.is_none() && held.try_add(pages, missing) {
-                break;
+        let mut wait = match held.wait.take() {
+            Some(wait) => wait,
+            None if held.try_grow(pages, bytes) => return Poll::Ready(Ok(())),
+            None => Wait::new(pages, held.missing(pages, bytes), limit)?,
+        };
+        let granted = wait.granted.as_mut().poll(cx);
+        match granted {
+            Poll::Pending => {
+                held.wait = Some(wait);
+                Poll::Pending
             }
-            let wait = held.wait.get_or_insert_with(|| Wait::new(pages.clone(), missing, limit));
-            let granted = ready!(wait.granted.as_mut().poll(cx));
-            held.wait = None;
-            match granted {
-                Some(granted) => held.add(granted),
-                None => return Poll::Ready(Err(MemoryError::TimedOut(limit))),
+            Poll::Ready(None) => Poll::Ready(Err(MemoryError::TimedOut(limit))),
+            Poll::Ready(Some(granted)) => {
+                held.add(granted);
+                Poll::Ready(Ok(()))
             }
         }
-        Poll::Ready(Ok(()))
     }
 
     /// Grows to at least so many bytes, if they are free. Returns whether they were.
     #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
     pub(crate) fn try_grow_to(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
-        let Some(pages) = &budget.0 else { return true };
-        let wanted = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
-        let held = self.0.get_or_insert_default();
-        let missing = held.missing(wanted);
-        missing == 0 || held.try_add(pages, missing)
+        let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else { return true };
+        self.0.get_or_insert_default().try_grow(pages, bytes)
+    }
+
+    /// Whether it waits to grow.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.0.as_ref().is_some_and(|held| held.wait.is_some())
     }
 
     /// Gives back all beyond so many bytes.
@@ -156,14 +175,10 @@ impl MemoryShare {
         }
     }
 
-    /// Whether it waits to grow.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.0.as_ref().is_some_and(|held| held.wait.is_some())
-    }
-
     /// How many bytes the share has.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |held| held.len() as usize * PAGE)
+        self.0.as_ref().map_or(0, |held| held.len())
     }
 
     /// Gives all back.
@@ -177,23 +192,32 @@ impl MemoryShare {
 }
 
 impl Held {
-    fn len(&self) -> u32 {
-        self.pages.as_ref().map_or(0, |pages| pages.num_permits() as u32)
+    fn len(&self) -> usize {
+        self.pages.as_ref().map_or(0, |pages| pages.num_permits() * PAGE)
     }
 
-    fn missing(&self, wanted: u32) -> u32 {
-        wanted.saturating_sub(self.len())
-    }
-
-    fn try_add(&mut self, pages: &Pages, missing: u32) -> bool {
+    /// Takes the pages for so many bytes, if they are free.
+    fn try_grow(&mut self, pages: &[Pages; 2], bytes: usize) -> bool {
+        let (pages, missing) = self.missing(pages, bytes);
         let granted = pages.free.clone().try_acquire_many_owned(missing);
         granted.map(|granted| self.add(granted)).is_ok()
     }
 
+    /// The pages that a share of so many bytes has, and how many of them are missing.
+    fn missing<'p>(&self, pages: &'p [Pages; 2], bytes: usize) -> (&'p Pages, u32) {
+        let small = &pages[SMALL];
+        let is_small = bytes <= SMALL_MAX.min(small.all as usize * PAGE);
+        let pages = if is_small { small } else { &pages[LARGE] };
+        let count = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let own = self.pages.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
+        (pages, count - own.map_or(0, |held| held.num_permits() as u32))
+    }
+
+    /// Adds pages to those that are held, or takes them in place of small ones.
     fn add(&mut self, granted: OwnedSemaphorePermit) {
         match &mut self.pages {
-            Some(pages) => pages.merge(granted),
-            None => self.pages = Some(granted),
+            Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
+            held => *held = Some(granted),
         }
     }
 }
@@ -201,22 +225,31 @@ impl Held {
 /// The wait of a share for more pages.
 struct Wait {
     granted: Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>,
-    pages: Arc<Pages>,
+    budget: Arc<[Pages; 2]>,
+    place: usize,
 }
 
 impl Wait {
-    fn new(pages: Arc<Pages>, missing: u32, limit: Duration) -> Wait {
+    fn new(
+        budget: &Arc<[Pages; 2]>,
+        (pages, missing): (&Pages, u32),
+        limit: Duration,
+    ) -> Result<Wait, MemoryError> {
+        if missing > pages.all {
+            return Err(MemoryError::NeverFits(bytes(budget[LARGE].all)));
+        }
         pages.waiting.fetch_add(1, Relaxed);
         let granted = pages.free.clone().acquire_many_owned(missing);
         // The semaphore is never closed.
         let granted = Box::pin(async move { timeout(limit, granted).await.ok()?.ok() });
-        Wait { granted, pages }
+        let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
+        Ok(Wait { granted, budget: budget.clone(), place })
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.pages.waiting.fetch_sub(1, Relaxed);
+        self.budget[self.place].waiting.fetch_sub(1, Relaxed);
     }
 }
 
@@ -238,49 +271,62 @@ mod tests {
         assert_eq!((counts.reserved, counts.waiting), ((reserved * PAGE) as u64, waiting), "{counts:?}");
     }
 
+    /// A budget with so many pages for large shares, and a third as many for small ones.
+    fn budget(large: usize) -> MemoryBudget {
+        MemoryBudget::new((large + large / 3) * PAGE)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn shares_grow_shrink_and_return() {
-        let (budget, mut share) = (MemoryBudget::new(10 * PAGE + 1), MemoryShare::default());
-        assert_eq!(grow(&mut share, &budget, 3).await, Ok(()));
-        assert_eq!(grow(&mut share, &budget, 2).await, Ok(()));
-        check(&budget, 3, 0);
-        assert_eq!(grow(&mut share, &budget, 11).await, Err(MemoryError::NeverFits((10 * PAGE) as u64)));
-        assert!(share.try_grow_to(&budget, 10 * PAGE) && !MemoryShare::default().try_grow_to(&budget, 1));
+        let (budget, mut share) = (budget(30), MemoryShare::default());
+        assert_eq!(budget.counts().max, (40 * PAGE) as u64);
+        // The first pages are small ones, which others need once more have been taken.
+        for (pages, reserved) in [(3, 3), (2, 3), (10, 10), (11, 11), (30, 30)] {
+            assert_eq!(grow(&mut share, &budget, pages).await, Ok(()));
+            check(&budget, reserved, 0);
+        }
+        let never = Err(MemoryError::NeverFits((30 * PAGE) as u64));
+        assert_eq!(grow(&mut MemoryShare::default(), &budget, 31).await, never);
+        let [mut small, mut large] = <[MemoryShare; 2]>::default();
+        assert!(small.try_grow_to(&budget, 10 * PAGE) && !large.try_grow_to(&budget, 11 * PAGE));
         share.shrink_to(4 * PAGE + 1);
-        check(&budget, 5, 0);
+        check(&budget, 15, 0);
         share.clear();
-        check(&budget, 0, 0);
+        check(&budget, 10, 0);
+        assert!(large.try_grow_to(&budget, 30 * PAGE));
     }
 
     #[tokio::test(start_paused = true)]
     async fn shares_wait_in_turn_and_not_for_ever() {
-        let (budget, [mut first, mut many, mut few]) = (MemoryBudget::new(4 * PAGE), Default::default());
-        assert_eq!(grow(&mut first, &budget, 3).await, Ok(()));
-        let waits = async { tokio::join!(biased; grow(&mut many, &budget, 4), grow(&mut few, &budget, 1)) };
+        let (budget, [mut first, mut many, mut few]) = (budget(12), Default::default());
+        assert_eq!(grow(&mut first, &budget, 11).await, Ok(()));
+        let waits = async { tokio::join!(biased; grow(&mut many, &budget, 12), grow(&mut few, &budget, 5)) };
         let release = async {
             tokio::task::yield_now().await;
-            check(&budget, 4, 2);
-            assert!(budget.is_contended() && !MemoryShare::default().try_grow_to(&budget, 1));
+            check(&budget, 12, 2);
+            assert!(budget.is_contended() && !MemoryShare::default().try_grow_to(&budget, 5 * PAGE));
+            let mut small = MemoryShare::default();
+            assert_eq!(grow(&mut small, &budget, 4).await, Ok(()), "small ones do not wait for large ones");
             first.clear();
         };
         let few_limit = Err(MemoryError::TimedOut(LIMIT));
         assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), few_limit));
-        check(&budget, 4, 0);
+        check(&budget, 12, 0);
         // A share that does not wait any longer leaves the queue.
-        let wait = tokio::time::timeout(Duration::from_secs(1), grow(&mut few, &budget, 1)).await;
-        assert!(wait.is_err());
-        check(&budget, 4, 1);
-        drop(few);
-        drop(many);
+        let wait = tokio::time::timeout(Duration::from_secs(1), grow(&mut few, &budget, 5)).await;
+        assert!(wait.is_err() && few.is_waiting());
+        check(&budget, 12, 1);
+        drop((few, many));
         check(&budget, 0, 0);
     }
 
     #[tokio::test]
     async fn without_a_bound_nothing_is_counted() {
+        let budget_of_four = budget(4);
         let (budget, mut share) = (MemoryBudget::default(), MemoryShare::default());
         assert_eq!(grow(&mut share, &budget, usize::MAX / PAGE).await, Ok(()));
         assert_eq!((share.len(), budget.counts()), (0, MemoryCounts::default()));
-        assert_eq!([1, 3, 5].map(|len| MemoryBudget::new(4 * PAGE).ahead(len * PAGE) / PAGE), [2, 4, 5]);
+        assert_eq!([1, 3, 5].map(|len| budget_of_four.ahead(len * PAGE) / PAGE), [2, 4, 5]);
         assert_eq!(budget.ahead(PAGE), 2 * PAGE);
     }
 }

@@ -1,6 +1,6 @@
 //! [`Limits`]: bounds on every size and count that a peer can determine.
 
-use crate::runtime::machine_memory;
+use crate::memory::machine_memory;
 
 /// Bounds on every size and count that a peer can determine. Exceeding one results in a refusal or a close, never in a
 /// panic.
@@ -67,8 +67,9 @@ pub struct Limits {
     /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
     /// where the system does not tell.
     ///
-    /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A body that
-    /// can never fit is refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
+    /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
+    /// for bodies of up to 256 KiB alone, which so never wait for large ones. A body that can never fit into the rest is
+    /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
     /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
     /// Responses for whose compression there is no memory are not compressed.
     ///

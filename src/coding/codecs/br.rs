@@ -178,6 +178,16 @@ impl Decode for BrDecoder {
         self.content_max = content_max;
     }
 
+    fn window_len(&self, next: &[u8]) -> usize {
+        if self.has_begun && self.state.window_bits > 0 {
+            return 1 << self.state.window_bits;
+        }
+        // Content whose first octet is still to come may announce the widest window.
+        let first = narrow_window(next.first().copied().unwrap_or(u8::MAX), self.content_max);
+        let wide_bits = if first & 1 == 1 { u32::from(first >> 1 & 7) } else { 0 };
+        1 << (WIDE_BITS_BASE + wide_bits)
+    }
+
     fn reset(&mut self) {
         self.state = decoder_state(&self.alloc);
         (self.has_begun, self.is_whole) = (false, false);

@@ -9,17 +9,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::body_reader::{BodyReader, decode};
+use super::body_reader::BodyReader;
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
 use super::head_filter::{HeadFilters, SentKind};
 use super::transform::Transform;
-use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
 use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::{MemoryBudget, MemoryShare};
+use crate::runtime::MemoryBudget;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -130,6 +129,17 @@ impl Context {
         self.request.reset();
         self.response.reset();
         self.exchange.begin_next();
+        self.yield_memory();
+    }
+
+    /// Gives memory back for which others wait.
+    #[inline]
+    fn yield_memory(&mut self) {
+        let Exchange { incoming, conn, .. } = &mut self.exchange;
+        // Few bodies are large.
+        if incoming.get_mut().memory.len() > 0 && conn.bounds(|bounds| bounds.memory.is_contended()) {
+            self.shrink();
+        }
     }
 }
 
@@ -374,51 +384,6 @@ impl Context {
         BodyWriter::begin(request, response, transform.as_deref_mut(), exchange, unread)
     }
 
-    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
-    /// the coded form: `content-encoding`, `content-length` and digests.
-    ///
-    /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
-    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
-    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::{Context, Result};
-    ///
-    /// async fn save(ctx: &mut Context) -> Result {
-    ///     ctx.decode_body().await?;
-    ///     println!("{} bytes", ctx.request.body.len());
-    ///     Ok(())
-    /// }
-    /// ```
-    pub async fn decode_body(&mut self) -> io::Result<()> {
-        self.decode_body_up_to(self.limits().body_max).await
-    }
-
-    /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.
-    ///
-    /// # Errors
-    ///
-    /// As [`Context::decode_body`], with `limit` for the decoded content; the body as received may have
-    /// [`Limits::body_max`](crate::Limits::body_max) bytes.
-    pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
-        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
-        self.buffer_body().await?;
-        let Some(decoders) = decoders else { return Ok(()) };
-        let mut memory = MemoryShare::default();
-        let Context { request, exchange, .. } = self;
-        request.body = decode(decoders, request.body.bytes(), &exchange.conn, &mut memory).await?;
-        exchange.incoming.get_mut().memory = memory;
-        self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
-        self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
-        Ok(())
-    }
-
     /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
     /// [`Context::client_ip`].
     #[doc(alias("remote_addr", "ConnectInfo"))]
@@ -589,6 +554,7 @@ impl Reset for Context {
         clear_cold(&mut head_filters.first);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
+        self.yield_memory();
     }
 
     fn shrink(&mut self) -> usize {

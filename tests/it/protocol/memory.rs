@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{paused, status, streaming};
 
-/// The memory of all peers, and of a body that leaves too little of it for another one.
-const MEMORY: usize = 5 << 18;
+/// The memory of large bodies, that of all, and a body that leaves too little for another one.
+const LARGE: usize = 5 << 18;
+const MEMORY: usize = LARGE / 3 * 4;
 const BODY: usize = 700_000;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ impl InMemory {
             talk(server.clone()).await;
             sleep(SECOND).await;
             let mut last = server.connect();
-            last.begin("POST", "/", MEMORY - (4 << 10), "expect: 100-continue\r\n").await;
+            last.begin("POST", "/", LARGE - (8 << 10), "expect: 100-continue\r\n").await;
             assert!(last.receive().await.starts_with("HTTP/1.1 100 "), "memory was not given back");
         }));
     }
@@ -127,7 +128,7 @@ fn a_body_waits_until_another_has_gone() {
             sleep(SECOND).await;
             second.begin("POST", path, BODY, "expect: 100-continue\r\n").await;
             assert_eq!(second.receive().await, "", "the content is not asked for before there is memory");
-            // Those who need none are served meanwhile.
+            // Small bodies need none.
             let mut small = server.connect();
             small.begin("POST", "/", 5, "").await;
             small.send("hello").await;

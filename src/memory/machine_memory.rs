@@ -24,7 +24,8 @@ fn linux_memory(root: &Path) -> Option<u64> {
     let machine = std::fs::read_to_string(root.join("proc/meminfo")).ok();
     let of_machine = machine.as_deref().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kilobytes.checked_mul(1 << 10)
     });
     of_groups.into_iter().chain(of_machine).min()
 }
@@ -42,8 +43,8 @@ fn group_memory(root: &Path, line: &str) -> Option<u64> {
         _ => return None,
     };
     let (mount, group) = (root.join(mount), Path::new(group.trim_start_matches('/')));
-    let bounds = group.ancestors().filter_map(|group| {
-        std::fs::read_to_string(mount.join(group).join(file)).ok()?.trim().parse::<u64>().ok()
+    let bounds = group.ancestors().filter_map(|group| -> Option<u64> {
+        std::fs::read_to_string(mount.join(group).join(file)).ok()?.trim().parse().ok()
     });
     bounds.min()
 }
