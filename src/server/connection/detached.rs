@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{finalize_response, refuse};
+use super::handler_outcome::{answer_failure, finalize_response};
 use super::per_core::PerCore;
 use super::serve::{
     RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
@@ -20,7 +20,7 @@ use super::serve::{
 use crate::exchange::{ExchangeError, Expectation};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Request, Response};
 use crate::net::Conn;
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::exchange::CloseMode;
 use crate::server::{Context, Handler};
 use crate::wire::Framing;
@@ -45,7 +45,7 @@ pub(in crate::server) async fn respond<H: Handler + 'static>(
     let mode = match answer(per_core, &mut guard, &content).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
-        Err(refused) => match refuse(&mut guard, *refused).0 {
+        Err(failure) => match answer_failure(&mut guard, *failure).0 {
             CloseMode::Linger => CloseMode::Graceful,
             mode => mode,
         },
@@ -65,7 +65,7 @@ async fn answer<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
     content: &Cell<Option<Content>>,
-) -> Result<(), Box<Refused>> {
+) -> Result<(), Box<Failure>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
     // An interim response would pass for content here.
     ctx.exchange.incoming.get_mut().expectation = Expectation::None;

@@ -17,7 +17,7 @@ use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, Transport, tls};
 use crate::server::core_state::CoreState;
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::opening::{Opening, PeerPermit, RareConnectionState};
 use crate::server::report::{ConnectionEnd, Unopened};
 use crate::server::{ErrorCause, ErrorReport, Handler};
@@ -69,8 +69,8 @@ async fn refuse_peer<H: Handler + 'static>(
 ) -> JobOutcome {
     match is_plain {
         true => {
-            let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
-            refuse_connection(per_core, conn.into_inner(), refused).await;
+            let failure = Failure::new(Status::TOO_MANY_REQUESTS, cause);
+            refuse_connection(per_core, conn.into_inner(), failure).await;
         }
         false => conn.fail(ConnectionEnd::Unopened(Unopened::Overload), cause),
     }
@@ -118,7 +118,7 @@ async fn tls_handshake<H: Handler + 'static>(
             conn.transport = transport;
             let result = tls::Error::PlainText.as_io();
             let cause = ErrorCause::Tls(tls::Error::PlainText);
-            refuse_connection(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
+            refuse_connection(per_core, conn.into_inner(), Failure::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {

@@ -8,13 +8,13 @@ use std::task::{self, Poll, ready};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
+use super::handler_outcome::{HandlerOutcome, answer_failure, finalize_response, report_failure};
 use super::open::open;
 use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::exchange::{CloseMode, Exchange, NextStep, OnWait, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
@@ -30,7 +30,7 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
     let (mode, result) = match exchanges(&per_core, &mut guard).await {
         Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
-        Err(refused) => refuse(&mut guard, *refused),
+        Err(failure) => answer_failure(&mut guard, *failure),
     };
     guard.exchange.note_end(result.is_ok());
     close(&mut guard, mode).await;
@@ -41,7 +41,7 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
 async fn exchanges<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
-) -> Result<NextStep, Box<Refused>> {
+) -> Result<NextStep, Box<Failure>> {
     let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
@@ -109,7 +109,7 @@ fn close_idle(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
 
 /// Notes the expectation of the peer, which may wait for `100 Continue` (RFC 9110 §10.1.1).
 #[inline]
-pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Failure>> {
     match request.headers.may_have(FieldName::EXPECT) {
         true => read_expectation(exchange, request),
         false => Ok(()),
@@ -117,7 +117,7 @@ pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Re
 }
 
 #[cold]
-fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Failure>> {
     if exchange.info.request_info.version == Version::Http10 {
         return Ok(());
     }
@@ -141,9 +141,9 @@ pub(super) enum RequestAction {
 pub(super) fn decide_action<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
-) -> Result<RequestAction, Box<Refused>> {
+) -> Result<RequestAction, Box<Failure>> {
     let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(ctx)));
-    let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
+    let decided = decided.map_err(|_| Failure::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     let exchange = &mut ctx.exchange;
     Ok(match (exchange.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
@@ -161,7 +161,7 @@ pub(super) fn decide_action<H: Handler + 'static>(
 
 /// Refuses a request whose body could not be received. A peer that is gone gets no answer.
 #[cold]
-pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Refused>> {
+pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Failure>> {
     if error.status().is_none() {
         return Err(error.into());
     }
@@ -186,8 +186,8 @@ pub(super) async fn run_refusal<H: Handler + 'static>(
 }
 
 /// Sends what is left of the response. The body's source belongs to the application, and may panic as a handler may.
-pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-    let panicked = |_| Poll::Ready(Err(Refused::unanswered(ErrorCause::Panic)));
+pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Failure>>> {
+    let panicked = |_| Poll::Ready(Err(Failure::unanswered(ErrorCause::Panic)));
     let Context { exchange, response, .. } = ctx;
     catch_unwind(AssertUnwindSafe(|| exchange.poll_send(cx, response))).unwrap_or_else(panicked)
 }

@@ -18,7 +18,7 @@ use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
-use crate::server::error::{ErrorCause, ErrorReport, Refused, RespondError};
+use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
 use crate::server::report::{
     ConnectionEnd, ConnectionReport, CutBy, ExchangeWatcher, HeadState, Observation,
@@ -119,7 +119,7 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         request: &mut Request,
-    ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
+    ) -> Poll<Result<HeadOutcome, Box<Failure>>> {
         let Exchange { incoming, conn, info, .. } = self;
         let incoming = incoming.get_mut();
         let polled = conn.poll_uncounted(|conn, bounds, core| {
@@ -225,7 +225,7 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
-    ) -> Poll<Result<(), Box<Refused>>> {
+    ) -> Poll<Result<(), Box<Failure>>> {
         self.note_response_time();
         let Exchange { incoming, outgoing, conn, .. } = self;
         conn.poll(|conn, bounds| {
@@ -250,7 +250,7 @@ impl Exchange {
 
     /// Sends all responses in the write buffer.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Failure>>> {
         let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);

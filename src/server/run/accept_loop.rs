@@ -22,7 +22,7 @@ use crate::runtime;
 use crate::server::connection::{Connection, PerCore, refuse_connection};
 use crate::server::core_state::CoreState;
 use crate::server::counts::{CoreCounterSet, OpenGuard};
-use crate::server::error::{ErrorCause, ErrorReport, Refused};
+use crate::server::error::{ErrorCause, ErrorReport, Failure};
 use crate::server::handler::Handler;
 use crate::server::opening::{ConnectionLimiter, ConnectionPermit, Opening};
 use crate::server::report::{ConnectionEnd, Unopened};
@@ -337,7 +337,7 @@ impl RefusedConnection {
                 ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            refuse_connection(&per_core, conn, Refused::new(status, cause)).await;
+            refuse_connection(&per_core, conn, Failure::new(status, cause)).await;
             debug_assert!((1..=REFUSING_MAX).contains(&limiter.refusing.get()), "this connection is counted");
             limiter.refusing.set(limiter.refusing.get() - 1);
             drop(open);
