@@ -32,7 +32,7 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
         Err(failure) => answer_failure(&mut guard, *failure),
     };
-    guard.exchange.note_end(result.is_ok());
+    guard.exchange.note_connection_end(result.is_ok());
     close(&mut guard, mode).await;
     JobOutcome::Closed(result.map(|()| guard.exchange.upgraded.take()))
 }
@@ -66,7 +66,7 @@ async fn exchanges<H: Handler + 'static>(
         if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
-            ctx.exchange.end(&ctx.request, |cut| cut);
+            ctx.exchange.report_end(&ctx.request, |cut| cut);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
@@ -82,7 +82,7 @@ async fn exchanges<H: Handler + 'static>(
         let is_last = next != NextStep::KeepAlive || !ctx.exchange.has_input();
         if is_last || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
-            ctx.exchange.end(&ctx.request, |_| None);
+            ctx.exchange.report_end(&ctx.request, |_| None);
         }
         if is_last {
             return Ok(next);

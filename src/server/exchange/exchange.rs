@@ -325,16 +325,16 @@ impl Exchange {
     }
 
     /// Notes why the connection is closed behind its last exchange, which went well or not.
-    pub(crate) fn note_end(&mut self, is_well: bool) {
+    pub(crate) fn note_connection_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
         if info.connection_end == ConnectionEnd::Aborted {
-            let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
+            let end = conn.with(|open| ExchangeInfo::connection_end_of(conn.core(), open, is_well));
             info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
         }
     }
 
     /// Reports that the connection is over, if a report is wanted.
-    pub(crate) fn disconnect(&mut self) {
+    pub(crate) fn report_disconnect(&mut self) {
         let count = self.info.exchange_count;
         let report = match &mut self.upgraded {
             Some(upgraded) => upgraded.report.take(),
@@ -457,7 +457,11 @@ impl Exchange {
 
     /// Reports the exchange, if one has begun and reports are wanted. `cut_by` gets the cause that was noted, and returns
     /// the one to report.
-    pub(crate) fn end(&mut self, request: &Request, cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    pub(crate) fn report_end(
+        &mut self,
+        request: &Request,
+        cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
+    ) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
             observation.cut = cut_by(observation.cut);
             self.report_exchange(request);

@@ -67,7 +67,7 @@ impl ExchangeInfo {
     }
 
     /// Why a connection is closed behind its last exchange, which went well or not.
-    pub(super) fn end(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
+    pub(super) fn connection_end_of(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
         match is_well {
             false => ConnectionEnd::Failed,
             true if conn.is_draining() => ConnectionEnd::Stop,
