@@ -113,8 +113,8 @@ impl<H: Handler + 'static> Service<H> {
         let opening = Opening { conn, acceptor, expects_proxy_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
-            let served = poll_fn(|cx| connection.poll_serve(cx)).await;
-            poll_fn(|cx| connection.poll_closing(cx)).await;
+            let served = poll_fn(|cx| connection.poll_http(cx)).await;
+            poll_fn(|cx| connection.poll_close_if_dropped(cx)).await;
             self.per_core.trim_if_due();
             served
         }

@@ -73,15 +73,15 @@ impl UpgradedHandle {
     }
 
     /// Ready when the owner of the connection was dropped, and the connection is closed.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_until_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
         }
-        self.poll_closing(cx)
+        self.poll_close_if_dropped(cx)
     }
 
     /// Ready when the connection is closed, or its owner still has it.
-    pub(crate) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = self.dropped.try_recv().ok();
         }

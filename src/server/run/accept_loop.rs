@@ -199,7 +199,7 @@ impl AcceptLoop {
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
-            connection.poll_closed(cx)
+            connection.poll_until_closed(cx)
         }));
     }
 
