@@ -230,7 +230,7 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         loop {
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            let late = time.note_polled();
+            let uncaught = time.take_uncaught();
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
@@ -239,12 +239,12 @@ pub(super) fn run_handler(
             if let Some(end) = end_of_wait(conn, cx) {
                 return Poll::Ready(end);
             }
-            if let Some(limit) = late {
+            if let Some(limit) = uncaught {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
             conn.send_earlier_responses(cx);
             conn.note_waiting();
-            if let Err(late) = ready!(time.poll_over(cx, conn)) {
+            if let Err(late) = ready!(time.poll_time_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));
             }
         }
