@@ -11,7 +11,7 @@ use crate::net::{Conn, ReadBuffer};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, DeflateParams, Encoder};
 use crate::websocket::frame::{CloseCode, CloseReason, Message};
-use crate::websocket::link::private::Sealed;
+use crate::websocket::link::private::RoleParts;
 use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 
 /// An open WebSocket (RFC 6455): messages in both directions, over one connection.
@@ -73,7 +73,7 @@ pub(super) struct Agreement {
 impl<E: Role> WebSocket<E> {
     /// A WebSocket over `conn`, on which `early` has arrived already.
     pub(super) fn new(
-        conn: Conn<<E as Sealed>::Locality>,
+        conn: Conn<<E as RoleParts>::Locality>,
         early: &ReadBuffer,
         options: &Options,
         agreement: Agreement,

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
 use super::link::Link;
-use super::role::private::{Sealed, SharedCell};
+use super::role::private::{RoleParts, SharedCell};
 use crate::server::WebSocketCounter;
 
 /// The connection, and the state that is read without borrowing it.
-pub(crate) struct Shared<E: Sealed> {
+pub(crate) struct Shared<E: RoleParts> {
     pub(super) link: E::Cell<Link<E>>,
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(crate) is_corked: AtomicBool,
@@ -23,7 +23,7 @@ pub(crate) struct Shared<E: Sealed> {
     close_behind: fn(Arc<Shared<E>>),
 }
 
-impl<E: Sealed> Shared<E> {
+impl<E: RoleParts> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
     pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
         self.link.with_mut(|link| {
@@ -37,9 +37,9 @@ impl<E: Sealed> Shared<E> {
 }
 
 /// One of the two halves that share a connection.
-pub(crate) struct Half<E: Sealed>(Arc<Shared<E>>);
+pub(crate) struct Half<E: RoleParts>(Arc<Shared<E>>);
 
-impl<E: Sealed> Half<E> {
+impl<E: RoleParts> Half<E> {
     /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
         link: Link<E>,
@@ -56,7 +56,7 @@ impl<E: Sealed> Half<E> {
     }
 }
 
-impl<E: Sealed> Deref for Half<E> {
+impl<E: RoleParts> Deref for Half<E> {
     type Target = Shared<E>;
 
     fn deref(&self) -> &Shared<E> {
@@ -64,7 +64,7 @@ impl<E: Sealed> Deref for Half<E> {
     }
 }
 
-impl<E: Sealed> Drop for Half<E> {
+impl<E: RoleParts> Drop for Half<E> {
     /// Begins the close, if this is the last half (RFC 6455 §7.1.1). A socket that is closed while the peer still sends
     /// would be reset, which could take the last messages and the close frame away before the peer has read them.
     fn drop(&mut self) {
@@ -78,7 +78,7 @@ impl<E: Sealed> Drop for Half<E> {
 }
 
 /// Closes a WebSocket whose halves were dropped, in no more than the time for the close.
-pub(crate) async fn close_dropped<E: Sealed>(shared: Arc<Shared<E>>) {
+pub(crate) async fn close_dropped<E: RoleParts>(shared: Arc<Shared<E>>) {
     if poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
         poll_fn(|cx| shared.with(|link| link.poll_linger(cx))).await;
     }

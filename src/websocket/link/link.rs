@@ -6,7 +6,7 @@ use std::{io, mem};
 
 use super::heartbeat::Heartbeat;
 use super::ready_state::ReadyState;
-use super::role::private::Sealed;
+use super::role::private::RoleParts;
 use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
@@ -18,7 +18,7 @@ use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_pay
 use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
-pub(crate) struct Link<E: Sealed> {
+pub(crate) struct Link<E: RoleParts> {
     conn: Conn<E::Locality>,
     pub(crate) bounds: LinkBounds,
     pub(crate) encoder: Encoder,
@@ -34,7 +34,7 @@ pub(crate) struct Link<E: Sealed> {
     guard: Option<E::Guard>,
 }
 
-impl<E: Sealed> Link<E> {
+impl<E: RoleParts> Link<E> {
     pub(crate) fn new(
         mut conn: Conn<E::Locality>,
         bounds: LinkBounds,
