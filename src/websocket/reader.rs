@@ -169,7 +169,7 @@ impl<E: Role> Reader<E> {
     /// Closes because the server stops, as soon as no message is under way.
     fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
-        self.is_away |= self.shared.with(|link| link.poll_away(cx, is_within))?;
+        self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl<E: Role> Reader<E> {
         let polled = self.shared.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
-                self.is_away |= link.poll_away(cx, self.decoder.is_within_message())?;
+                self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
             }
             link.poll_fill(cx, &mut self.input)
         });

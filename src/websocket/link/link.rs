@@ -215,7 +215,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Appends a close frame with code 1001, because the server stops: at once between two messages of the peer, or else
     /// once the rest of the message takes too long. Returns whether it did.
-    pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
+    pub(crate) fn try_go_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
         if !self.state.is_open() {
             return Ok(false);
         }
@@ -339,13 +339,13 @@ impl<E: RoleParts> Link<E> {
         // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace bounds
         // that.
         if self.state.is_closing() && (is_flushed || !self.is_stopping()) {
-            self.poll_close_expired(cx)?;
+            self.check_close_timeout(cx)?;
         }
         Ok(())
     }
 
     /// Fails once the close has taken too long.
-    fn poll_close_expired(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn check_close_timeout(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.conn.poll_expired(cx, TimerSlot::Total, self.bounds.close) {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
@@ -367,7 +367,7 @@ impl<E: RoleParts> Link<E> {
     /// Sends what waits to be written, and closes the sending half.
     pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.with_waker(cx, |link, cx| {
-            link.poll_close_expired(cx)?;
+            link.check_close_timeout(cx)?;
             ready!(link.poll_flush(cx))?;
             let shut = ready!(link.conn.poll_shutdown(cx, link.bounds.close));
             Poll::Ready(shut.map_err(|error| link.fail(error, Phase::Close)))
