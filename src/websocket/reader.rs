@@ -202,8 +202,8 @@ impl<E: Role> Reader<E> {
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         self.shared.is_corked.store(self.input.has_raw(), Relaxed);
-        if let Some(observer) = self.shared.observer.as_ref().filter(|_| is_last) {
-            observer.count_received();
+        if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
+            counter.count_received();
         }
         Poll::Ready(Ok(Some((kind, is_last))))
     }

@@ -95,8 +95,8 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
-        let socket = WebSocket::new(conn, &early, options, agreement, Some((observer, guard)), close_behind);
+        let SwitchedConn { conn, early, counter, guard } = self.switch_to(PROTOCOL_NAME).await?;
+        let socket = WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_behind);
         let shared = Arc::downgrade(socket.writer.shared.shared());
         self.set_on_pause(move |cx| {
             shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));

@@ -16,7 +16,7 @@ pub(crate) struct Shared<E: RoleParts> {
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(crate) is_corked: AtomicBool,
     /// Counts, at a server.
-    pub(crate) observer: Option<WebSocketCounter>,
+    pub(crate) counter: Option<WebSocketCounter>,
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
@@ -28,8 +28,8 @@ impl<E: RoleParts> Shared<E> {
     pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
         self.link.with_mut(|link| {
             let done = step(link);
-            if let Some(observer) = &self.observer {
-                link.count(observer);
+            if let Some(counter) = &self.counter {
+                link.count(counter);
             }
             done
         })
@@ -43,11 +43,11 @@ impl<E: RoleParts> Half<E> {
     /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
         link: Link<E>,
-        observer: Option<WebSocketCounter>,
+        counter: Option<WebSocketCounter>,
         close_behind: fn(Arc<Shared<E>>),
     ) -> (Half<E>, Half<E>) {
         let (link, is_corked, is_halved) = (E::Cell::new(link), AtomicBool::default(), AtomicBool::default());
-        let shared = Arc::new(Shared { link, observer, is_corked, is_halved, close_behind });
+        let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_behind });
         (Half(shared.clone()), Half(shared))
     }
 

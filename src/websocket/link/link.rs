@@ -58,9 +58,9 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Counts what went over the connection since the last call.
-    pub(super) fn count(&mut self, observer: &WebSocketCounter) {
+    pub(super) fn count(&mut self, counter: &WebSocketCounter) {
         self.uncounted.take_traffic(&mut self.conn);
-        self.uncounted.count(observer);
+        self.uncounted.count(counter);
     }
 
     /// Milliseconds since some fixed moment.
@@ -470,15 +470,15 @@ impl Uncounted {
         }
     }
 
-    fn count(&mut self, observer: &WebSocketCounter) {
+    fn count(&mut self, counter: &WebSocketCounter) {
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
-            observer.count_traffic(mem::take(&mut self.traffic));
+            counter.count_traffic(mem::take(&mut self.traffic));
             // Messages that are held back are counted together, with the next bytes.
-            observer.count_sent(mem::take(&mut self.sent));
+            counter.count_sent(mem::take(&mut self.sent));
         }
         if let Some(code) = self.close_code.take() {
-            observer.note_close(code);
+            counter.note_close(code);
         }
     }
 }
