@@ -230,7 +230,7 @@ fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
     let report = exchange.error_report(request, Some(status), cause);
     let function = exchange.conn.core().error_response.as_ref();
     let written = write_error_response(function, &report, response);
-    if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_response()) {
+    if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_unreported()) {
         exchange.send_error_report(report);
     }
     if written.is_err() {

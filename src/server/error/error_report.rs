@@ -208,7 +208,7 @@ impl fmt::Display for ErrorReport<'_> {
         match (&self.cause, self.exchange_number) {
             (ErrorCause::Panic, 0) => f.write_str("a function of the application panicked")?,
             // Such a status answers nobody, since another response has begun.
-            (ErrorCause::Handler(error), _) if error.is_answer() => {
+            (ErrorCause::Handler(error), _) if error.is_bare_refusal() => {
                 write!(f, "the handler failed: {error}")?;
             }
             (cause, _) => write_escaped(f, &cause.to_string())?,
@@ -249,7 +249,7 @@ impl fmt::Display for ErrorCause {
             ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(fault) => fault.fmt(f),
-            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_answer() => {
+            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_bare_refusal() => {
                 write!(f, "{error:#}")
             }
             ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
