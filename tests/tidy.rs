@@ -123,7 +123,7 @@ const CLOCKS: &[&str] = &[
     "src/net/timer/",
     "src/runtime/time.rs",
     "src/server/report/exchange_report.rs",
-    "src/lines/queue.rs",
+    "src/lines/buffers.rs",
     "src/metrics/metrics.rs",
 ];
 
