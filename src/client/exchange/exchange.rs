@@ -28,7 +28,7 @@ pub(crate) struct ClientExchange {
     /// The target of the request for errors, if the caller keeps no request.
     pub(crate) target: String,
     /// The connection, during an exchange.
-    pub(crate) connection: Option<Arc<ClientConnection>>,
+    pub(crate) connection_info: Option<Arc<ClientConnection>>,
     /// The events of the pool that uses the memory.
     events: Arc<HostEvents>,
     /// The bytes of a connection that was dropped during the exchange, and its `IoState` with it.
@@ -49,7 +49,7 @@ impl ClientExchange {
             early: None,
             budget: Budget::default(),
             target: String::new(),
-            connection: None,
+            connection_info: None,
             events,
             dropped,
             persistence: Persistence::new(),
@@ -141,7 +141,7 @@ impl Reset for ClientExchange {
             early,
             budget,
             target,
-            connection,
+            connection_info,
             events: _,
             dropped: _,
             persistence,
@@ -158,7 +158,10 @@ impl Reset for ClientExchange {
         }
         (*budget, *spec) = Default::default();
         target.clear();
-        debug_assert!(connection.is_none(), "a connection that is given back takes its description along");
+        debug_assert!(
+            connection_info.is_none(),
+            "a connection that is given back takes its description along"
+        );
         *persistence = Persistence::new();
         *progress = Progress::new(Timings::default(), progress.phase_start);
     }

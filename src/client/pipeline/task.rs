@@ -426,9 +426,9 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age)).
 fn is_within_age(pooled: &PooledConn) -> bool {
     let pool = &pooled.permit.pool;
-    let connection =
-        pooled.exchange.connection.as_ref().filter(|_| pool.settings.timeouts.connection_age.is_some());
-    connection.is_none_or(|connection| pool.is_within_age(connection.opened_at, runtime::now()))
+    let connection_info =
+        pooled.exchange.connection_info.as_ref().filter(|_| pool.settings.timeouts.connection_age.is_some());
+    connection_info.is_none_or(|info| pool.is_within_age(info.opened_at, runtime::now()))
 }
 
 /// Whether a request is retried that was in flight when its connection broke.

@@ -291,7 +291,7 @@ impl Pool {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
             let has_expired =
-                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection.opened_at, now);
+                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection_info.opened_at, now);
             if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
@@ -348,11 +348,11 @@ impl Pool {
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
         let idle = self.idle_max(exchange.persistence.idle);
-        let connection = exchange.connection.take().expect("an exchange has a connection");
-        let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
+        let connection_info = exchange.connection_info.take().expect("an exchange has a connection");
+        let is_good = !idle.is_zero() && self.is_within_age(connection_info.opened_at, now);
         let expires_at = later(now, idle);
         let idle_conn =
-            IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
+            IdleConn { conn, connection_info, is_used: true, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let report = exchange.wanted_report(traffic);
         let mut state = lock(&self.shared.state);
@@ -477,9 +477,9 @@ impl PoolPermit {
 
     /// Leaves a connection that has just been opened to the next request.
     pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
-        let (connection, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
+        let (connection_info, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
         let (expires_at, pool) = (later(now, self.pool.idle_max(None)), self.pool.number);
-        self.pass_on(IdleConn { conn, connection, is_used: false, idle_since: now, expires_at, pool });
+        self.pass_on(IdleConn { conn, connection_info, is_used: false, idle_since: now, expires_at, pool });
     }
 
     /// Gives a connection and the permit to the first request that waits for one; if there is none, back to the pool.

@@ -40,9 +40,10 @@ impl PooledConn {
         permit: PoolPermit,
         timings: Timings,
     ) -> PooledConn {
-        let (connection, exchange) = (ClientConnection::new(&conn.transport), permit.pool.take_exchange());
-        let now = connection.opened_at;
-        let mut pooled = PooledConn::from_parts((conn, Arc::new(connection)), exchange, permit, now);
+        let (connection_info, exchange) =
+            (ClientConnection::new(&conn.transport), permit.pool.take_exchange());
+        let now = connection_info.opened_at;
+        let mut pooled = PooledConn::from_parts((conn, Arc::new(connection_info)), exchange, permit, now);
         pooled.exchange.progress.timings = timings;
         pooled
     }
@@ -84,13 +85,13 @@ impl PooledConn {
 
     #[inline]
     fn from_idle_parts(
-        IdleConn { conn, connection, is_used, .. }: IdleConn,
+        IdleConn { conn, connection_info, is_used, .. }: IdleConn,
         exchange: Box<ClientExchange>,
         permit: PoolPermit,
         queue: Duration,
         now: Instant,
     ) -> PooledConn {
-        let mut pooled = PooledConn::from_parts((conn, connection), exchange, permit, now);
+        let mut pooled = PooledConn::from_parts((conn, connection_info), exchange, permit, now);
         let progress = &mut pooled.exchange.progress;
         progress.was_idle = true;
         (progress.timings.queue, progress.timings.reused) = (queue, is_used);
@@ -100,7 +101,7 @@ impl PooledConn {
     /// Adds the memory of an exchange to a connection. A phase begins `now`.
     #[inline]
     fn from_parts(
-        (mut conn, connection): (Box<Conn<Sendable>>, Arc<ClientConnection>),
+        (mut conn, connection_info): (Box<Conn<Sendable>>, Arc<ClientConnection>),
         mut exchange: Box<ClientExchange>,
         permit: PoolPermit,
         now: Instant,
@@ -113,7 +114,7 @@ impl PooledConn {
         );
         conn.swap_io_state(&mut exchange.io_state);
         debug_assert!(exchange.io_state.is_none(), "the buffers are with the connection");
-        exchange.connection = Some(connection);
+        exchange.connection_info = Some(connection_info);
         exchange.progress.phase_start = now;
         PooledConn { conn, exchange, permit }
     }
@@ -312,9 +313,9 @@ impl PooledConn {
     /// Stores in `response` how it was received: the timings so far, the version and the connection.
     #[inline]
     pub(in crate::client) fn set_client_info(&self, response: &mut Response) {
-        let ClientExchange { connection, progress, .. } = &*self.exchange;
-        if let Some(connection) = connection {
-            response.set_client_info(&progress.timings, progress.version, connection);
+        let ClientExchange { connection_info, progress, .. } = &*self.exchange;
+        if let Some(info) = connection_info {
+            response.set_client_info(&progress.timings, progress.version, info);
         }
     }
 
