@@ -11,7 +11,7 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
 use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
 use crate::client::send::RequestSender;
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
@@ -23,8 +23,8 @@ use crate::wire::ConnectionOption;
 /// long time.
 pub(super) struct PipelineTask {
     sender: RequestSender,
-    /// The time limits of each request on a connection. Its caller looks at that of the whole exchange.
-    limits: RequestLimits,
+    /// The timeouts of each request on a connection. Its caller looks at that of the whole exchange.
+    timeouts: RequestTimeouts,
     /// The [`origin::key`](crate::client::route::key).
     key: Arc<str>,
     queue: Arc<Queue>,
@@ -84,7 +84,7 @@ enum ConnEnd {
 impl PipelineTask {
     pub(super) fn new(sender: RequestSender, key: Arc<str>, queue: Arc<Queue>) -> PipelineTask {
         PipelineTask {
-            limits: RequestLimits { deadline: None, total: None, ..sender.limits() },
+            timeouts: RequestTimeouts { deadline: None, total: None, ..sender.timeouts() },
             sender,
             key,
             queue,
@@ -106,7 +106,7 @@ impl PipelineTask {
                 Ok(pooled) => self.serve(pooled).await,
                 // No permit became free. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
-                    self.queue.lock().expire(self.limits.timeouts(self.sender.settings()).queue);
+                    self.queue.lock().expire(self.timeouts.of_phases(self.sender.settings()).queue);
                 }
                 Err(error) => self.queue.lock().fail_waiting(error),
             }
@@ -135,15 +135,15 @@ impl PipelineTask {
     async fn connect(&self) -> Result<PooledConn, ClientError> {
         let pool = self.sender.pool(&self.key)?;
         if self.queue.lock().needs_new_conn() {
-            return open_new(pool, runtime::now(), &self.limits).await;
+            return open_new(pool, runtime::now(), &self.timeouts).await;
         }
         match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.limits).await
+                wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.timeouts).await
             }
-            Err(miss) => wait_for_conn(miss, &self.limits).await,
+            Err(miss) => wait_for_conn(miss, &self.timeouts).await,
         }
     }
 
@@ -248,7 +248,7 @@ impl PipelineTask {
         self.response.reset();
         self.part = ResponsePart::Head;
         let traffic = pooled.conn.total_traffic();
-        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.limits, traffic);
+        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.timeouts, traffic);
     }
 
     /// Receives the response to the first in flight.
@@ -321,7 +321,7 @@ impl PipelineTask {
 
     /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue_timeout(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
-        let queue = self.limits.timeouts(pooled.settings()).queue;
+        let queue = self.timeouts.of_phases(pooled.settings()).queue;
         pooled.conn.disarm(TimerSlot::Total);
         match self.queue.lock().expire(queue) {
             // A timer counts whole milliseconds, and this method is polled again until nothing is left.

@@ -18,7 +18,7 @@ use crate::client::exchange::{
 };
 use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::route::{Origin, Proxy};
-use crate::client::settings::{ClientSettings, RequestLimits};
+use crate::client::settings::{ClientSettings, RequestTimeouts};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -263,11 +263,11 @@ impl Pool {
     pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) -> Result<PoolPermit, ClientError> {
-        let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
         let waits = WaitGuard::new(&self);
-        match timeout_at(limits.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
+        match timeout_at(timeouts.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {

@@ -15,7 +15,7 @@ use crate::client::exchange::{
     ClientConnection, ClientExchange, ExchangeSpec, OutgoingRequest, ResponseStage, Upload,
 };
 use crate::client::observe::ExchangeEnd;
-use crate::client::settings::{ClientSettings, ClientTimeouts, RequestLimits};
+use crate::client::settings::{ClientSettings, ClientTimeouts, RequestTimeouts};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -124,9 +124,9 @@ impl PooledConn {
         &self.permit.pool.settings
     }
 
-    /// The limits of the phases of this exchange.
+    /// The timeouts of the phases of this exchange.
     pub(in crate::client) fn timeouts(&self) -> &ClientTimeouts {
-        self.exchange.spec.limits.timeouts(self.settings())
+        self.exchange.spec.timeouts.of_phases(self.settings())
     }
 
     /// The connection, the exchange and the settings, apart.
@@ -145,12 +145,12 @@ impl PooledConn {
         &mut self,
         outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = *outgoing;
-        self.exchange.spec = ExchangeSpec::new(request, limits);
+        self.exchange.spec = ExchangeSpec::new(request, timeouts);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
@@ -182,7 +182,7 @@ impl PooledConn {
                 return Poll::Ready(false);
             }
             let (conn, exchange, settings) = self.parts();
-            let bounds = exchange.spec.limits.bounds(settings);
+            let bounds = exchange.spec.timeouts.bounds(settings);
             let drained = exchange.incoming.poll_drain(cx, conn, bounds);
             drained.map(|drained| drained.unwrap_or(false))
         });
@@ -287,7 +287,7 @@ impl PooledConn {
         cx: &mut Context<'_>,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        match self.exchange.spec.limits.deadline {
+        match self.exchange.spec.timeouts.deadline {
             Some(deadline) => self.check_deadline_at(cx, deadline, phase),
             None => Ok(()),
         }
@@ -305,7 +305,7 @@ impl PooledConn {
         match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
             Poll::Ready(_) => Err(self
                 .error(phase, ClientCause::TimedOut)
-                .with_total_limit(self.exchange.spec.limits.total)),
+                .with_total_limit(self.exchange.spec.timeouts.total)),
             Poll::Pending => Ok(()),
         }
     }
@@ -379,7 +379,7 @@ impl PooledConn {
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let bounds = exchange.spec.limits.bounds(settings);
+        let bounds = exchange.spec.timeouts.bounds(settings);
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
@@ -394,7 +394,7 @@ impl PooledConn {
 
     /// Copies as much of the chunk as fits into `out`, and as one read may copy. The rest becomes the next chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        let has_deadline = self.exchange.spec.limits.deadline.is_some();
+        let has_deadline = self.exchange.spec.timeouts.deadline.is_some();
         let most =
             if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
         let chunk = self.chunk();
@@ -423,10 +423,10 @@ impl PooledConn {
     /// Receives the next chunk of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let limits = &exchange.spec.limits;
+        let timeouts = &exchange.spec.timeouts;
         let bounds = match reading {
-            Reading::Whole => limits.bounds(settings),
-            Reading::InChunks => limits.streamed_bounds(settings),
+            Reading::Whole => timeouts.bounds(settings),
+            Reading::InChunks => timeouts.streamed_bounds(settings),
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
