@@ -137,7 +137,7 @@ impl<L: Locality> Conn<L> {
     /// Ready once the peer has ended. Bytes that it sends before that are left to the next read.
     pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         self.share_wakers(cx.waker());
-        self.io_state().note_watcher(cx.waker());
+        self.io_state().note_end_waker(cx.waker());
         self.transport.poll_end(cx)
     }
 
@@ -397,7 +397,7 @@ impl<L: Locality> Conn<L> {
         if let Some(io_state) = &mut self.io_state
             && io_state.is_shared
             && io_state.wakers.is_none()
-            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_watcher(waker))
+            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_end_waker(waker))
         {
             io_state.wakers = Some(Arc::default());
             other.wake();

@@ -29,7 +29,7 @@ pub(crate) struct IoState {
     /// The wakers of all tasks that wait, if there are several.
     pub(super) wakers: Option<Arc<WakerSet>>,
     /// The waker of the last wait for the end of the peer.
-    pub(super) watcher: Option<Waker>,
+    pub(super) end_waker: Option<Waker>,
     /// How many bytes were received and sent before those of `traffic`.
     pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
@@ -47,16 +47,16 @@ impl IoState {
     }
 
     /// Notes a wait for the end of the peer.
-    pub(super) fn note_watcher(&mut self, waker: &Waker) {
-        match &mut self.watcher {
-            Some(watcher) => watcher.clone_from(waker),
-            None => self.watcher = Some(waker.clone()),
+    pub(super) fn note_end_waker(&mut self, waker: &Waker) {
+        match &mut self.end_waker {
+            Some(end_waker) => end_waker.clone_from(waker),
+            None => self.end_waker = Some(waker.clone()),
         }
     }
 
     /// The waker of the last wait for the end of the peer, if it is not `waker`.
-    pub(super) fn other_watcher(&self, waker: &Waker) -> Option<Waker> {
-        self.watcher.as_ref().filter(|known| !known.will_wake(waker)).cloned()
+    pub(super) fn other_end_waker(&self, waker: &Waker) -> Option<Waker> {
+        self.end_waker.as_ref().filter(|known| !known.will_wake(waker)).cloned()
     }
 
     /// The bytes received and sent since the last reset.
@@ -141,14 +141,14 @@ impl Reset for IoState {
             is_flushing,
             is_shared,
             wakers,
-            watcher,
+            end_waker,
             before,
             progress,
             totals: _,
         } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         clear_cold(wakers);
-        clear_cold(watcher);
+        clear_cold(end_waker);
         write_buffer.reset();
         (*before, *traffic) = Default::default();
         *progress = WriteProgress::default();

@@ -118,7 +118,7 @@ impl CoreState {
         let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
         observation.add_socket(&mut report);
         self.events.report_exchange(&report);
-        observation.call_watchers(&report);
+        observation.call_on_end(&report);
         observation.close(traffic);
     }
 

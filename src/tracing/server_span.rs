@@ -69,7 +69,7 @@ impl ServerSpan {
             record_addresses(&span, ctx);
             let end = SpanEnd { span: span.clone(), has_route, has_panicked: Rc::default() };
             has_panicked = Some(end.has_panicked.clone());
-            ctx.watch(move |report| end.record(report));
+            ctx.on_exchange_end(move |report| end.record(report));
         }
         ServerSpan { span, context, has_panicked }
     }

@@ -20,9 +20,7 @@ use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
-use crate::server::report::{
-    ConnectionEnd, ConnectionReport, CutBy, ExchangeWatcher, HeadState, Observation,
-};
+use crate::server::report::{ConnectionEnd, ConnectionReport, CutBy, ExchangeEndFn, HeadState, Observation};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -109,7 +107,7 @@ impl Exchange {
         self.attach(&mut Some(conn), 0);
         self.note_request(request);
         self.info.detached = true;
-        // There is no peer to leave, and a watch would read the content before the handler does.
+        // There is no peer to leave, and a wait for its end would read the content before the handler does.
         self.change_bounds(|bounds| bounds.cancel = Cancel::Never);
     }
 
@@ -484,11 +482,12 @@ impl Exchange {
         }
     }
 
-    /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
+    /// Calls `on_end` with the report of this exchange. The next one is observed only if all are, or if it has such a
+    /// function, too.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]
-    pub(crate) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
+    pub(crate) fn on_end(&mut self, request: &Request, on_end: Box<ExchangeEndFn>) {
         let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
-        self.observation.get_or_insert_default().watch((arrived, now), request, watcher);
+        self.observation.get_or_insert_default().on_end((arrived, now), request, on_end);
     }
 
     /// The peer of the connection, even if that was upgraded.
