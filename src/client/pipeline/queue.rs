@@ -376,8 +376,8 @@ impl QueueState {
         }
     }
 
-    /// Detaches the task, and frees the memory if it is not needed.
-    pub(super) fn detach(&mut self) {
+    /// Removes the task, and frees the memory if it is not needed.
+    pub(super) fn remove_task(&mut self) {
         (self.has_task, self.task) = (false, None);
         if self.free.len() == self.all.len() {
             (self.all, self.free, self.waiting) = Default::default();
@@ -575,7 +575,7 @@ mod state_tests {
     }
 
     #[test]
-    fn a_free_entry_is_used_again_until_the_task_detaches() {
+    fn a_free_entry_is_used_again_until_the_task_is_removed() {
         let permits = Arc::new(Semaphore::new(4));
         let meta = || EntryMeta::new(&Request::default(), permits.clone().try_acquire_owned().unwrap());
         let mut state = QueueState::default();
@@ -585,10 +585,10 @@ mod state_tests {
         }
         assert_eq!((state.all.len(), state.unanswered()), (1, 0));
         let (at, _) = state.push(meta(), |_| {});
-        state.detach();
+        state.remove_task();
         assert_eq!((state.all.len(), state.unanswered()), (1, 1), "one is waited for");
         state.abandon(at);
-        state.detach();
+        state.remove_task();
         assert_eq!(state.all.capacity(), 0);
     }
 }

@@ -41,8 +41,8 @@ pub(super) struct PipelineTask {
     failure: Option<ClientError>,
     /// Measures how long no request has come.
     idle_timer: TokioTimer,
-    /// Whether the task is detached from the queue.
-    is_detached: bool,
+    /// Whether the task has left the queue.
+    has_left_queue: bool,
 }
 
 /// A request in flight.
@@ -95,7 +95,7 @@ impl PipelineTask {
             write_state: WriteState::Flushed,
             failure: None,
             idle_timer: TokioTimer::new(),
-            is_detached: false,
+            has_left_queue: false,
         }
     }
 
@@ -126,8 +126,8 @@ impl PipelineTask {
             let idle = self.sender.settings().timeouts.idle;
             ready!(self.idle_timer.poll_expired(cx, TimerSlot::Total, idle));
         }
-        state.detach();
-        self.is_detached = true;
+        state.remove_task();
+        self.has_left_queue = true;
         Poll::Ready(false)
     }
 
@@ -407,7 +407,7 @@ impl PipelineTask {
 impl Drop for PipelineTask {
     /// Fails all requests if the task is dropped because its runtime ends.
     fn drop(&mut self) {
-        if self.is_detached {
+        if self.has_left_queue {
             return;
         }
         let mut state = self.queue.lock();
@@ -416,7 +416,7 @@ impl Drop for PipelineTask {
             state.fail(request.dequeued.entry, error.on_connection(self.has_responded, true));
         }
         state.fail_waiting(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
-        state.detach();
+        state.remove_task();
     }
 }
 

@@ -150,7 +150,7 @@ pub(super) fn decide_action<H: Handler + 'static>(
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => RequestAction::Refuse(Refusal::unplanned(Status::NOT_IMPLEMENTED).note(ctx)),
-        (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
+        (false, _) if exchange.is_end_stream() && !exchange.info.is_captured => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
             RequestAction::Buffer(exchange.conn.bounds(|bounds| bounds.limits.body_max))

@@ -102,11 +102,11 @@ impl Exchange {
         self.info.exchange_count
     }
 
-    /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
-    pub(crate) fn begin_detached(&mut self, conn: Conn, request: &Request) {
+    /// Begins an exchange for a request that is already here. `conn` captures the response, in place of a peer.
+    pub(crate) fn begin_captured(&mut self, conn: Conn, request: &Request) {
         self.attach(&mut Some(conn), 0);
         self.note_request(request);
-        self.info.detached = true;
+        self.info.is_captured = true;
         // There is no peer to leave, and a wait for its end would read the content before the handler does.
         self.change_bounds(|bounds| bounds.cancel = Cancel::Never);
     }
@@ -188,7 +188,7 @@ impl Exchange {
             if incoming.expectation == Expectation::Continue {
                 incoming.expectation = Expectation::BodyEndUnknown;
             }
-            if info.detached {
+            if info.is_captured {
                 return outgoing.begin_raw();
             }
             let persist = match (info.persists, request_info.version) {
@@ -271,7 +271,7 @@ impl Exchange {
 
     /// Checks that the connection can be upgraded.
     pub(crate) fn check_upgrade(&mut self) -> io::Result<()> {
-        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
+        match (self.info.is_captured, self.incoming.get_mut().is_end_stream()) {
             (true, _) => Err(RespondError::Detached.into()),
             (false, false) => Err(RespondError::Unread.into()),
             (false, true) => Ok(()),

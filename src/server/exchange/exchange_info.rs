@@ -29,8 +29,8 @@ pub(crate) struct ExchangeInfo {
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
     pub(crate) arrived: Instant,
-    /// Whether there is no peer: the response is for [`Service::respond`](crate::Service::respond).
-    pub(crate) detached: bool,
+    /// Whether a stream captures the response in place of a peer, for [`Service::respond`](crate::Service::respond).
+    pub(crate) is_captured: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,
 }
@@ -46,7 +46,7 @@ impl ExchangeInfo {
             head: HeadState::Accepted,
             reported: None,
             arrived,
-            detached: false,
+            is_captured: false,
             has_own_bounds: false,
         }
     }

@@ -41,7 +41,7 @@ pub(in crate::server) async fn respond<H: Handler + 'static>(
     // A handler may have passed its own request on.
     ctx.request.matched_route_mut().clear();
     announce_body(&mut ctx.request);
-    ctx.exchange.begin_detached(connect(stream), &ctx.request);
+    ctx.exchange.begin_captured(connect(stream), &ctx.request);
     let mode = match answer(per_core, &mut guard, &content).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
