@@ -63,14 +63,14 @@ impl<'r> Attempt<'r> {
             }
         };
         let cookies = pooled.permit.pool.cookies(outgoing);
-        let dispatch = Dispatch {
+        let prepared = PreparedRequest {
             outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
             framing,
             timeouts,
         };
-        dispatch.begin(&mut pooled, &until);
-        if let Err(error) = poll_fn(|cx| dispatch.poll(cx, &mut pooled, &mut until)).await {
-            let retried = boxed(|| dispatch.retry(pooled, error, &mut until)).await;
+        prepared.begin(&mut pooled, &until);
+        if let Err(error) = poll_fn(|cx| prepared.poll(cx, &mut pooled, &mut until)).await {
+            let retried = boxed(|| prepared.retry(pooled, error, &mut until)).await;
             pooled =
                 retried.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
         }
@@ -144,13 +144,13 @@ impl Until<'_> {
 }
 
 /// The request of an attempt, as it is sent over its connection, and once more if that was stale.
-struct Dispatch<'a> {
+struct PreparedRequest<'a> {
     outgoing: OutgoingRequest<'a>,
     framing: OutgoingFraming,
     timeouts: &'a RequestTimeouts,
 }
 
-impl Dispatch<'_> {
+impl PreparedRequest<'_> {
     /// Writes the head of the request to a connection.
     #[inline]
     fn begin(&self, pooled: &mut PooledConn, until: &Until<'_>) {

@@ -124,10 +124,10 @@ impl AcceptLoop {
             return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
         }
         for index in 0..self.listeners.len() {
-            let CoreListener { listener, dispatch, acceptor } = &self.listeners[index];
+            let CoreListener { listener, placement, acceptor } = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
                 let accepted =
-                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *dispatch));
+                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *placement));
                 // The listener that had its turn is polled last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -144,12 +144,12 @@ impl AcceptLoop {
                     self.admit(per_core, (transport, peer), info, open);
                 }
             }
-            NewConnection::Accepted(accepted, acceptor, dispatch) => {
+            NewConnection::Accepted(accepted, acceptor, placement) => {
                 let CoreState { clock, events, counters, .. } = &*per_core.core;
                 clock.mark_stale();
                 let info =
                     AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
-                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, counters.open()) {
+                if let Some((kept, info)) = self.hand_off(accepted, info, placement, counters.open()) {
                     self.admit(per_core, kept, info, OpenGuard::new(counters));
                 }
             }
@@ -162,14 +162,14 @@ impl AcceptLoop {
         &self,
         accepted: Accepted,
         info: AcceptInfo,
-        dispatch: Dispatch,
+        placement: Placement,
         own: u64,
     ) -> Option<(Accepted, AcceptInfo)> {
         let least = self.core_senders.iter().min_by_key(|sender| sender.load());
-        match (dispatch, least) {
-            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, info),
-            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
-            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, info)),
+        match (placement, least) {
+            (Placement::LeastLoaded, Some(sender)) => sender.send(accepted, info),
+            (Placement::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
+            (Placement::LeastLoaded | Placement::Local, _) => Some((accepted, info)),
         }
     }
 
@@ -205,10 +205,10 @@ impl AcceptLoop {
 
     /// Serves the peers that have already connected, then stops listening.
     async fn stop_listening<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) {
-        for CoreListener { listener, dispatch, acceptor } in std::mem::take(&mut self.listeners) {
+        for CoreListener { listener, placement, acceptor } in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
             waiting.for_each(|accepted| {
-                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), dispatch));
+                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), placement));
             });
         }
         self.core_senders.clear();
@@ -246,20 +246,20 @@ const WAITING_MAX: usize = 4096;
 enum NewConnection {
     /// From the core that has accepted it for this one.
     HandedOff(Handoff),
-    Accepted(Accepted, Option<TlsAcceptor>, Dispatch),
+    Accepted(Accepted, Option<TlsAcceptor>, Placement),
 }
 
 /// A listener of one core.
 pub(super) struct CoreListener {
     pub(super) listener: Listener,
-    pub(super) dispatch: Dispatch,
+    pub(super) placement: Placement,
     /// Makes its connections secure, if they are to be.
     pub(super) acceptor: Option<TlsAcceptor>,
 }
 
 /// Which core serves the connections that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dispatch {
+pub(super) enum Placement {
     /// This core, unless one of the next cores has clearly fewer. The system spreads connections by a hash of their
     /// addresses, so of a few one core may have nearly all.
     Local,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept_loop::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
+use super::accept_loop::{AcceptLoop, CoreListener, CoreSender, Handoff, NEXT_CORES, Placement};
 use super::handover::{Announcement, Handover, StartLimit};
 use super::server_handle::{ListenedAddress, ServerHandle, StopOnDrop};
 use super::stop::{Signal, Stop, grace_elapsed};
@@ -277,7 +277,7 @@ struct BoundCore {
 /// A listener of one core that does not listen yet.
 struct BoundListener {
     bound: BoundSocket,
-    dispatch: Dispatch,
+    placement: Placement,
     acceptor: Option<TlsAcceptor>,
 }
 
@@ -325,7 +325,7 @@ fn bind(
     }
     handover.iter_mut().try_for_each(Handover::listen)?;
     for (index, core) in cores.iter_mut().enumerate() {
-        let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
+        let accepts_for_all = core.listeners.iter().any(|own| own.placement == Placement::LeastLoaded);
         // Of the cores with the fewest connections the first is chosen: this core, since to keep a connection costs
         // nothing.
         let (first, count) = match accepts_for_all {
@@ -374,11 +374,11 @@ fn spread(
     cores: &mut [BoundCore],
     mut keep: impl FnMut(&BoundSocket) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut listener = |bound, dispatch| {
+    let mut listener = |bound, placement| {
         keep(&bound)?;
-        io::Result::Ok(BoundListener { bound, dispatch, acceptor: acceptor.cloned() })
+        io::Result::Ok(BoundListener { bound, placement, acceptor: acceptor.cloned() })
     };
-    let (mut sockets, mut dispatch) = (sockets.into_iter(), Dispatch::Local);
+    let (mut sockets, mut placement) = (sockets.into_iter(), Placement::Local);
     let Some(first) = sockets.next() else { return Ok(()) };
     for core in &mut cores[1..] {
         let own = match balanced {
@@ -386,14 +386,14 @@ fn spread(
             false => sockets.next().map_or_else(|| first.sibling(), |next| Ok(Some(next)))?,
         };
         match own {
-            Some(own) => core.listeners.push(listener(own, Dispatch::Local)?),
-            None => dispatch = Dispatch::LeastLoaded,
+            Some(own) => core.listeners.push(listener(own, Placement::Local)?),
+            None => placement = Placement::LeastLoaded,
         }
     }
-    cores[0].listeners.push(listener(first, dispatch)?);
+    cores[0].listeners.push(listener(first, placement)?);
     // A predecessor with more cores had more sockets, and connections wait in each of them.
     for (index, more) in sockets.enumerate() {
-        cores[index % cores.len()].listeners.push(listener(more, dispatch)?);
+        cores[index % cores.len()].listeners.push(listener(more, placement)?);
     }
     Ok(())
 }
@@ -424,8 +424,8 @@ where
     // lost if another core failed now.
     handlers_ready.wait().await;
     start_limit.iter().try_for_each(StartLimit::check)?;
-    let listeners = listeners.into_iter().map(|BoundListener { bound, dispatch, acceptor }| {
-        Ok(CoreListener { listener: Listener::open(bound)?, dispatch, acceptor })
+    let listeners = listeners.into_iter().map(|BoundListener { bound, placement, acceptor }| {
+        Ok(CoreListener { listener: Listener::open(bound)?, placement, acceptor })
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, counters.clone(), &settings.bounds.limits);
