@@ -79,12 +79,12 @@ async fn exchanges<H: Handler + 'static>(
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
         let next = ctx.exchange.next_step();
-        let is_last = next != NextStep::KeepAlive || !ctx.exchange.has_input();
-        if is_last || ctx.exchange.is_observed() {
+        let is_batch_over = next != NextStep::KeepAlive || !ctx.exchange.has_input();
+        if is_batch_over || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
             ctx.exchange.report_end(&ctx.request, |_| None);
         }
-        if is_last {
+        if is_batch_over {
             return Ok(next);
         }
         unflushed += 1;

@@ -137,10 +137,11 @@ impl Exchange {
         let exchange_count = info.exchange_count + 1;
         let may_follow =
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
-        info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
+        info.is_last_request =
+            !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
         // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
-        info.persists = may_follow && !info.is_last && !request_info.is_connect;
+        info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.counters.requests.add(1);
@@ -545,7 +546,8 @@ impl Exchange {
             !self.info.persists || incoming.is_end_stream(),
             "the rest of a body would pass for a request"
         );
-        let may_receive_more = !self.info.is_last || !incoming.is_end_stream() || !incoming.input.is_empty();
+        let may_receive_more =
+            !self.info.is_last_request || !incoming.is_end_stream() || !incoming.input.is_empty();
         match (self.info.persists, may_receive_more) {
             (true, _) => NextStep::KeepAlive,
             (false, true) => NextStep::Close(CloseMode::Linger),

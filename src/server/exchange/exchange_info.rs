@@ -17,7 +17,7 @@ use crate::wire::{ConnectionOption, RequestInfo};
 pub(crate) struct ExchangeInfo {
     pub(crate) request_info: RequestInfo,
     /// Whether the peer has announced that this request is its last.
-    pub(super) is_last: bool,
+    pub(super) is_last_request: bool,
     /// Whether another request may follow, by the request, the response, the limits and the state of the server.
     pub(super) persists: bool,
     /// How many exchanges the connection has carried, this one included.
@@ -39,7 +39,7 @@ impl ExchangeInfo {
     pub(super) fn new(arrived: Instant) -> ExchangeInfo {
         ExchangeInfo {
             request_info: RequestInfo::default(),
-            is_last: false,
+            is_last_request: false,
             persists: false,
             exchange_count: 0,
             connection_end: ConnectionEnd::Aborted,
