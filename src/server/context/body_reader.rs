@@ -186,7 +186,7 @@ impl<'a> BodyReader<'a> {
         if self.chunk_len > 0 {
             return Poll::Ready(Ok(self.chunk_len));
         }
-        let chunk = match (self.incoming.has_discarded(), self.conn.is_none()) {
+        let chunk = match (self.incoming.has_discarded(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(discarded())),
             (false, true) => Poll::Ready(Ok(0)),
             (false, false) => {

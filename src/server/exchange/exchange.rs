@@ -386,7 +386,7 @@ impl Exchange {
         conn.on_pause().take();
         conn.set_on_wait(OnWait::EndIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
-        if conn.is_none() {
+        if conn.is_taken() {
             io_state.get_or_insert_default();
         }
         conn.with(|conn| {
@@ -471,7 +471,7 @@ impl Exchange {
     fn report_exchange(&mut self, request: &Request) {
         let number = self.info.exchange_count + u64::from(self.info.head != HeadState::Accepted);
         let Some(observation) = &mut self.observation else { return };
-        let conn = self.conn.open();
+        let conn = self.conn.borrow();
         let upgraded = || self.upgraded.as_ref().map(|upgraded| upgraded.peer()).unwrap_or_default();
         let (peer, traffic) = match &*conn {
             Some(conn) => (conn.peer(), conn.total_traffic()),
@@ -525,7 +525,7 @@ impl Exchange {
     /// Whether the connection was upgraded.
     #[inline]
     pub(crate) fn is_upgraded(&self) -> bool {
-        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or upgraded");
+        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_taken(), "a connection is here or upgraded");
         self.upgraded.is_some()
     }
 

@@ -163,7 +163,7 @@ impl SharedConn {
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
-        if self.is_none() {
+        if self.is_taken() {
             return Poll::Pending;
         }
         let gone: Poll<Result<(), _>> =
@@ -213,19 +213,19 @@ impl SharedConn {
     }
 
     /// The connection, unless it was upgraded.
-    pub(super) fn open(&self) -> Ref<'_, Option<Conn>> {
+    pub(super) fn borrow(&self) -> Ref<'_, Option<Conn>> {
         Ref::map(self.0.lent.borrow(), |lent| &lent.conn)
     }
 
     /// The session of the connection, if that is secure and was not upgraded.
     #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
     pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
-        self.open().as_ref()?.transport.tls_session()
+        self.borrow().as_ref()?.transport.tls_session()
     }
 
-    /// Whether the connection was upgraded.
+    /// Whether the connection was taken out, as an upgrade does.
     #[inline]
-    pub(crate) fn is_none(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.0.lent.borrow().conn.is_none()
     }
 
