@@ -176,7 +176,7 @@ struct WriteWait {
     /// The start of the wait, in milliseconds on the clock of the connection.
     since: u64,
     /// Whether the limit is reached at the end of the current part.
-    is_last: bool,
+    is_last_part: bool,
 }
 
 impl WriteProgress {
@@ -188,10 +188,10 @@ impl WriteProgress {
 
     /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
     pub(super) fn begin_part(&mut self, now: u64, limit: Duration) -> Duration {
-        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last: false });
+        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last_part: false });
         let left = limit.saturating_sub(Duration::from_millis(now.saturating_sub(wait.since)));
         let part = left.min(limit / PARTS);
-        wait.is_last = left == part;
+        wait.is_last_part = left == part;
         part
     }
 
@@ -204,7 +204,7 @@ impl WriteProgress {
     /// peer that has taken much since a limit was last reached has the limit once more: some peers read a lot at once
     /// and then pause, such as `curl --limit-rate` for up to 100 s.
     pub(super) fn goes_on(&mut self, taken: u64) -> bool {
-        if self.wait.as_ref().is_some_and(|wait| !wait.is_last) {
+        if self.wait.as_ref().is_some_and(|wait| !wait.is_last_part) {
             return true;
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;

@@ -23,7 +23,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
         CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
-            let is_whole = sent && exchange.outgoing.is_over();
+            let is_whole = sent && exchange.outgoing.is_finished_or_bodyless();
             exchange.report_end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {

@@ -95,7 +95,9 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
-        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(false),
+        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_finished_or_full() => {
+            return Ok(false);
+        }
         (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
         (HandlerOutcome::Returned(Err(error)), false) if error.is_connection_lost() => {
             return Err(Failure::unanswered(ErrorCause::Handler(error)));
@@ -191,7 +193,7 @@ pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode,
         None => {
             ctx.exchange.report_error(&ctx.request, None, cause);
             // An error after the end of a response must not take the response away.
-            let is_whole = ctx.exchange.outgoing.is_over();
+            let is_whole = ctx.exchange.outgoing.is_finished_or_bodyless();
             (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
         }
     }

@@ -71,7 +71,7 @@ async fn exchanges<H: Handler + 'static>(
         }
         finalize_response(ctx, outcome)?;
         debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
-        if !ctx.exchange.outgoing.is_done() {
+        if !ctx.exchange.outgoing.is_finished() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
         drop_user_values(ctx);

@@ -391,7 +391,7 @@ impl Exchange {
         }
         conn.with(|conn| {
             core.count_traffic(conn);
-            if outgoing.has_begun() && !outgoing.is_whole() {
+            if outgoing.has_begun() && !outgoing.is_finished_or_full() {
                 conn.transport.reset();
             }
         });
