@@ -24,7 +24,7 @@ pub(crate) struct ClientSettings {
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
-    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) streamed_bounds: Bounds,
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
@@ -142,7 +142,7 @@ impl RequestTimeouts {
         self.phases.as_deref().map_or(&settings.bounds, |phases| &phases.bounds)
     }
 
-    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a ClientSettings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.streamed_bounds, |phases| &phases.streamed_bounds)
     }
@@ -282,7 +282,7 @@ pub struct ClientTimeouts {
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
-    /// A body that is read in chunks ([`Client::open_response`](crate::Client::open_response),
+    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
     /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
     /// How long a connection may be idle. After that it is not reused, and is closed within a second. With zero, no

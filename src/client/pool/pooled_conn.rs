@@ -198,7 +198,7 @@ impl PooledConn {
 
     fn release_at(mut self, now: Instant) {
         let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
-        incoming.consume_chunk();
+        incoming.consume_piece();
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
         let is_clean = progress.has_response()
@@ -384,51 +384,51 @@ impl PooledConn {
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
-    /// The bytes that the last [`PooledConn::poll_chunk`] received.
-    pub(in crate::client) fn chunk(&self) -> &[u8] {
+    /// The bytes that the last [`PooledConn::poll_piece`] received.
+    pub(in crate::client) fn piece(&self) -> &[u8] {
         match &self.exchange.progress.decoder {
             Some(decoder) => decoder.piece(),
-            None => self.exchange.incoming.chunk(),
+            None => self.exchange.incoming.piece(),
         }
     }
 
-    /// Copies as much of the chunk as fits into `out`, and as one read may copy. The rest becomes the next chunk.
-    pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+    /// Copies as much of the piece as fits into `out`, and as one read may copy. The rest becomes the next piece.
+    pub(in crate::client) fn read_piece(&mut self, out: &mut ReadBuf<'_>) {
         let has_deadline = self.exchange.spec.timeouts.deadline.is_some();
         let most =
             if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
-        let chunk = self.chunk();
-        let count = chunk.len().min(out.remaining()).min(most);
-        out.put_slice(&chunk[..count]);
+        let piece = self.piece();
+        let count = piece.len().min(out.remaining()).min(most);
+        out.put_slice(&piece[..count]);
         match &mut self.exchange.progress.decoder {
             Some(decoder) => decoder.truncate_piece(count),
-            None => self.exchange.incoming.truncate_chunk(count),
+            None => self.exchange.incoming.truncate_piece(count),
         }
     }
 
-    /// Receives the next chunk of the body, which stays in the connection until the next call. Returns its length, 0 at
+    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at
     /// the end.
-    pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    pub(in crate::client) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoder.is_some();
         let is_over = !is_decoded && self.exchange.incoming.is_end_stream();
         if !is_over {
             self.check_deadline(cx, ClientPhase::Receive)?;
         }
         match is_decoded {
-            true => self.poll_decoded(cx, Reading::InChunks),
-            false => self.poll_received(cx, Reading::InChunks),
+            true => self.poll_decoded(cx, Reading::InPieces),
+            false => self.poll_received(cx, Reading::InPieces),
         }
     }
 
-    /// Receives the next chunk of the body as it was sent, which stays in `incoming` until the next call.
+    /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         let (conn, exchange, settings) = self.parts();
         let timeouts = &exchange.spec.timeouts;
         let bounds = match reading {
             Reading::Whole => timeouts.bounds(settings),
-            Reading::InChunks => timeouts.streamed_bounds(settings),
+            Reading::InPieces => timeouts.streamed_bounds(settings),
         };
-        let received = exchange.incoming.poll_chunk(cx, conn, bounds);
+        let received = exchange.incoming.poll_piece(cx, conn, bounds);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
@@ -460,7 +460,7 @@ impl PooledConn {
         Ok(())
     }
 
-    /// Decodes the next chunk of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
+    /// Decodes the next piece of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
     /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
@@ -468,7 +468,7 @@ impl PooledConn {
         loop {
             let ClientExchange { incoming, progress, budget, .. } = &mut *self.exchange;
             let Some(decoder) = &mut progress.decoder else { return self.poll_received(cx, reading) };
-            match decoder.pull(incoming.chunk()) {
+            match decoder.pull(incoming.piece()) {
                 Ok(0) => {}
                 Ok(count) => {
                     budget.spend(count);
@@ -485,7 +485,7 @@ impl PooledConn {
             // Much input may have arrived during the upload, and may decode to nothing; other tasks run in between.
             let ClientExchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_PER_STEP);
-            incoming.truncate_chunk(piece);
+            incoming.truncate_piece(piece);
             budget.spend(piece);
             ready!(budget.poll_proceed(cx));
         }
@@ -498,7 +498,7 @@ impl PooledConn {
         content: &mut Arena,
     ) -> Poll<Result<(), ClientError>> {
         while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
-            content.extend(self.chunk());
+            content.extend(self.piece());
             let body_max = self.settings().bounds.limits.body_max;
             if content.len() > body_max {
                 return Poll::Ready(Err(
@@ -519,5 +519,5 @@ impl PooledConn {
 enum Reading {
     Whole,
     /// By a caller that sees how fast it arrives, so no minimal rate applies.
-    InChunks,
+    InPieces,
 }

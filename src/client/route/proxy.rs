@@ -490,10 +490,10 @@ async fn receive_refusal_body(
 ) {
     let content = response.body.receive();
     let received = async {
-        while let Ok(1..) = poll_fn(|cx| incoming.poll_chunk(cx, conn, bounds)).await {
+        while let Ok(1..) = poll_fn(|cx| incoming.poll_piece(cx, conn, bounds)).await {
             let room = REFUSAL_BODY_MAX - content.len();
-            let chunk = incoming.chunk();
-            content.extend(&chunk[..chunk.len().min(room)]);
+            let piece = incoming.piece();
+            content.extend(&piece[..piece.len().min(room)]);
             if content.len() == REFUSAL_BODY_MAX {
                 break;
             }

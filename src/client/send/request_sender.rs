@@ -87,7 +87,7 @@ impl RequestSender {
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`RequestSender::send_whole`], for a caller that reads the body chunk by chunk.
+    /// As [`RequestSender::send_whole`], for a caller that reads the body piece by piece.
     pub(in crate::client) async fn open_response(
         &self,
         pool: Option<Arc<Pool>>,

@@ -539,9 +539,9 @@ impl Exchange {
     #[inline]
     pub(crate) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
-        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
+        // After a handler that read exactly as much as there was, the last piece is still current. An idle connection
         // has none.
-        incoming.consume_chunk();
+        incoming.consume_piece();
         debug_assert!(
             !self.info.persists || incoming.is_end_stream(),
             "the rest of a body would pass for a request"
