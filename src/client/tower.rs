@@ -108,7 +108,8 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let client = self.clone();
         Box::pin(async move {
-            let (request, mut response) = (Request::try_from(request).map_err(invalid)?, Response::new());
+            let request = Request::try_from(request).map_err(invalid)?;
+            let mut response = Response::new();
             let reader = client.open_response(&request, &mut response).await?;
             to_http_response(&response, reader).map_err(|_| too_large(WireError::HeadTooLarge))
         })

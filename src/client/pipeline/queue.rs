@@ -459,10 +459,12 @@ mod tests {
             |queue, _| assert_eq!(queue.lock().expire(Duration::ZERO), None),
         ];
         for (at, end) in ends.into_iter().enumerate() {
-            let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(2)));
+            let queue = Arc::<Queue>::default();
+            let permits = Arc::new(Semaphore::new(2));
             let probe = [(); 2].map(|()| Arc::new(LockProbe(queue.clone(), AtomicBool::new(false))));
             let wakers = probe.clone().map(Waker::from);
-            let (mut near, mut response) = (Vec::new(), Response::new());
+            let mut near = Vec::new();
+            let mut response = Response::new();
             for waker in &wakers {
                 let (mut pending, _) = queue.push(meta(&permits), |_| {});
                 assert!(pending.poll(&mut Context::from_waker(waker), &mut response).is_pending());
@@ -487,9 +489,11 @@ mod tests {
     /// The caller of one poll may be another task than that of the next.
     #[test]
     fn the_task_that_asked_last_is_woken() {
-        let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(1)));
+        let queue = Arc::<Queue>::default();
+        let permits = Arc::new(Semaphore::new(1));
         let tasks = [(); 2].map(|()| Arc::new(LockProbe(queue.clone(), AtomicBool::new(false))));
-        let (mut pending, mut response) = (queue.push(meta(&permits), |_| {}).0, Response::new());
+        let mut pending = queue.push(meta(&permits), |_| {}).0;
+        let mut response = Response::new();
         for task in &tasks {
             let waker = Waker::from(task.clone());
             assert!(pending.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
@@ -523,8 +527,10 @@ mod tests {
             |pending, _| drop(pending),
         ];
         for (at, end) in ends.into_iter().enumerate() {
-            let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(1)));
-            let (was_free, mut response) = (Arc::new(AtomicBool::new(false)), Response::new());
+            let queue = Arc::<Queue>::default();
+            let permits = Arc::new(Semaphore::new(1));
+            let was_free = Arc::new(AtomicBool::new(false));
+            let mut response = Response::new();
             let waker = Waker::from(Arc::new(DropProbe(queue.clone(), was_free.clone())));
             let (mut pending, _) = queue.push(meta(&permits), |_| {});
             assert!(pending.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
@@ -562,7 +568,8 @@ mod state_tests {
     #[test]
     fn a_free_entry_keeps_little_memory() {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let (mut state, mut response) = (QueueState::default(), Response::new());
+        let mut state = QueueState::default();
+        let mut response = Response::new();
         let meta = EntryMeta::new(&Request::default(), permit);
         let (at, _) = state.push(meta, |wire| wire.resize(1 << 20, 0));
         assert!(state.take(&mut Vec::new(), true).is_some());

@@ -203,7 +203,8 @@ impl PipelineTask {
         state.register_task(cx);
         let mut now = None;
         while self.may_take(pooled) {
-            let (sent, buffer) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
+            let sent = pooled.conn.traffic().sent;
+            let buffer = pooled.conn.write_buffer();
             let start = sent + buffer.len() as u64;
             let Some(dequeued) = state.take(buffer.bytes(), self.has_responded) else { break };
             let end = sent + buffer.len() as u64;
@@ -352,7 +353,8 @@ impl PipelineTask {
         let mut failed = 0;
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
-            let (entry, is_sent) = (request.dequeued.entry, request.start < sent);
+            let entry = request.dequeued.entry;
+            let is_sent = request.start < sent;
             let first = error.take_if(|_| self.in_flight.is_empty());
             let position = match first {
                 Some(_) if state.mark_suspect(entry) => Position::HeadAgain,

@@ -159,7 +159,8 @@ type Opening = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>
 
 impl Dial {
     fn new(permit: PoolPermit, timeouts: &RequestTimeouts) -> Dial {
-        let (pool, step) = (permit.pool.clone(), Arc::<Mutex<DialStep>>::default());
+        let pool = permit.pool.clone();
+        let step = Arc::<Mutex<DialStep>>::default();
         let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
         Dial { pool, opening: Some(Box::pin(open(permit, dial, timeouts.clone()))), step }
     }

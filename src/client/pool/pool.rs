@@ -80,7 +80,8 @@ struct PoolState {
 
 impl SharedConns {
     pub(super) fn new(connections_max: usize, group: Arc<PoolGroup>) -> SharedConns {
-        let (idle, exchanges) = (IdleConns::new(group), FreeList::default());
+        let idle = IdleConns::new(group);
+        let exchanges = FreeList::default();
         SharedConns {
             permits: Semaphore::new(connections_max),
             waiting: AtomicUsize::new(0),
@@ -118,7 +119,8 @@ impl Pool {
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
     ) -> Pool {
-        let (mut fields, mut public_fields) = (settings.fields.clone(), settings.fields.clone());
+        let mut fields = settings.fields.clone();
+        let mut public_fields = settings.fields.clone();
         public_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
@@ -477,8 +479,10 @@ impl PoolPermit {
 
     /// Leaves a connection that has just been opened to the next request.
     pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
-        let (connection_info, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
-        let (expires_at, pool) = (later(now, self.pool.idle_max(None)), self.pool.number);
+        let connection_info = Arc::new(ClientConnection::new(&conn.transport));
+        let now = runtime::now();
+        let expires_at = later(now, self.pool.idle_max(None));
+        let pool = self.pool.number;
         self.pass_on(IdleConn { conn, connection_info, is_used: false, idle_since: now, expires_at, pool });
     }
 

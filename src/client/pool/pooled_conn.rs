@@ -40,8 +40,8 @@ impl PooledConn {
         permit: PoolPermit,
         timings: Timings,
     ) -> PooledConn {
-        let (connection_info, exchange) =
-            (ClientConnection::new(&conn.transport), permit.pool.take_exchange());
+        let connection_info = ClientConnection::new(&conn.transport);
+        let exchange = permit.pool.take_exchange();
         let now = connection_info.opened_at;
         let mut pooled = PooledConn::from_parts((conn, Arc::new(connection_info)), exchange, permit, now);
         pooled.exchange.progress.timings = timings;

@@ -65,7 +65,8 @@ impl PooledConn {
             };
             return Poll::Ready(Err(self.no_response(cause)));
         }
-        let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
+        let version = message.version();
+        let ends_with_close = exchange.incoming.ends_with_close();
         exchange.persistence.note(version, &response.headers, ends_with_close);
         exchange.progress.version = version;
         self.permit.pool.note_version(version);
