@@ -162,7 +162,8 @@ pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode,
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
+    let now = ctx.exchange.conn.core().clock.now();
+    let head = ctx.exchange.info.head;
     let Context { exchange, request, .. } = ctx;
     let line = (head == HeadState::NoLine).then(|| {
         exchange.conn.bounds(|bounds| refused_line(exchange.incoming.borrow().input.unread(), &bounds.limits))

@@ -124,7 +124,8 @@ fn withhold(ctx: &mut Context, content: &Cell<Option<Content>>) {
 /// `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     if let Some(source) = body.take_source() {
-        let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
+        let most = (body_max as u64).saturating_add(1);
+        let mut content = Vec::new();
         source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
         body.set_bytes(content);
     }

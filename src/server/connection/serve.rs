@@ -42,7 +42,8 @@ async fn exchanges<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
 ) -> Result<NextStep, Box<Failure>> {
-    let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
+    let conn = ctx.exchange.conn.clone();
+    let mut unflushed = 0;
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
             outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => return Ok(close_idle(ctx, &outcome)),

@@ -246,7 +246,8 @@ impl fmt::Debug for BodyReader<'_> {
 /// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
 /// lot, and much input may decode to nothing and still take time.
 pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<Body, CodingError> {
-    let (mut body, mut budget) = (Body::new(), Budget::default());
+    let mut body = Body::new();
+    let mut budget = Budget::default();
     let content = body.receive();
     for mut piece in coded.chunks(PIECE) {
         budget.spend(piece.len());

@@ -77,7 +77,8 @@ impl<'a> BodyWriter<'a> {
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_bodyless());
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
-        let (trailers, budget) = (&mut response.trailers, Budget::default());
+        let trailers = &mut response.trailers;
+        let budget = Budget::default();
         Ok((BodyWriter { request, trailers, transform, outgoing, conn, incoming: None, budget }, incoming))
     }
 

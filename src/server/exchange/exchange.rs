@@ -133,7 +133,8 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, observation, .. } = self;
-        let (request_info, core) = (RequestInfo::new(request), conn.core());
+        let request_info = RequestInfo::new(request);
+        let core = conn.core();
         let exchange_count = info.exchange_count + 1;
         let may_follow =
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
@@ -178,7 +179,9 @@ impl Exchange {
             if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
-        let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
+        let incoming = incoming.get_mut();
+        let core = conn.core();
+        let request_info = info.request_info;
         let framing = OutgoingFraming::from_response(request_info, response, length);
         outgoing.begin(framing);
         conn.with_bounds(|conn, bounds| {
@@ -487,7 +490,8 @@ impl Exchange {
     /// function, too.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]
     pub(crate) fn on_end(&mut self, request: &Request, on_end: Box<ExchangeEndFn>) {
-        let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
+        let arrived = self.info.arrived;
+        let now = self.conn.core().clock.now();
         self.observation.get_or_insert_default().on_end((arrived, now), request, on_end);
     }
 

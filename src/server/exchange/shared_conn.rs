@@ -51,7 +51,9 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        let (lent, on_pause, on_wait) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        let lent = RefCell::new(lent);
+        let on_pause = RefCell::default();
+        let on_wait = Cell::default();
         SharedConn(Rc::new(SharedInner { lent, core, on_pause, on_wait }))
     }
 

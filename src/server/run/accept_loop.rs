@@ -52,7 +52,8 @@ impl AcceptLoop {
     ) -> io::Result<()> {
         let maintained = per_core.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
-        let (mut stop, core) = (self.stop.clone(), per_core.core.clone());
+        let mut stop = self.stop.clone();
+        let core = per_core.core.clone();
         let stopped = async move {
             // Without a sender, no stop can be ordered any more.
             if stop.wait_for(Option::is_some).await.is_err() {
@@ -180,7 +181,8 @@ impl AcceptLoop {
         AcceptInfo { acceptor, accepted_at }: AcceptInfo,
         open: OpenGuard,
     ) {
-        let (per_core, core) = (per_core.clone(), &per_core.core);
+        let core = &per_core.core;
+        let per_core = per_core.clone();
         // The peer that a PROXY header names is counted in place of the proxy, once the header is there.
         let expects_proxy_header = core.expects_proxy_header(peer);
         let counted = if expects_proxy_header { None } else { Some(peer) };
@@ -288,7 +290,8 @@ impl CoreSender {
 
     /// Gives a connection to the core. Returns it if the core has stopped.
     fn send(&self, (transport, peer): Accepted, info: AcceptInfo) -> Option<(Accepted, AcceptInfo)> {
-        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.counters));
+        let detached = transport.detach().ok()?;
+        let open = OpenGuard::new(&self.counters);
         let handoff = Handoff { detached, peer, info, open };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
         Some(((kept.detached.attach().ok()?, kept.peer), kept.info))

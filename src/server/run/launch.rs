@@ -79,7 +79,9 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (started_tx, started_rx) = std_mpsc::channel();
-    let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
+    let drained = Arc::<DrainBarrier>::default();
+    let make = Arc::new(make);
+    let count = cores.len();
     for (index, bound) in cores.into_iter().enumerate() {
         let background = BackgroundTasks {
             handover: options.handover.take(),
@@ -290,11 +292,14 @@ fn bind(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
     debug_assert!((1..=CORES_MAX).contains(&options.cores), "`Server::cores` clamps the count");
-    let (handlers_ready, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
-    let (mut cores, mut senders) = (Vec::new(), Vec::new());
+    let handlers_ready = Arc::new(Barrier::new(options.cores));
+    let totals = Arc::<ServerTotals>::default();
+    let mut cores = Vec::new();
+    let mut senders = Vec::new();
     for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
-        let (counters, settings) = (Arc::<CoreCounterSet>::default(), settings.clone());
+        let counters = Arc::<CoreCounterSet>::default();
+        let settings = settings.clone();
         senders.push(CoreSender::new(sender, counters.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
@@ -378,7 +383,8 @@ fn spread(
         keep(&bound)?;
         io::Result::Ok(BoundListener { bound, placement, acceptor: acceptor.cloned() })
     };
-    let (mut sockets, mut placement) = (sockets.into_iter(), Placement::Local);
+    let mut sockets = sockets.into_iter();
+    let mut placement = Placement::Local;
     let Some(first) = sockets.next() else { return Ok(()) };
     for core in &mut cores[1..] {
         let own = match balanced {

@@ -73,7 +73,9 @@ impl ServerHandle {
         notifier: Option<Notifier>,
     ) -> ServerHandle {
         let (addresses, schemes) = addresses.into_iter().unzip();
-        let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        let stop = watch::Sender::new(None);
+        let threads = Mutex::default();
+        let thread_ids = Mutex::default();
         let inner =
             HandleInner { addresses, schemes, stop, stop_delay, counters, notifier, threads, thread_ids };
         ServerHandle { inner: Arc::new(inner) }

@@ -104,7 +104,8 @@ impl Handover {
     pub(in crate::server) fn announcement(&mut self) -> Announcement {
         let (serves, serving) = oneshot::channel();
         self.serving = Some(serving);
-        let (predecessor, abandoned) = (self.start_limit.predecessor.take(), mem::take(&mut self.abandoned));
+        let predecessor = self.start_limit.predecessor.take();
+        let abandoned = mem::take(&mut self.abandoned);
         Announcement { predecessor, abandoned, files: self.files.clone(), serves }
     }
 
