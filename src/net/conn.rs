@@ -633,7 +633,8 @@ mod tests {
             let (mut conn, mut far) = full().await;
             for _ in 0..3 {
                 far.read_exact(&mut [0; 8192]).await.unwrap();
-                let (start, sent) = (Instant::now(), poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)));
+                let start = Instant::now();
+                let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT));
                 assert_eq!(sent.await.unwrap(), 4096);
                 assert!(start.elapsed() < LIMIT);
             }
@@ -643,7 +644,8 @@ mod tests {
     #[test]
     fn a_peer_that_takes_nothing_is_given_up_at_the_limit() {
         block_on(async {
-            let ((mut conn, _far), start) = (full().await, Instant::now());
+            let (mut conn, _far) = full().await;
+            let start = Instant::now();
             let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)).await;
             assert!(matches!(sent, Err(ConnError::TimedOut)), "{sent:?}");
             assert!(start.elapsed() < 2 * LIMIT);
@@ -653,7 +655,8 @@ mod tests {
     #[test]
     fn a_peer_that_has_taken_much_has_the_limit_once_more() {
         block_on(async {
-            let ((mut conn, mut far), mut much) = (full().await, vec![0; 1 << 20]);
+            let (mut conn, mut far) = full().await;
+            let mut much = vec![0; 1 << 20];
             let mut left = much.len();
             let send = poll_fn(|cx| {
                 while left > 0 {

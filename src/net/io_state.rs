@@ -281,7 +281,9 @@ mod tests {
     /// The parts of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
     #[track_caller]
     fn check_parts(limit: u64, late: u64, taken: u64, expected: &[u64]) {
-        let (mut progress, mut now, mut parts) = (WriteProgress::default(), 7, Vec::new());
+        let mut progress = WriteProgress::default();
+        let mut now = 7;
+        let mut parts = Vec::new();
         loop {
             let part = progress.begin_part(now, Duration::from_millis(limit)).as_millis() as u64;
             parts.push(part);
@@ -320,7 +322,8 @@ mod tests {
 
     #[test]
     fn all_registered_wakers_are_woken_once() {
-        let (set, counts) = (Arc::new(WakerSet::default()), [(); 3].map(|()| Arc::new(Count::default())));
+        let set = Arc::new(WakerSet::default());
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::SeqCst));
         let wakers = counts.clone().map(Waker::from);
         let all = set.register(&wakers[0]).expect("the waker of all");
@@ -338,7 +341,8 @@ mod tests {
     /// Many tasks may wait at once, and none of them is taken for a waker of an earlier poll.
     #[test]
     fn many_wakers_do_not_wake_each_other() {
-        let (set, counts) = (Arc::new(WakerSet::default()), [(); 500].map(|()| Arc::new(Count::default())));
+        let set = Arc::new(WakerSet::default());
+        let counts = [(); 500].map(|()| Arc::new(Count::default()));
         for count in counts.iter().chain(&counts) {
             set.register(&count.clone().into());
         }
@@ -349,7 +353,8 @@ mod tests {
 
     #[test]
     fn a_waker_for_each_poll_does_not_fill_the_memory() {
-        let (set, first) = (Arc::new(WakerSet::default()), Arc::new(Count::default()));
+        let set = Arc::new(WakerSet::default());
+        let first = Arc::new(Count::default());
         set.register(&first.clone().into());
         for _ in 0..WAKERS_MAX + 9 {
             set.register(&Waker::from(Arc::new(Count::default())));

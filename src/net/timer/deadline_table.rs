@@ -161,7 +161,8 @@ impl DeadlineTable {
         self.drain();
         self.stopping.set(true);
         if let Mode::Swept = self.mode.get() {
-            let (now, age) = (Instant::now(), Duration::from_millis(self.now.get()));
+            let now = Instant::now();
+            let age = Duration::from_millis(self.now.get());
             self.mode.set(Mode::Sleeps { epoch: now.checked_sub(age).unwrap_or(now) });
         }
         self.on_stopping.notify_waiters();
@@ -567,7 +568,8 @@ mod tests {
     }
 
     async fn expired_after(table: &Rc<DeadlineTable>, slot: TimerSlot, limit: Duration) -> Duration {
-        let (mut timer, start) = (table.timer(Peer::default()), Instant::now());
+        let mut timer = table.timer(Peer::default());
+        let start = Instant::now();
         poll_fn(|cx| timer.poll_expired(cx, slot, limit)).await;
         start.elapsed()
     }
@@ -600,8 +602,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_disarmed_wait_begins_anew_and_slots_are_independent() {
         let table = DeadlineTable::with_sleeps();
-        let (mut timer, start, limit) =
-            (table.timer(Peer::default()), Instant::now(), Duration::from_secs(1));
+        let mut timer = table.timer(Peer::default());
+        let start = Instant::now();
+        let limit = Duration::from_secs(1);
         for _ in 0..5 {
             poll_fn(|cx| {
                 assert!(timer.poll_expired(cx, TimerSlot::Read, limit).is_pending());
