@@ -105,7 +105,8 @@ impl Incoming {
         bounds: &Bounds,
     ) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         match message.parse(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(_) => {
@@ -132,7 +133,8 @@ impl Incoming {
         message: &mut M,
         bounds: &Bounds,
     ) -> Result<bool, ExchangeError> {
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         if !self.head_search.is_due(text, limits.head_max) {
             return Ok(false);
         }
@@ -252,7 +254,8 @@ impl Incoming {
     ) -> Result<bool, ExchangeError> {
         self.consume_piece();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest) {
-            let (input, trailers) = (self.input.unread(), &mut self.trailers);
+            let input = self.input.unread();
+            let trailers = &mut self.trailers;
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
                     ExchangeError::with_detail(error, input, &Limits { body_max, ..bounds.limits })
@@ -289,7 +292,8 @@ impl Incoming {
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
-        let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
+        let drain_max = bounds.limits.drain_max;
+        let linger = bounds.timeouts.linger;
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
@@ -483,7 +487,8 @@ impl Incoming {
     fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
         let BodyDecoder::Chunked(decoder) = &self.body else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         match decoder.check_unfinished(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(()) => error,

@@ -403,7 +403,8 @@ fn poll_chunk<L: Locality>(
     while conn.write_buffer().len() >= BUFFERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }
-    let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.write_buffer().bytes().len());
+    let chunk = &data[..data.len().min(CHUNK_MAX)];
+    let start = conn.write_buffer().bytes().len();
     chunked::encode_size(conn.write_buffer().bytes(), chunk.len());
     let polled = match fits_buffer(conn.write_buffer(), chunk) {
         true => Poll::Pending,

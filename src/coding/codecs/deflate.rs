@@ -130,7 +130,8 @@ impl Decode for DeflateDecoder {
 
 /// Whether content that begins with these octets has a zlib header (RFC 1950 §2.2).
 fn is_zlib(first: u8, second: u8) -> bool {
-    let (method, window) = (first & 0x0f, first >> 4);
+    let method = first & 0x0f;
+    let window = first >> 4;
     method == 8 && window <= 7 && (u16::from(first) << 8 | u16::from(second)) % 31 == 0
 }
 

@@ -158,7 +158,8 @@ mod tests {
         let content: Vec<u8> = hardly_shrinks.take(100_000).collect();
         for len in [0, 1, 240, 243, 256, 1000, 16_384, 16_385, content.len()] {
             for flush in [Flush::Later, Flush::Now, Flush::End] {
-                let (mut encoder, mut out) = (ContentEncoder::new(Coding::Zstd, 3).unwrap(), Vec::new());
+                let mut encoder = ContentEncoder::new(Coding::Zstd, 3).unwrap();
+                let mut out = Vec::new();
                 encoder.encode(&content[..len], flush, &mut out).unwrap();
                 if flush != Flush::End {
                     encoder.encode(&[], Flush::End, &mut out).unwrap();
