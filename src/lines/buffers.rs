@@ -97,7 +97,8 @@ impl LineBuffers {
     /// comes also while a server goes on. `log` is its name in notices.
     pub(super) fn write_to(&self, mut target: LineTarget, log: &str) {
         let _ = self.writer.set(thread::current());
-        let (mut notices, mut taken) = (DropNotices::new(), LineBuffer::new());
+        let mut notices = DropNotices::new();
+        let mut taken = LineBuffer::new();
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
             if self.reopen_requested.swap(false, Ordering::Acquire)
