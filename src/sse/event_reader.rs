@@ -246,7 +246,8 @@ mod tests {
 
     /// All events of `stream`, which comes in pieces of `size` bytes, as text; and the last id and delay.
     fn decoded(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
-        let (mut decoder, mut decoded) = (EventDecoder::default(), Vec::new());
+        let mut decoder = EventDecoder::default();
+        let mut decoded = Vec::new();
         for mut piece in stream.chunks(size) {
             while !piece.is_empty() {
                 let (len, status) = decoder.decode(piece, MAX);

@@ -194,7 +194,9 @@ where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
     let (head, body) = response.into_parts();
-    let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
+    let mut body = pin!(body);
+    let is_head_request = ctx.is_head_request();
+    let response = &mut ctx.response;
     let status = head.status.as_u16();
     response.status = Status::new(status).ok_or(RespondError::Status(status))?;
     append_header_map(&mut response.headers, &head.headers)?;

@@ -160,7 +160,8 @@ mod tests {
             }
         }
         let (sent, notified) = watch::channel(());
-        let (relays, count) = (Relays::new(notified), Arc::new(Count(AtomicUsize::new(0))));
+        let relays = Relays::new(notified);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
         block_on(async {
             let places: Vec<Place> = (0..150).filter_map(|_| relays.place()).collect();
             let register = || places.iter().for_each(|place| place.register(&count.clone().into()));

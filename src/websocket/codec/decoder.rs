@@ -239,7 +239,8 @@ impl Decoder {
             }
         }
         if message.is_finishing && message.finish(self.inflater.as_deref_mut(), most)? {
-            let (kind, utf8) = (message.kind, message.utf8);
+            let kind = message.kind;
+            let utf8 = message.utf8;
             self.message = None;
             return match reading {
                 Reading::Whole => Ok(Some(Step::Message(kind))),
@@ -350,7 +351,8 @@ impl OpenFrame {
         message: &mut OpenMessage,
         most: usize,
     ) -> Result<bool, Error> {
-        let (count, before) = (self.unmask(input), inflater.out.len());
+        let count = self.unmask(input);
+        let before = inflater.out.len();
         let read = inflater.feed(&input.raw()[..count], most)?;
         input.skip(read);
         (self.left, self.unmasked) = (self.left - read as u64, count - read);

@@ -46,7 +46,9 @@ impl<E: RoleParts> Half<E> {
         counter: Option<WebSocketCounter>,
         close_behind: fn(Arc<Shared<E>>),
     ) -> (Half<E>, Half<E>) {
-        let (link, is_corked, is_halved) = (E::Cell::new(link), AtomicBool::default(), AtomicBool::default());
+        let link = E::Cell::new(link);
+        let is_corked = AtomicBool::default();
+        let is_halved = AtomicBool::default();
         let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_behind });
         (Half(shared.clone()), Half(shared))
     }
