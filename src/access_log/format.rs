@@ -273,7 +273,8 @@ impl LogTime {
         let subsec = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let left = Duration::from_secs(1) - Duration::from_nanos(subsec.into());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
-        let (date, mut text) = (HttpDate::new(now), *BEFORE_REQUEST);
+        let date = HttpDate::new(now);
+        let mut text = *BEFORE_REQUEST;
         for (to, from) in [(0, 5..7), (3, 8..11), (7, 12..16), (12, 17..25)] {
             text[TIME][to..to + from.len()].copy_from_slice(date.as_str()[from].as_bytes());
         }

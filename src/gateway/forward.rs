@@ -176,7 +176,8 @@ impl Context {
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
     /// its two ends; one that takes nothing would have this server keep its bytes for ever.
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
-        let (timeouts, stopping) = (self.timeouts(), self.stopping());
+        let timeouts = self.timeouts();
+        let stopping = self.stopping();
         let (conn, early, send, _in_flight) = call.into_switched();
         let behind = End::new(*conn, early, send);
         self.check_upgrade_to("websocket")?;
