@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, UnreadBody, may_persist};
+use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
 use super::shared_conn::{OnWait, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{
@@ -588,12 +588,3 @@ impl Reset for Exchange {
 
 /// How much memory of a transform's output is kept for the next exchange.
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
-
-/// Where the content of a response is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ResponseContent {
-    /// In the body of the response.
-    Body,
-    /// In what the handler writes, while the unread part of the request's body is treated like this.
-    Streamed(UnreadBody),
-}

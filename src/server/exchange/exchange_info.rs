@@ -85,6 +85,15 @@ pub(crate) enum UnreadBody {
     Keep,
 }
 
+/// Where the content of a response is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ResponseContent {
+    /// In the body of the response.
+    Body,
+    /// In what the handler writes, while the unread part of the request's body is treated like this.
+    Streamed(UnreadBody),
+}
+
 /// Whether the handler's response, and the unread part of the request, allow another request.
 #[inline]
 pub(super) fn may_persist(
