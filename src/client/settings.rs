@@ -107,7 +107,7 @@ pub(super) struct PhaseTimeouts {
 }
 
 impl PhaseTimeouts {
-    /// Those of a client with `bounds`, and with these timeouts in place of its own.
+    /// The timeouts of a client with `bounds`, and with these timeouts in place of its own.
     pub(super) fn new(timeouts: ClientTimeouts, bounds: &Bounds) -> PhaseTimeouts {
         let bounds = Bounds { timeouts: timeouts.exchange_timeouts(), ..bounds.clone() };
         let mut streamed_bounds = bounds.clone();
