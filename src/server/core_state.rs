@@ -165,8 +165,9 @@ impl CoreState {
     /// Reports a connection that is over and has carried no exchange.
     #[cold]
     pub(super) fn report_connection_end(&self, conn: &Conn, end: ConnectionEnd) {
-        let report = ConnectionReport::new(conn, 0);
-        report.into_iter().for_each(|report| self.report_connection(report, end));
+        if let Some(report) = ConnectionReport::new(conn, 0) {
+            self.report_connection(report, end);
+        }
     }
 
     /// How long a connection has been open that opened at this time.

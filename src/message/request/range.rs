@@ -273,7 +273,9 @@ mod tests {
         let mut request = Request::new(method, "/").unwrap();
         let mut response = Response::new();
         request.headers.set("range", range).unwrap();
-        if_range.into_iter().for_each(|value| request.headers.set("if-range", value).unwrap());
+        if let Some(value) = if_range {
+            request.headers.set("if-range", value).unwrap();
+        }
         response.headers.set("etag", ETAG).unwrap();
         response.headers.set("cache-control", "max-age=60").unwrap();
         let found = response.check_range(&request, len);

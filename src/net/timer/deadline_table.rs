@@ -432,7 +432,9 @@ impl TableTimer {
 
     /// Adds to the bytes of a life that is noted.
     pub(crate) fn add_traffic(&self, more: Traffic) {
-        self.table.entries.borrow_mut().life(self.entry).into_iter().for_each(|life| life.add(more));
+        if let Some(life) = self.table.entries.borrow_mut().life(self.entry) {
+            life.add(more);
+        }
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -458,7 +460,9 @@ impl Drop for TableTimer {
         let mut entries = self.table.entries.borrow_mut();
         let left = std::mem::take(entries.at(self.entry));
         debug_assert!(entries.len() > 0, "an entry is freed once");
-        entries.life(self.entry).into_iter().for_each(|life| *life = Life::default());
+        if let Some(life) = entries.life(self.entry) {
+            *life = Life::default();
+        }
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);

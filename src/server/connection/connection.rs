@@ -69,7 +69,9 @@ impl<H: Handler + 'static> Connection<H> {
                 }
             }
             let Some(mut context) = ready!(self.poll_wake(cx)) else {
-                self.idle.iter_mut().for_each(|conn| conn.transport.try_shutdown());
+                if let Some(conn) = &mut self.idle {
+                    conn.transport.try_shutdown();
+                }
                 return Poll::Ready(Ok(()));
             };
             context.exchange.attach(&mut self.idle, self.exchange_count);
@@ -215,6 +217,8 @@ impl<H: Handler + 'static> Drop for Connection<H> {
             (Some(conn), _) => ConnectionReport::new(conn, *exchange_count),
             (None, upgraded) => upgraded.as_mut().and_then(|upgraded| upgraded.report.take()),
         };
-        report.into_iter().for_each(|report| per_core.core.report_connection(report, *end));
+        if let Some(report) = report {
+            per_core.core.report_connection(report, *end);
+        }
     }
 }

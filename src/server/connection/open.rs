@@ -173,7 +173,9 @@ impl DerefMut for UnopenedConn<'_> {
 
 impl Drop for UnopenedConn<'_> {
     fn drop(&mut self) {
-        self.conn.iter().for_each(|conn| self.core.report_connection_end(conn, self.end));
+        if let Some(conn) = &self.conn {
+            self.core.report_connection_end(conn, self.end);
+        }
     }
 }
 

@@ -90,10 +90,10 @@ impl Exchange {
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
     pub(crate) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
-        if self.conn.core().events.observes_disconnects() {
-            slot.iter().for_each(Conn::add_traffic_to_life);
-        }
         if let Some(conn) = slot {
+            if self.conn.core().events.observes_disconnects() {
+                conn.add_traffic_to_life();
+            }
             // A read that a handler has given up has left this armed, which `poll_wake` would take for a wake-up.
             conn.disarm(TimerSlot::Read);
             conn.swap_io_state(&mut self.io_state);
@@ -443,7 +443,9 @@ impl Exchange {
     #[inline]
     pub(crate) fn note_handler(&mut self) {
         let Exchange { observation, conn, .. } = self;
-        observation.iter_mut().for_each(|observation| observation.note_handler(conn.core().clock.now()));
+        if let Some(observation) = observation {
+            observation.note_handler(conn.core().clock.now());
+        }
     }
 
     /// Notes that something else than the head of the response takes time from here on.
@@ -574,8 +576,12 @@ impl Reset for Exchange {
         *info = ExchangeInfo::new(info.arrived);
         transformed.clear();
         clear_cold(upgraded);
-        observation.iter_mut().for_each(|observation| observation.reset());
-        io_state.iter_mut().for_each(|io_state| io_state.reset());
+        if let Some(observation) = observation {
+            observation.reset();
+        }
+        if let Some(io_state) = io_state {
+            io_state.reset();
+        }
     }
 
     fn shrink(&mut self) -> usize {

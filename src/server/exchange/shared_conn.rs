@@ -138,7 +138,9 @@ impl SharedConn {
 
     #[cold]
     fn pause_upgraded(&self, cx: &mut Context<'_>) {
-        self.on_pause().borrow().iter().for_each(|on_pause| on_pause(cx));
+        if let Some(on_pause) = &*self.on_pause().borrow() {
+            on_pause(cx);
+        }
     }
 
     /// The function that is called when the handler of an upgraded connection waits.
@@ -198,7 +200,9 @@ impl SharedConn {
         let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
         debug_assert!(conn.is_none() && slot.is_some(), "an exchange has one connection");
         mem::swap(conn, slot);
-        conn.iter_mut().for_each(Conn::share);
+        if let Some(conn) = conn {
+            conn.share();
+        }
     }
 
     /// Puts the connection back into its slot.

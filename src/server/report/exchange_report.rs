@@ -432,8 +432,8 @@ impl Observation {
 
     /// Adds the counts of the WebSocket that the exchange has opened to its report.
     pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
-        if let Some(upgrade) = &self.upgrade {
-            upgrade.socket.iter().for_each(|socket| socket.add_to(report));
+        if let Some(socket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.socket.as_ref()) {
+            socket.add_to(report);
         }
     }
 

@@ -190,11 +190,15 @@ fn announce(running: &ServerHandle, announcement: Option<Announcement>, notifier
     if running.is_stopping() {
         return;
     }
-    if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
-        notifier.into_iter().for_each(Notifier::replace_main_process);
+    if let Some(notifier) = notifier {
+        if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
+            notifier.replace_main_process();
+        }
+        notifier.ready();
     }
-    notifier.into_iter().for_each(Notifier::ready);
-    announcement.into_iter().for_each(Announcement::make);
+    if let Some(announcement) = announcement {
+        announcement.make();
+    }
 }
 
 /// Waits until so many cores have started. A core that ended without a report has panicked: its error has no cause, and
@@ -215,7 +219,9 @@ struct BackgroundTasks {
 impl BackgroundTasks {
     fn spawn(self, index: usize, mut stop: watch::Receiver<Option<Stop>>) {
         let BackgroundTasks { handover, notifier, running, grace } = self;
-        notifier.into_iter().for_each(|notifier| drop(runtime::spawn(notifier.beat(index))));
+        if let Some(notifier) = notifier {
+            runtime::spawn(notifier.beat(index));
+        }
         let Some(handover) = handover else { return };
         runtime::spawn(async move {
             // A stop ends the wait for a successor, since all sockets must be closed then.

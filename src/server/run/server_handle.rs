@@ -141,7 +141,9 @@ impl ServerHandle {
     /// service goes on, so its manager learns of no stop.
     #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(super) fn stop_for_successor(&self, grace: Duration) {
-        self.inner.notifier.iter().for_each(Notifier::retire);
+        if let Some(notifier) = &self.inner.notifier {
+            notifier.retire();
+        }
         self.order_stop(Duration::ZERO, grace, Later::Shortens);
     }
 
@@ -165,8 +167,10 @@ impl ServerHandle {
 
     /// Orders a stop after which no process serves, so the manager learns of it.
     fn stop_service(&self, grace: Duration, later: Later) {
-        if self.order_stop(self.inner.stop_delay, grace, later) {
-            self.inner.notifier.iter().for_each(Notifier::stopping);
+        if self.order_stop(self.inner.stop_delay, grace, later)
+            && let Some(notifier) = &self.inner.notifier
+        {
+            notifier.stopping();
         }
     }
 

@@ -132,7 +132,11 @@ impl Decoder {
         match &mut self.inflater {
             Some(inflater) if self.message.is_some() => inflater.out.clear(),
             Some(inflater) if self.deflate.is_some_and(|deflate| deflate.keeps_peers) => inflater.begin(),
-            _ => self.inflater.take().into_iter().for_each(Inflater::give),
+            _ => {
+                if let Some(inflater) = self.inflater.take() {
+                    inflater.give();
+                }
+            }
         }
     }
 

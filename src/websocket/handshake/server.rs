@@ -99,7 +99,9 @@ impl Context {
         let socket = WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_behind);
         let shared = Arc::downgrade(socket.writer.shared.shared());
         self.set_on_pause(move |cx| {
-            shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));
+            if let Some(shared) = shared.upgrade() {
+                shared.with(|link| link.pause(cx));
+            }
         });
         Ok(socket)
     }

@@ -202,7 +202,9 @@ impl Announcement {
         let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());
         abandoned.chain(self.files).for_each(|file| file.set_owned(true));
         drop(self.abandoned);
-        self.predecessor.iter().for_each(|predecessor| predecessor.announce());
+        if let Some(predecessor) = &self.predecessor {
+            predecessor.announce();
+        }
         let _ = self.serves.send(());
     }
 }
