@@ -23,7 +23,7 @@ pub(crate) struct Incoming {
     body: BodyDecoder,
     /// The length of the current piece: bytes at the front of the input that the reader may read, until it reads on.
     piece_len: usize,
-    /// How many bytes behind the current piece are decoded data too, from a piece that the reader truncated.
+    /// How many bytes after the current piece are decoded data too, from a piece that the reader truncated.
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
@@ -322,7 +322,7 @@ impl Incoming {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
         self.consume_piece();
-        // Content that is malformed or truncated results in an error behind the response.
+        // Content that is malformed or truncated results in an error after the response.
         while let Ok(count) = self.decode(bounds) {
             self.piece_len = count;
             self.consume_piece();

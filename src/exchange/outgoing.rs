@@ -218,7 +218,7 @@ impl Outgoing {
         Poll::Ready(self.finish(conn, trailers, bounds))
     }
 
-    /// Copies a body behind its head, if it is in memory and small, as most are. Returns whether it did.
+    /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.
     #[inline]
     pub(crate) fn copy_whole(&mut self, buffer: &mut WriteBuffer, body: &Body) -> bool {
         let bytes = body.bytes();

@@ -37,7 +37,7 @@ impl LineTarget {
         Ok(())
     }
 
-    /// Writes lines until one of them cannot be written, and returns how many were lost: that one and those behind it.
+    /// Writes lines until one of them cannot be written, and returns how many were lost: that one and those after it.
     pub(super) fn write(&mut self, lines: &[u8]) -> usize {
         let writer: &mut dyn Write = match &mut self.sink {
             Sink::File(_, file) => file,

@@ -110,7 +110,7 @@ struct EventDecoder {
     line: Vec<u8>,
     /// Whether the first line is over: only that one may begin with a byte order mark.
     has_begun: bool,
-    /// Whether the last line ended with CR: an LF behind it belongs to it.
+    /// Whether the last line ended with CR: an LF after it belongs to it.
     after_cr: bool,
     /// The event that has begun. Each line of its data ends with LF.
     data: String,

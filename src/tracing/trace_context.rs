@@ -135,7 +135,7 @@ fn parse_parent(value: &[u8]) -> Option<(NonZeroU128, NonZeroU64, u8)> {
     let is_framed = match version {
         0 => rest.is_empty(),
         0xff => false,
-        // A later version may add something behind another dash.
+        // A later version may add something after another dash.
         _ => rest.is_empty() || rest.starts_with(b"-"),
     };
     if dashes != [b'-'; 3] || !is_framed {

@@ -25,7 +25,7 @@ pub struct Reader<E: Role = ServerRole> {
     ending: Option<Box<Ending>>,
     /// Whether the server was found to stop.
     is_stopping: bool,
-    /// Whether the close frame of a stop was sent, behind which messages are discarded.
+    /// Whether the close frame of a stop was sent, after which messages are discarded.
     is_away: bool,
 }
 
@@ -68,7 +68,7 @@ impl<E: Role> Reader<E> {
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
     /// longer than [`Options::close_timeout`](crate::websocket::Options::close_timeout). Then all messages that wait are sent,
-    /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
+    /// and a close frame with code 1001 after them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
     /// If a message was begun by [`Reader::receive_part`], the rest of that message is skipped, even if the

@@ -117,7 +117,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // As in `register`, the waker is dropped behind the lock.
+        // As in `register`, the waker is dropped after the lock.
         let waker = lock(&self.relay.waiting).wakers.remove(&self.key);
         drop(waker);
     }

@@ -23,7 +23,7 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
 /// All bounds are in [`Options`], with defaults. A WebSocket whose halves are dropped is closed in the
-/// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
+/// background: messages that wait are sent, a close frame after them unless one was sent already, and the connection is
 /// closed once the peer has closed, too, or after [`Options::close_timeout`]. The code is then 1011 from a server, whose
 /// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///

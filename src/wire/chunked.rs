@@ -60,7 +60,7 @@ enum ExtensionState {
     AfterValue,
 }
 
-/// The result of one step: framing at the front of the input, and data behind the framing.
+/// The result of one step: framing at the front of the input, and data after the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// How many bytes are framing, to be skipped.
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The data of a body that comes in `packets`. Nothing behind the body may be consumed.
+    /// The data of a body that comes in `packets`. Nothing after the body may be consumed.
     fn decode(packets: &[&[u8]]) -> Result<Vec<u8>, WireError> {
         let mut decoder = ChunkedDecoder::default();
         let mut trailers = Headers::new();

@@ -168,7 +168,7 @@ impl CallReader {
     /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
     /// final response is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim response waits to be taken, and everything behind it waits, too: only
+    /// From the first call on, each interim response waits to be taken, and everything after it waits, too: only
     /// afterwards does the writer find that the server reads no more. Interim responses before the first call are
     /// dropped, unless the request has no body to write. There may be at most 16.
     ///

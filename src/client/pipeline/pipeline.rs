@@ -23,10 +23,10 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
 ///
 /// Requests that are made at the same moment leave in one write. Responses come in the order of the requests, so a slow
-/// one holds up those behind it: use a pipeline for many small, quick responses.
+/// one holds up those after it: use a pipeline for many small, quick responses.
 ///
 /// A new connection first carries a single request, whose response shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those behind a response with
+/// ends, requests that have not been written yet are sent on the next one, and so are those after a response with
 /// `connection: close`, which the server does not process. A request that the server may have processed is sent again
 /// if that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.

@@ -109,7 +109,7 @@ impl Decode for DeflateDecoder {
                 self.at = ZlibPart::Data;
                 self.inflate.reset(is_zlib(first, *second));
                 let step = self.inflate(&[first, *second], room)?;
-                // There was room for all output of two octets, so an octet that was not read stands behind the end.
+                // There was room for all output of two octets, so an octet that was not read stands after the end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
             }
             (ZlibPart::Data, _) => self.inflate(input, room),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     /// If the end of a frame does not fit into the room, no further, empty frame may follow. Some decoders refuse content
-    /// behind a frame.
+    /// after a frame.
     #[test]
     fn content_is_one_frame_rfc8878_3_1() {
         let mut seed = 1u32;

@@ -64,7 +64,7 @@ pub(super) fn age_limit(
     if conn.is_waiting(TimerSlot::Read) {
         return Duration::from_millis((*aging_limit).into());
     }
-    // Just behind a response, it may have a request on its way.
+    // Just after a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
     // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
     *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);

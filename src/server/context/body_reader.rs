@@ -24,7 +24,7 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
-    /// How much of a buffered body has been read, and the length of the current piece behind that.
+    /// How much of a buffered body has been read, and the length of the current piece after that.
     buffered: usize,
     piece_len: usize,
     decoder: Option<Box<ContentDecoder>>,

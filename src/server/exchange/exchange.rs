@@ -167,7 +167,7 @@ impl Exchange {
     }
 
     /// Writes the head of the response, with content of this `length`, to the write buffer. A body that is in memory and
-    /// small, as most are, is copied behind it.
+    /// small, as most are, is copied after it.
     pub(crate) fn begin_response(
         &mut self,
         response: &Response,
@@ -292,7 +292,7 @@ impl Exchange {
     }
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
-    /// behind the request. The caller sets the handle of the upgraded connection.
+    /// after the request. The caller sets the handle of the upgraded connection.
     pub(crate) async fn switch(
         &mut self,
         response: &mut Response,
@@ -326,7 +326,7 @@ impl Exchange {
         Ok((conn, incoming.input.take_unread()))
     }
 
-    /// Notes why the connection is closed behind its last exchange, which went well or not.
+    /// Notes why the connection is closed after its last exchange, which went well or not.
     pub(crate) fn note_connection_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
         if info.connection_end == ConnectionEnd::Aborted {

@@ -66,7 +66,7 @@ impl ExchangeInfo {
         };
     }
 
-    /// Why a connection is closed behind its last exchange, which went well or not.
+    /// Why a connection is closed after its last exchange, which went well or not.
     pub(super) fn connection_end_of(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
         match is_well {
             false => ConnectionEnd::Failed,

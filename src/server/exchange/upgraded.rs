@@ -41,7 +41,7 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// Dropped by the owner of a connection that was upgraded, behind the connection, which counts until then. An owner that is
+/// Dropped by the owner of a connection that was upgraded, after the connection, which counts until then. An owner that is
 /// dropped before the connection is closed in order sends the future that closes it.
 pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 
@@ -61,7 +61,7 @@ pub(crate) struct UpgradedHandle {
 }
 
 impl UpgradedHandle {
-    /// A handle, and the sender that the owner of the connection drops behind it.
+    /// A handle, and the sender that the owner of the connection drops after it.
     pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
         (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })

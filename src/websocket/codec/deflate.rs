@@ -290,7 +290,7 @@ impl Inflater {
             read += count;
             self.has_ended &= count == 0;
             match status {
-                // A message may contain a final block, behind which another stream begins (§7.2.3.4).
+                // A message may contain a final block, after which another stream begins (§7.2.3.4).
                 Status::StreamEnd => {
                     self.inflate.reset(false);
                     self.has_ended = true;
