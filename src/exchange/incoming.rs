@@ -90,9 +90,9 @@ impl Incoming {
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
         Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
             Ok(1..) => Ok(None),
-            Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
+            Ok(0) if self.has_head_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(HeadOutcome::Closed)),
-            Err(ConnError::TimedOut) if !self.has_begun() => Ok(Some(HeadOutcome::Idle)),
+            Err(ConnError::TimedOut) if !self.has_head_begun() => Ok(Some(HeadOutcome::Idle)),
             Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
     }
@@ -123,7 +123,7 @@ impl Incoming {
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
     /// if nothing follows it, the connection is idle, and the peer gets no error.
-    fn has_begun(&self) -> bool {
+    fn has_head_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
@@ -392,7 +392,7 @@ impl Incoming {
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
-    pub(crate) fn has_arrived(&self) -> bool {
+    pub(crate) fn has_body_arrived(&self) -> bool {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.piece_len) as u64)
     }
 

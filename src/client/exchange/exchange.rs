@@ -81,7 +81,7 @@ impl ClientExchange {
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
     /// and the response is valid.
     pub(crate) fn has_whole_response(&self) -> bool {
-        self.progress.has_response() && self.incoming.has_arrived()
+        self.progress.has_response() && self.incoming.has_body_arrived()
     }
 
     /// Makes this the memory of a pool with these events.

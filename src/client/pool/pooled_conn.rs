@@ -358,7 +358,8 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Receive)?;
         // Nothing takes time if all of it came with the head, unless it is decoded.
-        let takes_time = self.exchange.progress.decoder.is_some() || !self.exchange.incoming.has_arrived();
+        let takes_time =
+            self.exchange.progress.decoder.is_some() || !self.exchange.incoming.has_body_arrived();
         let content = response.body.receive();
         match self.exchange.progress.decoder {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,

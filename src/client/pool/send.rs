@@ -106,7 +106,7 @@ impl PooledConn {
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its response and closes (§9.3, §9.6).
         let is_whole_and_last = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
-            && incoming.has_arrived();
+            && incoming.has_body_arrived();
         let ends_upload =
             response.status.is_client_error() || response.status.is_server_error() || is_whole_and_last;
         match progress.upload {

@@ -79,7 +79,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
     let is_sendable = matches!(outcome, HandlerOutcome::Returned(Ok(())))
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
-    if is_sendable || set_final_response(ctx, outcome)? {
+    if is_sendable || respond_to_outcome(ctx, outcome)? {
         let length = ctx.response.body.declared_length();
         ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
     }
@@ -89,7 +89,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most
 /// handlers leave one that can be sent.
 #[inline(never)]
-fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
+fn respond_to_outcome(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
     ctx.exchange.conn.set_on_wait(OnWait::EndIfGone);
     match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),

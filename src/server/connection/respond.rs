@@ -77,7 +77,7 @@ async fn answer<H: Handler + 'static>(
                 action = refuse_body(ctx, error)?;
             }
         }
-        RequestAction::Call => withhold(ctx, content),
+        RequestAction::Call => defer_body(ctx, content),
     }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
@@ -106,7 +106,7 @@ fn announce_body(request: &mut Request) {
 }
 
 /// Has the body arrive only when the handler reads it, which has planned for a stream.
-fn withhold(ctx: &mut Context, content: &Cell<Option<Content>>) {
+fn defer_body(ctx: &mut Context, content: &Cell<Option<Content>>) {
     let body = mem::take(&mut ctx.request.body);
     let (framing, left) = match body.declared_length() {
         BodyLength::NoContent => return,
@@ -133,7 +133,7 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
 }
 
 /// The peer of a request without a connection: a stream that keeps the bytes that are written to it, and yields
-/// the content that is left for it. Behind that it yields nothing, not even its end.
+/// the content that is left for it. After that it yields nothing, not even its end.
 pub(in crate::server) struct CaptureStream {
     written: Rc<Cell<Vec<u8>>>,
     content: Rc<Cell<Option<Content>>>,

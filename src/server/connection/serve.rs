@@ -27,7 +27,7 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&per_core, context);
-    let (mode, result) = match exchanges(&per_core, &mut guard).await {
+    let (mode, result) = match serve_exchanges(&per_core, &mut guard).await {
         Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
         Err(failure) => answer_failure(&mut guard, *failure),
@@ -38,7 +38,7 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
 }
 
 /// Serves requests as long as bytes of the next one have arrived.
-async fn exchanges<H: Handler + 'static>(
+async fn serve_exchanges<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
 ) -> Result<NextStep, Box<Failure>> {
@@ -46,7 +46,9 @@ async fn exchanges<H: Handler + 'static>(
     let mut unflushed = 0;
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
-            outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => return Ok(close_idle(ctx, &outcome)),
+            outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => {
+                return Ok(close_without_request(ctx, &outcome));
+            }
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
@@ -102,7 +104,7 @@ async fn exchanges<H: Handler + 'static>(
 /// Notes why a connection that carries no exchange is closed.
 #[cold]
 #[inline(never)]
-fn close_idle(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
+fn close_without_request(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
     let is_late = matches!(outcome, HeadOutcome::Idle);
     ctx.exchange.info.connection_end = if is_late { ConnectionEnd::Idle } else { ConnectionEnd::Peer };
     NextStep::Close(CloseMode::Now)

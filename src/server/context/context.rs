@@ -285,7 +285,7 @@ impl Context {
         if info.request_info.version == Version::Http10 || info.is_captured {
             return Ok(());
         }
-        self.exchange.write(|out| encode::interim(out, status, fields, None))?;
+        self.exchange.write_head(|out| encode::interim(out, status, fields, None))?;
         self.exchange.flush().await
     }
 

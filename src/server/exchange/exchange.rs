@@ -124,7 +124,7 @@ impl Exchange {
             incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
         });
         polled.map_err(|error| {
-            info.note_refused(request, incoming);
+            info.note_failed_head(request, incoming);
             error.into()
         })
     }
@@ -140,7 +140,7 @@ impl Exchange {
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
         info.is_last_request =
             !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
-        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
+        // After a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
         info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
@@ -212,7 +212,7 @@ impl Exchange {
     }
 
     /// Writes an interim response, or another head that begins no body.
-    pub(crate) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub(crate) fn write_head(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
         written.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -300,7 +300,7 @@ impl Exchange {
     ) -> io::Result<(Conn, ReadBuffer)> {
         self.check_upgrade()?;
         let headers = &response.headers;
-        self.write(|out| match protocol {
+        self.write_head(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.conn.core().clock.with_common_fields(|common| encode::tunnel(out, headers, common)),
         })?;

@@ -53,7 +53,7 @@ impl ExchangeInfo {
 
     /// Notes that the head of `request` was refused, or did not come to its end.
     #[cold]
-    pub(super) fn note_refused(&mut self, request: &Request, incoming: &Incoming) {
+    pub(super) fn note_failed_head(&mut self, request: &Request, incoming: &Incoming) {
         self.head = match (request.has_line(), incoming.has_partial_head()) {
             (false, _) => HeadState::NoLine,
             (true, true) => HeadState::Partial,
