@@ -77,7 +77,7 @@ impl<'r> Attempt<'r> {
         let attempt = Attempt { request, span, cookies, pooled };
         match until {
             Until::Answered(response) if may_drop_expectation(request, framing, response) => {
-                boxed(|| attempt.run_unexpecting(pools, outgoing, response, timeouts)).await
+                boxed(|| attempt.run_without_expectation(pools, outgoing, response, timeouts)).await
             }
             Until::Answered(_) | Until::FirstHead(_) | Until::HeadSent(_) => Ok(attempt),
         }
@@ -85,7 +85,7 @@ impl<'r> Attempt<'r> {
 
     /// Sends the request once more, without the expectation that the server has refused with `response`. A 417 is about
     /// the expectation only, not about the request (RFC 9110 §10.1.1).
-    async fn run_unexpecting(
+    async fn run_without_expectation(
         self,
         pools: &ClientPools,
         outgoing: &OutgoingRequest<'r>,
@@ -206,17 +206,22 @@ fn poll_first_head(
     pooled: &mut PooledConn,
     request: &Request,
 ) -> Poll<Result<(), ClientError>> {
-    with_early(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
+    with_early_response(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
 }
 
 /// Sends the head of the request of a call. Before it has left, the response that refuses the body may be here, or the
 /// reason why the server has closed.
 fn poll_head_sent(cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<Result<(), ClientError>> {
-    with_early(pooled, |pooled, early| pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush))
+    with_early_response(pooled, |pooled, early| {
+        pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush)
+    })
 }
 
 /// Lends the memory that an exchange has for the response of a call.
-fn with_early<T>(pooled: &mut PooledConn, then: impl FnOnce(&mut PooledConn, &mut Response) -> T) -> T {
+fn with_early_response<T>(
+    pooled: &mut PooledConn,
+    then: impl FnOnce(&mut PooledConn, &mut Response) -> T,
+) -> T {
     let mut early = pooled.exchange.early.take().unwrap_or_default();
     let done = then(pooled, &mut early);
     pooled.exchange.early = Some(early);
