@@ -78,14 +78,14 @@ impl<E: Role> WebSocket<E> {
         options: &Options,
         agreement: Agreement,
         server: Option<(WebSocketCounter, E::Guard)>,
-        close_behind: fn(Arc<Shared<E>>),
+        close_in_background: fn(Arc<Shared<E>>),
     ) -> WebSocket<E> {
         let (counter, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(E::SIDE, deflate.zip(options.deflate));
         let decoder = Decoder::new(E::SIDE, options.message_bounds(), deflate);
         let link = Link::new(conn, options.link_bounds(), encoder, guard);
-        let (reading, writing) = Half::pair(link, counter, close_behind);
+        let (reading, writing) = Half::pair(link, counter, close_in_background);
         WebSocket {
             reader: Reader::new(reading, early.unread(), decoder, options.control_rate_max),
             writer: Writer { shared: writing },

@@ -20,7 +20,7 @@ pub(crate) struct Shared<E: RoleParts> {
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
-    close_behind: fn(Arc<Shared<E>>),
+    close_in_background: fn(Arc<Shared<E>>),
 }
 
 impl<E: RoleParts> Shared<E> {
@@ -40,16 +40,16 @@ impl<E: RoleParts> Shared<E> {
 pub(crate) struct Half<E: RoleParts>(Arc<Shared<E>>);
 
 impl<E: RoleParts> Half<E> {
-    /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
+    /// Returns both halves. `close_in_background` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
         link: Link<E>,
         counter: Option<WebSocketCounter>,
-        close_behind: fn(Arc<Shared<E>>),
+        close_in_background: fn(Arc<Shared<E>>),
     ) -> (Half<E>, Half<E>) {
         let link = E::Cell::new(link);
         let is_corked = AtomicBool::default();
         let is_halved = AtomicBool::default();
-        let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_behind });
+        let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_in_background });
         (Half(shared.clone()), Half(shared))
     }
 
@@ -73,7 +73,7 @@ impl<E: RoleParts> Drop for Half<E> {
         if self.0.is_halved.swap(true, AcqRel) {
             let is_open = self.0.with(Link::begin_drop);
             if is_open {
-                (self.0.close_behind)(self.0.clone());
+                (self.0.close_in_background)(self.0.clone());
             }
         }
     }
