@@ -108,7 +108,8 @@ impl Outgoing {
 
     /// Drops the source of further content.
     pub(crate) fn drop_source(&mut self) {
-        (self.source, self.file) = (None, None);
+        self.source = None;
+        self.file = None;
     }
 
     /// Sends some bytes from the front of `data`, or copies them to the write buffer, and returns how many.

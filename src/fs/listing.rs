@@ -244,7 +244,8 @@ fn human_size(bytes: u64) -> String {
     while value >= 1023.5
         && let Some(next) = units.next()
     {
-        (value, unit) = (value / 1024.0, next);
+        value /= 1024.0;
+        unit = next;
     }
     let decimals = if unit != "B" && value < 9.95 { 1 } else { 0 };
     format!("{value:.decimals$} {unit}")

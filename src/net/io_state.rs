@@ -209,7 +209,8 @@ impl WriteProgress {
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;
         if has_taken_much {
-            (self.wait, self.taken) = (None, taken);
+            self.wait = None;
+            self.taken = taken;
         }
         has_taken_much
     }

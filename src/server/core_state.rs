@@ -156,7 +156,8 @@ impl CoreState {
     /// Reports a connection that is over.
     #[cold]
     pub(super) fn report_connection(&self, mut report: Box<ConnectionReport>, end: ConnectionEnd) {
-        (report.end, report.age) = (end, self.age(report.opened_at));
+        report.end = end;
+        report.age = self.age(report.opened_at);
         self.events.report_disconnect(&report);
         // A panic of the application's state must not end the core.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));

@@ -154,7 +154,8 @@ impl EventDecoder {
             }
             self.line.extend_from_slice(&rest[..end]);
             let Some((terminator, after)) = rest[end..].split_first() else { break };
-            (self.after_cr, rest) = (*terminator == b'\r', after);
+            self.after_cr = *terminator == b'\r';
+            rest = after;
             if self.end_line() {
                 return (bytes.len() - rest.len(), DecodeStatus::Complete);
             }
@@ -180,7 +181,8 @@ impl EventDecoder {
     fn clear_event(&mut self) {
         self.data.clear();
         self.event.clear();
-        (self.has_id, self.retry) = (false, None);
+        self.has_id = false;
+        self.retry = None;
     }
 
     /// Processes a line. Returns whether the line ends an event with data.

@@ -223,7 +223,8 @@ impl QueueState {
         let entry = &mut self.all[at];
         debug_assert!(entry.meta.is_none() && entry.wire.is_empty(), "a free entry is empty");
         write(&mut entry.wire);
-        (entry.meta, entry.state) = (Some(meta), State::Waiting);
+        entry.meta = Some(meta);
+        entry.state = State::Waiting;
         self.waiting.push_back(at);
         self.wake_task();
         (at, !mem::replace(&mut self.has_task, true))
@@ -289,7 +290,8 @@ impl QueueState {
         debug_assert!(matches!(entry.state, State::Waiting), "only a waiting request is taken");
         let meta = entry.meta.as_ref()?;
         out.extend_from_slice(&entry.wire);
-        (entry.state, entry.is_reused) = (State::Taken, is_reused);
+        entry.state = State::Taken;
+        entry.is_reused = is_reused;
         Some(Dequeued {
             entry: at,
             request_info: meta.request_info,
@@ -378,7 +380,8 @@ impl QueueState {
 
     /// Removes the task, and frees the memory if it is not needed.
     pub(super) fn remove_task(&mut self) {
-        (self.has_task, self.task) = (false, None);
+        self.has_task = false;
+        self.task = None;
         if self.free.len() == self.all.len() {
             (self.all, self.free, self.waiting) = Default::default();
         }

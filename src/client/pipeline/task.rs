@@ -148,7 +148,8 @@ impl PipelineTask {
     }
 
     async fn serve(&mut self, mut pooled: PooledConn) {
-        (self.write_state, self.failure) = (WriteState::Flushed, None);
+        self.write_state = WriteState::Flushed;
+        self.failure = None;
         self.has_responded = pooled.is_reused();
         let end = poll_fn(|cx| self.poll_serve(cx, &mut pooled)).await;
         match end {
@@ -189,7 +190,8 @@ impl PipelineTask {
                 Poll::Ready(Err(error)) if error.is_timeout() => return Err(error),
                 // A server that closed may have answered before.
                 Poll::Ready(Err(error)) => {
-                    (self.write_state, self.failure) = (WriteState::Failed, Some(error));
+                    self.write_state = WriteState::Failed;
+                    self.failure = Some(error);
                 }
                 Poll::Pending => return Ok(()),
             }

@@ -94,7 +94,8 @@ impl PooledConn {
         let mut pooled = PooledConn::from_parts((conn, connection_info), exchange, permit, now);
         let progress = &mut pooled.exchange.progress;
         progress.was_idle = true;
-        (progress.timings.queue, progress.timings.reused) = (queue, is_used);
+        progress.timings.queue = queue;
+        progress.timings.reused = is_used;
         pooled
     }
 

@@ -301,7 +301,8 @@ impl Decode for GzipDecoder {
             if self.at == MemberPart::Data {
                 let inflated = inflate(&mut self.inflate, &input[step.read..], room)?;
                 self.crc.update(&room[..inflated.written]);
-                (step.read, step.written) = (step.read + inflated.read, inflated.written);
+                step.read += inflated.read;
+                step.written = inflated.written;
                 if inflated.is_whole {
                     self.at = MemberPart::Trailer { seen: 0, value: 0 };
                 }

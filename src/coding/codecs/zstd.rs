@@ -89,7 +89,8 @@ impl Decode for ZstdDecoder {
         }
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
         let status = decoder.run_on_buffers(input, room).map_err(|error| decoding_error(&error))?;
-        (self.is_whole, self.is_full) = (status.remaining == 0, status.bytes_written == room.len());
+        self.is_whole = status.remaining == 0;
+        self.is_full = status.bytes_written == room.len();
         Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
     }
 

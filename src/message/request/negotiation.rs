@@ -84,7 +84,8 @@ impl Request {
                 false => 1,
             };
             if weight > most {
-                (most, preferred) = (weight, Some(value));
+                most = weight;
+                preferred = Some(value);
             }
         }
         preferred

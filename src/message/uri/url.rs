@@ -241,7 +241,8 @@ fn dot_count(segment: &[u8]) -> usize {
     let mut rest = segment;
     let mut dots = 0;
     while let [b'.', behind @ ..] | [b'%', b'2', b'e' | b'E', behind @ ..] = rest {
-        (rest, dots) = (behind, dots + 1);
+        rest = behind;
+        dots += 1;
     }
     if rest.is_empty() { dots } else { 0 }
 }

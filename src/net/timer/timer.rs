@@ -135,7 +135,8 @@ impl TokioTimer {
             self.waker = Some(cx.waker().clone());
         }
         if self.runtime != here {
-            (self.runtime, self.sleep) = (here, LazySleep::default());
+            self.runtime = here;
+            self.sleep = LazySleep::default();
         }
         self.sleep.set(cx, self.epoch, self.deadlines.next(now));
         Poll::Pending

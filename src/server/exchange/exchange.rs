@@ -143,7 +143,8 @@ impl Exchange {
         // After a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
         info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
-        (info.request_info, info.exchange_count) = (request_info, exchange_count);
+        info.request_info = request_info;
+        info.exchange_count = exchange_count;
         info.arrived = core.clock.now();
         core.counters.requests.add(1);
         observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));

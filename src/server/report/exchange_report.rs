@@ -307,7 +307,8 @@ impl Observation {
     #[inline(never)]
     pub(crate) fn begin(&mut self, now: Instant, request: &Request) {
         self.arrived = Some(now);
-        (self.method, self.version) = (Some(request.method()), request.version());
+        self.method = Some(request.method());
+        self.version = request.version();
         self.target.push_str(request.target().as_str());
     }
 

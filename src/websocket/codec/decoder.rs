@@ -336,7 +336,8 @@ impl OpenFrame {
         reading: Reading,
     ) -> Result<bool, Error> {
         let count = self.unmask(input);
-        (self.left, self.unmasked) = (self.left - count as u64, 0);
+        self.left -= count as u64;
+        self.unmasked = 0;
         let is_last = self.is_final && self.left == 0;
         let piece = input.append_raw(count);
         // A whole text is checked once more when it becomes a `str`, so that check is left to do the rest.
@@ -359,7 +360,8 @@ impl OpenFrame {
         let before = inflater.out.len();
         let read = inflater.feed(&input.raw()[..count], most)?;
         input.skip(read);
-        (self.left, self.unmasked) = (self.left - read as u64, count - read);
+        self.left -= read as u64;
+        self.unmasked = count - read;
         message.check_text(&inflater.out.as_slice()[before..])?;
         Ok(self.is_final && self.left == 0)
     }

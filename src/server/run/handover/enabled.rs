@@ -52,7 +52,8 @@ impl Handover {
         self.start_limit.ready_by = runtime::later(runtime::now(), self.start_limit.start_max);
         let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
         let (inherited, control) = predecessor.receive(&self.path)?;
-        (self.inherited, self.control) = (inherited, Some(control));
+        self.inherited = inherited;
+        self.control = Some(control);
         self.start_limit.predecessor = Some(Arc::new(predecessor));
         Ok(())
     }
