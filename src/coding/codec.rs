@@ -45,9 +45,15 @@ impl Coding {
 
     /// Whether a peer may determine that a decoder takes megabytes. The others have windows of 32 KiB at most.
     pub(super) const fn has_large_window(self) -> bool {
+        self.window_max() > 32 << 10
+    }
+
+    /// How many bytes of content a decoder keeps at most, to which later content may refer.
+    pub(super) const fn window_max(self) -> usize {
         match self {
-            Coding::Br | Coding::Zstd => true,
-            Coding::Gzip | Coding::Deflate => false,
+            Coding::Br => 16 << 20,
+            Coding::Zstd => 8 << 20,
+            Coding::Gzip | Coding::Deflate => 32 << 10,
         }
     }
 

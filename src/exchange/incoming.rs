@@ -10,6 +10,7 @@ use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
+use crate::runtime::MemoryShare;
 use crate::wire::parse::{EndSearch, ForbiddenTrailers};
 use crate::wire::{Framing, Limits};
 
@@ -32,6 +33,8 @@ pub(crate) struct Incoming {
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
     rate: MinRate,
+    /// The memory of a body that is buffered.
+    pub(crate) memory: MemoryShare,
 }
 
 impl Incoming {
@@ -239,9 +242,49 @@ impl Incoming {
                 return Poll::Ready(Ok(()));
             }
             if !may_be_more {
+                ready!(self.poll_room(cx, conn, bounds, body_max, content))?;
                 ready!(self.poll_more(cx, conn, bounds, Some(content)))?;
             }
         }
+    }
+
+    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for twice
+    /// as much as is here.
+    fn poll_room<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        bounds: &Bounds,
+        body_max: usize,
+        content: &Arena,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let left = self.length_left().and_then(|left| usize::try_from(left).ok());
+        let needed = content.len() + left.unwrap_or(self.input.unread().len().max(READ_MIN));
+        if needed <= self.memory.len().max(UNCOUNTED) {
+            return Poll::Ready(Ok(()));
+        }
+        let len = match left {
+            Some(_) => needed,
+            None => bounds.memory.ahead(needed).min(body_max).max(needed),
+        };
+        self.poll_memory(cx, conn, bounds, len)
+    }
+
+    /// Waits until the body has so much memory.
+    #[cold]
+    fn poll_memory<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        bounds: &Bounds,
+        len: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let grown = bounds.poll_memory(cx, &mut self.memory, len);
+        if grown.is_pending() {
+            // The time of the body does not run meanwhile.
+            self.pause(conn);
+        }
+        grown
     }
 
     /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may
@@ -462,6 +505,10 @@ impl Incoming {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
+        if self.must_hurry(bounds) {
+            let limit = bounds.timeouts.body.into();
+            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit)));
+        }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
         match received
             .map_err(|error| self.unfinished_body_error(self.rate.error(error, &bounds.timeouts), bounds))?
@@ -480,6 +527,11 @@ impl Incoming {
                 Poll::Ready(Ok(()))
             }
         }
+    }
+
+    /// Whether the time of a body is over that holds memory for which others wait, however fast it arrives.
+    fn must_hurry(&self, bounds: &Bounds) -> bool {
+        self.memory.len() > 0 && bounds.memory.is_contended() && self.rate.waited() > bounds.timeouts.body
     }
 
     /// The error if no more of a body comes: that of trailers that were not parsed yet, or else `error`.
@@ -539,6 +591,7 @@ impl Incoming {
             discarded,
             head_search,
             rate,
+            memory,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -547,6 +600,7 @@ impl Incoming {
         *head_search = EndSearch::default();
         *has_read_any = false;
         *rate = MinRate::default();
+        memory.clear();
     }
 }
 
@@ -573,6 +627,8 @@ fn poll_content<L: Locality>(
 }
 
 const READ_MIN: usize = 16 << 10;
+/// Content up to this length takes no share of the memory: the buffer of a read is as large.
+const UNCOUNTED: usize = READ_MIN;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.
 const READ_BEYOND: usize = 1 << 10;

@@ -125,6 +125,11 @@ impl MinRate {
         }
     }
 
+    /// For how long the body was waited for, without a wait that goes on.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited)
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }

@@ -32,6 +32,7 @@ mod part;
 
 mod boundary;
 mod part_head;
+mod part_memory;
 
 mod form;
 

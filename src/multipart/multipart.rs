@@ -11,6 +11,7 @@ use super::error::{MultipartError, MultipartLimits};
 use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
+use super::part_memory::PartMemory;
 use crate::client::request_builder::RequestBuilder;
 use crate::message::{Headers, MessageError, Request};
 use crate::server::{BodyReader, Context};
@@ -114,10 +115,13 @@ impl Context {
         &mut self,
         limits: MultipartLimits,
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
+        let budget = self.memory_budget();
         let body = self.body_reader();
         let headers = &body.request.headers;
         refuse_coded(headers)?;
-        Multipart::from_headers(body, headers, limits)
+        let mut multipart = Multipart::from_headers(body, headers, limits)?;
+        multipart.parser.memory = PartMemory::new(budget);
+        Ok(multipart)
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::boundary::{Boundary, DelimiterKind, Scan, parse_delimiter_line};
 use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
+use super::part_memory::PartMemory;
 use crate::error_text::Excerpt;
 use crate::wire::WireDetail;
 
@@ -30,6 +31,7 @@ pub(super) struct Parser<R> {
     pub(super) head: PartHead,
     /// The error that all further reads fail with.
     failed: Option<MultipartError>,
+    pub(super) memory: PartMemory,
 }
 
 /// The position in the body (RFC 2046 §5.1.1).
@@ -67,6 +69,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
             size: 0,
             head: PartHead::default(),
             failed: None,
+            memory: PartMemory::default(),
         }
     }
 

@@ -49,15 +49,20 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let memory_max = self.parser.limits.memory_max;
-        while let Some(chunk) = self.chunk().await? {
-            if chunk.len() > memory_max - bytes.len() {
+        loop {
+            let count = poll_fn(|cx| self.parser.poll_data(cx)).await?;
+            if count == 0 {
+                self.parser.memory.keep(bytes.len());
+                return Ok(bytes);
+            }
+            if count > memory_max - bytes.len() {
                 let limit = WireDetail::limit("memory_max", "bytes", memory_max as u64);
                 let error = self.parser.part_too_large(limit);
                 return self.parser.record_failure(Err(error.into()));
             }
-            bytes.extend_from_slice(chunk);
+            poll_fn(|cx| self.parser.memory.poll_take(cx, bytes.len() + count)).await?;
+            bytes.extend_from_slice(self.parser.take(count));
         }
-        Ok(bytes)
     }
 
     /// Reads the rest of the content, as text.

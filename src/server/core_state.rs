@@ -12,7 +12,7 @@ use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr, Traffic};
-use crate::runtime;
+use crate::runtime::{self, MemoryBudget};
 use crate::server::error::{ErrorCause, ErrorReport, ErrorResponseFn, ErrorStatuses};
 use crate::server::forwarded::TrustedProxies;
 use crate::server::opening::ProxyProtocol;
@@ -65,6 +65,7 @@ impl CoreState {
             error_log.without_requests().attach(&mut events);
         }
         let clock = Clock::new(name.as_deref());
+        counters.memory.set(bounds.memory.clone()).expect("the counters of a core are its own");
         Rc::new(CoreState {
             bounds,
             events,
@@ -211,4 +212,12 @@ pub(crate) struct ServerSettings {
     pub(super) trusted_proxies: TrustedProxies,
     /// The log of failures that nobody observes.
     pub(super) error_log: ErrorLog,
+}
+
+impl ServerSettings {
+    /// The settings of a server that starts: its cores share what its peers may fill.
+    pub(super) fn with_memory(mut self) -> ServerSettings {
+        self.bounds.memory = MemoryBudget::new(self.bounds.limits.memory_max);
+        self
+    }
 }

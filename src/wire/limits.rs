@@ -1,5 +1,7 @@
 //! [`Limits`]: bounds on every size and count that a peer can determine.
 
+use crate::runtime::machine_memory;
+
 /// Bounds on every size and count that a peer can determine. Exceeding one results in a refusal or a close, never in a
 /// panic.
 ///
@@ -60,6 +62,19 @@ pub struct Limits {
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
+    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, decoded content
+    /// and the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings.
+    /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
+    /// where the system does not tell.
+    ///
+    /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A body that
+    /// can never fit is refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
+    /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
+    /// Responses for whose compression there is no memory are not compressed.
+    ///
+    /// Heads, and bodies up to 16 KiB, are not counted: their buffers are bounded by [`Limits::connections_max`]. Neither
+    /// is what handlers keep.
+    pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
@@ -103,6 +118,7 @@ impl Default for Limits {
             pipeline_responses_max: 64,
             connections_max: 65_536,
             connections_per_peer_max: None,
+            memory_max: machine_memory() / 2,
             requests_per_connection_max: None,
         }
     }

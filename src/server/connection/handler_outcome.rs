@@ -183,9 +183,6 @@ pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode,
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();
             ctx.exchange.stop_persisting();
-            if let ErrorCause::Connections(_) = cause {
-                ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
-            }
             respond_error(ctx, status, cause);
             let length = ctx.response.body.declared_length();
             ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
@@ -200,7 +197,7 @@ pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode,
     }
 }
 
-/// Seconds until one of so many connections is likely to have closed.
+/// Seconds until one of so many connections is likely to have closed, or given memory back.
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
@@ -229,6 +226,9 @@ fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
         drop_all_user_values(ctx);
     }
     let Context { exchange, request, response, .. } = ctx;
+    if cause.is_overload() {
+        response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
+    }
     let status = if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status };
     let report = exchange.error_report(request, Some(status), cause);
     let function = exchange.conn.core().error_response.as_ref();

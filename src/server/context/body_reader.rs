@@ -8,10 +8,10 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::coding::{CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
+use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Incoming};
 use crate::message::{Body, Headers, Request};
-use crate::runtime::Budget;
+use crate::runtime::{Budget, MemoryShare};
 use crate::server::Result;
 use crate::server::exchange::SharedConn;
 
@@ -28,6 +28,8 @@ pub struct BodyReader<'a> {
     buffered: usize,
     piece_len: usize,
     decoder: Option<Box<ContentDecoder>>,
+    /// The memory of the decoder's window.
+    window: MemoryShare,
     budget: Budget,
 }
 
@@ -44,6 +46,7 @@ impl<'a> BodyReader<'a> {
             buffered: 0,
             piece_len: 0,
             decoder: None,
+            window: MemoryShare::default(),
             budget: Budget::default(),
         }
     }
@@ -142,6 +145,15 @@ impl<'a> BodyReader<'a> {
             let Some(mut decoder) = self.decoder.take() else {
                 return self.poll_received(cx).map_err(io::Error::from);
             };
+            let window_len = decoder.window_len();
+            if window_len > PIECE {
+                // The current piece is not read again: a wait that is given up changes nothing.
+                let taken = self.conn.poll_memory(cx, &mut self.window, window_len + window_len / 4);
+                if !matches!(taken, Poll::Ready(Ok(()))) {
+                    self.decoder = Some(decoder);
+                    return taken.map(|taken| Ok(taken.map(|()| 0)?));
+                }
+            }
             let pulled = decoder.pull(self.received());
             self.decoder = Some(decoder);
             match pulled? {
@@ -244,8 +256,13 @@ impl fmt::Debug for BodyReader<'_> {
 }
 
 /// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
-/// lot, and much input may decode to nothing and still take time.
-pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<Body, CodingError> {
+/// lot, and much input may decode to nothing and still take time. Takes `memory` for what is decoded.
+pub(super) async fn decode(
+    mut decoders: DecoderChain,
+    coded: &[u8],
+    conn: &SharedConn,
+    memory: &mut MemoryShare,
+) -> io::Result<Body> {
     let mut body = Body::new();
     let mut budget = Budget::default();
     let content = body.receive();
@@ -253,6 +270,12 @@ pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<B
         budget.spend(piece.len());
         loop {
             poll_fn(|cx| budget.poll_proceed(cx)).await;
+            let doubles = content.len() + DECODED_PER_STEP > content.capacity();
+            let capacity = content.capacity() << u32::from(doubles);
+            if capacity > 2 * PIECE {
+                let taken = capacity + decoders.window_len();
+                poll_fn(|cx| conn.poll_memory(cx, memory, taken)).await?;
+            }
             match decoders.pull(&mut piece, content)? {
                 0 => break,
                 count => budget.spend(count),
@@ -260,6 +283,7 @@ pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<B
         }
     }
     decoders.end()?;
+    memory.shrink_to(content.capacity());
     Ok(body)
 }
 

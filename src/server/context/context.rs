@@ -19,6 +19,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -351,6 +352,12 @@ impl Context {
         poll_fn(|cx| self.exchange.conn.poll_peer_closed(cx)).await;
     }
 
+    /// The memory that the peers of the server share.
+    #[allow(dead_code, reason = "unused without the features `compress` and `multipart`")]
+    pub(crate) fn memory_budget(&self) -> MemoryBudget {
+        self.exchange.conn.bounds(|bounds| bounds.memory.clone())
+    }
+
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
         Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
@@ -403,7 +410,10 @@ impl Context {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
-        self.request.body = decode(decoders, self.request.body.bytes()).await?;
+        let mut memory = MemoryShare::default();
+        let Context { request, exchange, .. } = self;
+        request.body = decode(decoders, request.body.bytes(), &exchange.conn, &mut memory).await?;
+        exchange.incoming.get_mut().memory = memory;
         self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
         self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
         Ok(())

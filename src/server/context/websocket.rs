@@ -11,6 +11,7 @@ use std::task;
 use super::context::Context;
 use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer, Traffic};
+use crate::runtime::MemoryBudget;
 use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedGuard;
 use crate::server::report::WebSocketCounts;
@@ -57,6 +58,11 @@ impl WebSocketCounter {
     /// Counts in `reported` too, if exchanges are reported.
     pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<WebSocketCounts>>) -> WebSocketCounter {
         WebSocketCounter { core, reported }
+    }
+
+    /// The memory that the peers of the server share.
+    pub(crate) fn memory(&self) -> Option<&MemoryBudget> {
+        self.core.memory.get()
     }
 
     /// Counts bytes.

@@ -7,7 +7,7 @@ use std::io;
 
 use super::error::Error;
 use crate::error_text::write_escaped;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Phase};
 use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, tls};
 
@@ -178,6 +178,17 @@ impl ErrorCause {
     /// The details that the handler has failed with.
     pub(super) fn problem(&self) -> Option<&Problem> {
         if let ErrorCause::Handler(error) = self { error.problem() } else { None }
+    }
+
+    /// Whether the server has no room, and may have some in a moment.
+    pub(in crate::server) fn is_overload(&self) -> bool {
+        let failed = match self {
+            ErrorCause::Connections(_) => return true,
+            ErrorCause::Exchange(error) => Some(error),
+            ErrorCause::Handler(error) => error.downcast_cause(),
+            _ => None,
+        };
+        matches!(failed, Some(ExchangeError::TimedOut(Phase::Memory, _)))
     }
 
     /// A sentence for a person, where the reason of the status is not enough.

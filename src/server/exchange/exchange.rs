@@ -143,8 +143,7 @@ impl Exchange {
         // After a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
         info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
-        info.request_info = request_info;
-        info.exchange_count = exchange_count;
+        (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.counters.requests.add(1);
         observation.iter_mut().for_each(|observation| observation.begin(info.arrived, request));
@@ -161,7 +160,12 @@ impl Exchange {
         let incoming = incoming.get_mut();
         if !incoming.is_end_stream() {
             let content = request.body.receive();
-            ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
+            let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
+            if received.is_pending() && incoming.memory.is_waiting() {
+                // Nothing is read, so no read finds that the peer has left.
+                return conn.poll_gone(cx).map(Err);
+            }
+            ready!(received)?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
@@ -493,9 +497,8 @@ impl Exchange {
     /// function, too.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]
     pub(crate) fn on_end(&mut self, request: &Request, on_end: Box<ExchangeEndFn>) {
-        let arrived = self.info.arrived;
-        let now = self.conn.core().clock.now();
-        self.observation.get_or_insert_default().on_end((arrived, now), request, on_end);
+        let times = (self.info.arrived, self.conn.core().clock.now());
+        self.observation.get_or_insert_default().on_end(times, request, on_end);
     }
 
     /// The peer of the connection, even if that was upgraded.

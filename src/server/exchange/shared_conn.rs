@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use crate::exchange::{Bounds, ExchangeError};
 use crate::net::{Conn, tls};
+use crate::runtime::MemoryShare;
 use crate::server::core_state::CoreState;
 
 /// The connection of an exchange.
@@ -227,6 +228,16 @@ impl SharedConn {
     #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
     pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
         self.borrow().as_ref()?.transport.tls_session()
+    }
+
+    /// Waits until `share` has at least so many bytes of memory, while the handler runs.
+    pub(crate) fn poll_memory(
+        &self,
+        cx: &mut Context<'_>,
+        share: &mut MemoryShare,
+        bytes: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.bounds(|bounds| bounds.poll_memory(cx, share, bytes))
     }
 
     /// Whether the connection was taken out, as an upgrade does.

@@ -69,6 +69,7 @@ where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
+    let settings = settings.with_memory();
     let (cores, addresses) = bind(&mut options, &settings)?;
     let announcement = options.handover.as_mut().map(Handover::announcement);
     let counters = cores.iter().map(|core| core.counters.clone()).collect();

@@ -210,7 +210,7 @@ impl ServerHandle {
 
     /// Returns the counts of the server so far.
     pub fn counts(&self) -> ServerCounts {
-        ServerCounts::from_cores(self.inner.counters.iter().map(|core| &**core))
+        ServerCounts::from_cores(&self.inner.counters)
     }
 }
 

@@ -93,6 +93,11 @@ impl Decoder {
         }
     }
 
+    /// How many bytes of a message that is being read are decompressed.
+    pub(crate) fn inflated_len(&self) -> usize {
+        self.inflater.as_ref().map_or(0, |inflater| inflater.out.len())
+    }
+
     /// Returns how many bytes were decompressed since the last call, read and written.
     pub(crate) fn take_inflated(&mut self) -> usize {
         self.inflater.as_mut().map_or(0, |inflater| std::mem::take(&mut inflater.done))

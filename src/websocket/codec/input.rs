@@ -73,6 +73,11 @@ impl Input {
         self.message.is_empty() && self.raw.is_empty()
     }
 
+    /// How many bytes are here.
+    pub(crate) fn len(&self) -> usize {
+        self.message.len() + self.raw.len()
+    }
+
     /// Skips `count` bytes that were parsed.
     pub(crate) fn skip(&mut self, count: usize) {
         self.raw.start += count;

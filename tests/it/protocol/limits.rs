@@ -281,6 +281,7 @@ fn every_limit_may_be_zero_or_boundless() {
         pipeline_responses_max: 0,
         connections_max: 0,
         connections_per_peer_max: Some(0),
+        memory_max: 0,
         requests_per_connection_max: Some(0),
     };
     const ALL: Limits = Limits {
@@ -296,6 +297,7 @@ fn every_limit_may_be_zero_or_boundless() {
         pipeline_responses_max: usize::MAX,
         connections_max: usize::MAX,
         connections_per_peer_max: Some(usize::MAX),
+        memory_max: usize::MAX,
         requests_per_connection_max: Some(u64::MAX),
     };
     for wire in [
