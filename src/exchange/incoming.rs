@@ -22,9 +22,9 @@ pub(crate) struct Incoming {
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
     body: BodyDecoder,
-    /// The length of the current chunk: bytes at the front of the input that the reader may read, until it reads on.
-    chunk_len: usize,
-    /// How many bytes behind the current chunk are decoded data too, from a chunk that the reader truncated.
+    /// The length of the current piece: bytes at the front of the input that the reader may read, until it reads on.
+    piece_len: usize,
+    /// How many bytes after the current piece are decoded data too, from a piece that the reader truncated.
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
@@ -93,9 +93,9 @@ impl Incoming {
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
         Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
             Ok(1..) => Ok(None),
-            Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
+            Ok(0) if self.has_head_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(HeadOutcome::Closed)),
-            Err(ConnError::TimedOut) if !self.has_begun() => Ok(Some(HeadOutcome::Idle)),
+            Err(ConnError::TimedOut) if !self.has_head_begun() => Ok(Some(HeadOutcome::Idle)),
             Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
     }
@@ -108,7 +108,8 @@ impl Incoming {
         bounds: &Bounds,
     ) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         match message.parse(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(_) => {
@@ -125,7 +126,7 @@ impl Incoming {
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
     /// if nothing follows it, the connection is idle, and the peer gets no error.
-    fn has_begun(&self) -> bool {
+    fn has_head_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
@@ -135,11 +136,12 @@ impl Incoming {
         message: &mut M,
         bounds: &Bounds,
     ) -> Result<bool, ExchangeError> {
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         if !self.head_search.is_due(text, limits.head_max) {
             return Ok(false);
         }
-        debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
+        debug_assert!(self.is_end_stream() && self.piece_len == 0, "a head follows a whole message");
         let parsed = message.parse(text, limits);
         let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
             return Ok(false);
@@ -166,54 +168,54 @@ impl Incoming {
         self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused);
     }
 
-    /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the
+    /// Receives the next piece of the body. Returns its length; 0 at the end. [`Incoming::piece`] is valid until the
     /// next call, which consumes it.
-    pub(crate) fn poll_chunk<L: Locality>(
+    pub(crate) fn poll_piece<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
-        self.consume_chunk();
+        self.consume_piece();
         loop {
-            self.chunk_len = self.decode(bounds)?;
-            if self.chunk_len > 0 || self.is_end_stream() {
-                self.has_read_any |= self.chunk_len > 0;
-                if L::STAYS_ON_THREAD && self.chunk_len == 0 {
+            self.piece_len = self.decode(bounds)?;
+            if self.piece_len > 0 || self.is_end_stream() {
+                self.has_read_any |= self.piece_len > 0;
+                if L::STAYS_ON_THREAD && self.piece_len == 0 {
                     self.input.return_large();
                 }
-                return Poll::Ready(Ok(self.chunk_len));
+                return Poll::Ready(Ok(self.piece_len));
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;
         }
     }
 
-    /// Makes the next piece the current chunk, as [`Incoming::poll_chunk`] does, if it is a chunk that has already
+    /// Makes the next piece the current one, as [`Incoming::poll_piece`] does, if it is a chunk that has already
     /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
     /// whether there was one.
     #[inline]
-    pub(crate) fn next_arrived_chunk(&mut self) -> bool {
-        self.consume_chunk();
+    pub(crate) fn next_arrived_piece(&mut self) -> bool {
+        self.consume_piece();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest)
             && let Some(decoded) = decoder.next_chunk(self.input.unread())
         {
             self.input.consume(decoded.framing);
-            self.chunk_len = decoded.data;
+            self.piece_len = decoded.data;
         }
-        self.has_read_any |= self.chunk_len > 0;
-        self.chunk_len > 0
+        self.has_read_any |= self.piece_len > 0;
+        self.piece_len > 0
     }
 
-    /// The current chunk, which the last [`Incoming::poll_chunk`] has received.
-    pub(crate) fn chunk(&self) -> &[u8] {
-        &self.input.unread()[..self.chunk_len]
+    /// The current piece, which the last [`Incoming::poll_piece`] has received.
+    pub(crate) fn piece(&self) -> &[u8] {
+        &self.input.unread()[..self.piece_len]
     }
 
-    /// Truncates the current chunk to its first `count` bytes. The others become the next chunk.
-    pub(crate) fn truncate_chunk(&mut self, count: usize) {
-        debug_assert!(count <= self.chunk_len && self.truncated_rest == 0, "a chunk is truncated once");
-        self.truncated_rest = self.chunk_len - count;
-        self.chunk_len = count;
+    /// Truncates the current piece to its first `count` bytes. The others become the next piece.
+    pub(crate) fn truncate_piece(&mut self, count: usize) {
+        debug_assert!(count <= self.piece_len && self.truncated_rest == 0, "a piece is truncated once");
+        self.truncated_rest = self.piece_len - count;
+        self.piece_len = count;
     }
 
     /// Receives the whole body into `content`.
@@ -236,7 +238,7 @@ impl Incoming {
             }
             let may_be_more = self.take_arrived(bounds, body_max, content)?;
             if self.is_end_stream() {
-                self.consume_chunk();
+                self.consume_piece();
                 return Poll::Ready(Ok(()));
             }
             if !may_be_more {
@@ -293,9 +295,10 @@ impl Incoming {
         body_max: usize,
         content: &mut Arena,
     ) -> Result<bool, ExchangeError> {
-        self.consume_chunk();
+        self.consume_piece();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest) {
-            let (input, trailers) = (self.input.unread(), &mut self.trailers);
+            let input = self.input.unread();
+            let trailers = &mut self.trailers;
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
                     ExchangeError::with_detail(error, input, &Limits { body_max, ..bounds.limits })
@@ -306,18 +309,18 @@ impl Incoming {
             self.input.consume(read);
             return Ok(false);
         }
-        self.chunk_len = self.decode(bounds)?;
-        if self.chunk_len > body_max.saturating_sub(content.len()) {
+        self.piece_len = self.decode(bounds)?;
+        if self.piece_len > body_max.saturating_sub(content.len()) {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
-        let may_be_more = self.chunk_len > 0;
+        let may_be_more = self.piece_len > 0;
         // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of
         // it.
-        if self.is_end_stream() && content.is_empty() && self.chunk_len == self.input.unread().len() {
+        if self.is_end_stream() && content.is_empty() && self.piece_len == self.input.unread().len() {
             self.input.move_all_to(content);
-            self.chunk_len = 0;
+            self.piece_len = 0;
         } else {
-            content.extend(self.chunk());
+            content.extend(self.piece());
         }
         Ok(may_be_more)
     }
@@ -332,7 +335,8 @@ impl Incoming {
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
-        let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
+        let drain_max = bounds.limits.drain_max;
+        let linger = bounds.timeouts.linger;
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
@@ -341,7 +345,7 @@ impl Incoming {
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
-            match ready!(self.poll_chunk(cx, conn, bounds))? {
+            match ready!(self.poll_piece(cx, conn, bounds))? {
                 0 => break,
                 count => self.discarded = self.discarded.saturating_add(count),
             }
@@ -360,11 +364,11 @@ impl Incoming {
     ) -> Poll<ExchangeError> {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
-        self.consume_chunk();
-        // Content that is malformed or truncated results in an error behind the response.
+        self.consume_piece();
+        // Content that is malformed or truncated results in an error after the response.
         while let Ok(count) = self.decode(bounds) {
-            self.chunk_len = count;
-            self.consume_chunk();
+            self.piece_len = count;
+            self.consume_piece();
             self.discarded = self.discarded.saturating_add(count);
             if count > 0 {
                 continue;
@@ -383,9 +387,9 @@ impl Incoming {
         Poll::Pending
     }
 
-    /// Drops all input, even the current chunk.
+    /// Drops all input, even the current piece.
     pub(crate) fn drop_input(&mut self) {
-        (self.chunk_len, self.truncated_rest) = (0, 0);
+        (self.piece_len, self.truncated_rest) = (0, 0);
         self.head_search = EndSearch::default();
         self.input.reset();
     }
@@ -414,7 +418,7 @@ impl Incoming {
         self.expectation = Expectation::BodyEndUnknown;
     }
 
-    /// Whether the whole body has been received. The current chunk may be the last one.
+    /// Whether the whole body has been received. The current piece may be the last one.
     #[inline]
     pub(crate) fn is_end_stream(&self) -> bool {
         matches!(self.body, BodyDecoder::Done) && self.truncated_rest == 0
@@ -431,8 +435,8 @@ impl Incoming {
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
-    pub(crate) fn has_arrived(&self) -> bool {
-        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.chunk_len) as u64)
+    pub(crate) fn has_body_arrived(&self) -> bool {
+        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.piece_len) as u64)
     }
 
     /// Whether the body ends only with the connection.
@@ -449,16 +453,16 @@ impl Incoming {
         }
     }
 
-    /// Consumes the current chunk, which has been read.
+    /// Consumes the current piece, which has been read.
     #[inline]
-    pub(crate) fn consume_chunk(&mut self) {
+    pub(crate) fn consume_piece(&mut self) {
         debug_assert!(
-            self.chunk_len + self.truncated_rest <= self.input.unread().len(),
-            "chunks are part of the input"
+            self.piece_len + self.truncated_rest <= self.input.unread().len(),
+            "pieces are part of the input"
         );
         // Most messages have no body.
-        if self.chunk_len > 0 {
-            self.input.consume(std::mem::take(&mut self.chunk_len));
+        if self.piece_len > 0 {
+            self.input.consume(std::mem::take(&mut self.piece_len));
         }
     }
 
@@ -535,7 +539,8 @@ impl Incoming {
     fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
         let BodyDecoder::Chunked(decoder) = &self.body else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         match decoder.check_unfinished(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(()) => error,
@@ -574,13 +579,13 @@ impl Incoming {
 
     /// Forgets the message, but not the input after it.
     pub(crate) fn forget_message(&mut self) {
-        self.consume_chunk();
+        self.consume_piece();
         let Incoming {
             input: _,
             trailers,
             expectation,
             body,
-            chunk_len: _,
+            piece_len: _,
             truncated_rest,
             has_read_any,
             discarded,

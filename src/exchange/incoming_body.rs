@@ -254,7 +254,8 @@ mod tests {
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =
             Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
-        let (mut rate, mut now) = (MinRate::default(), 0);
+        let mut rate = MinRate::default();
+        let mut now = 0;
         rate.begin(5);
         let is_fast = pieces.iter().chain(&[(0, PACKET_GAP_MAX, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
@@ -326,7 +327,8 @@ mod tests {
 
     #[test]
     fn a_wait_that_was_given_up_ends_when_it_was_polled_last() {
-        let (timeouts, mut rate) = (Timeouts::default(), MinRate::default());
+        let timeouts = Timeouts::default();
+        let mut rate = MinRate::default();
         let body = millis(timeouts.body);
         for polled in [0, 1000] {
             assert!(rate.wait(polled, &timeouts).is_ok());

@@ -18,7 +18,7 @@ pub(crate) enum HeadOutcome {
 
 /// A message whose head can be received.
 pub(crate) trait MessageHead {
-    /// The treatment of forbidden fields behind the body.
+    /// The treatment of forbidden fields after the body.
     const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
     /// Makes the head at the front of `input` that of the message, and returns its length, if it is complete.

@@ -212,7 +212,8 @@ impl CoreRecorder {
 
     fn record_poll(&self, report: &PollReport) {
         let PollReport { took, waiting, .. } = *report;
-        let (polls, ended) = (&self.core.polls, self.ended.take());
+        let polls = &self.core.polls;
+        let ended = self.ended.take();
         polls.busy_nanos.add(nanos(took));
         polls.slow.add(u64::from(took > SLOW_POLL));
         let longer_by = nanos(took).saturating_sub(polls.longest_nanos.get());

@@ -91,7 +91,8 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                 State::Head { searched } => {
                     let head = ready!(self.poll_head(cx, searched));
                     self.record_failure(head)?;
-                    (self.state, self.size) = (State::EmptyLine, 0);
+                    self.state = State::EmptyLine;
+                    self.size = 0;
                     return Poll::Ready(Ok(true));
                 }
                 State::Epilogue => {

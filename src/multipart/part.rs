@@ -47,7 +47,8 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::chunk`], or if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
-        let (mut bytes, memory_max) = (Vec::new(), self.parser.limits.memory_max);
+        let mut bytes = Vec::new();
+        let memory_max = self.parser.limits.memory_max;
         loop {
             let count = poll_fn(|cx| self.parser.poll_data(cx)).await?;
             if count == 0 {
@@ -174,7 +175,8 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     }
 
     async fn write_to(&mut self, file: File) -> io::Result<u64> {
-        let (mut file, mut len) = (BufWriter::with_capacity(WRITE_BUFFER_LEN, file), 0);
+        let mut file = BufWriter::with_capacity(WRITE_BUFFER_LEN, file);
+        let mut len = 0;
         while let Some(chunk) = self.chunk().await? {
             file.write_all(chunk).await?;
             len += chunk.len() as u64;

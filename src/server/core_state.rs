@@ -119,7 +119,7 @@ impl CoreState {
         let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
         observation.add_socket(&mut report);
         self.events.report_exchange(&report);
-        observation.call_watchers(&report);
+        observation.call_on_end(&report);
         observation.close(traffic);
     }
 
@@ -157,7 +157,8 @@ impl CoreState {
     /// Reports a connection that is over.
     #[cold]
     pub(super) fn report_connection(&self, mut report: Box<ConnectionReport>, end: ConnectionEnd) {
-        (report.end, report.age) = (end, self.age(report.opened_at));
+        report.end = end;
+        report.age = self.age(report.opened_at);
         self.events.report_disconnect(&report);
         // A panic of the application's state must not end the core.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));
@@ -166,8 +167,9 @@ impl CoreState {
     /// Reports a connection that is over and has carried no exchange.
     #[cold]
     pub(super) fn report_connection_end(&self, conn: &Conn, end: ConnectionEnd) {
-        let report = ConnectionReport::new(conn, 0);
-        report.into_iter().for_each(|report| self.report_connection(report, end));
+        if let Some(report) = ConnectionReport::new(conn, 0) {
+            self.report_connection(report, end);
+        }
     }
 
     /// How long a connection has been open that opened at this time.

@@ -29,7 +29,7 @@ pub struct Reader<E: Role = ServerRole> {
     ending: Option<Box<Ending>>,
     /// Whether the server was found to stop.
     is_stopping: bool,
-    /// Whether the close frame of a stop was sent, behind which messages are discarded.
+    /// Whether the close frame of a stop was sent, after which messages are discarded.
     is_away: bool,
 }
 
@@ -73,7 +73,7 @@ impl<E: Role> Reader<E> {
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
     /// longer than [`Options::close_timeout`](crate::websocket::Options::close_timeout). Then all messages that wait are sent,
-    /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
+    /// and a close frame with code 1001 after them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
     /// If a message was begun by [`Reader::receive_part`], the rest of that message is skipped, even if the
@@ -177,7 +177,7 @@ impl<E: Role> Reader<E> {
     /// Closes because the server stops, as soon as no message is under way.
     fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
-        self.is_away |= self.shared.with(|link| link.poll_away(cx, is_within))?;
+        self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
     }
 
@@ -212,8 +212,8 @@ impl<E: Role> Reader<E> {
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         self.shared.is_corked.store(self.input.has_raw(), Relaxed);
-        if let Some(observer) = self.shared.observer.as_ref().filter(|_| is_last) {
-            observer.count_received();
+        if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
+            counter.count_received();
         }
         Poll::Ready(Ok(Some((kind, is_last))))
     }
@@ -224,7 +224,7 @@ impl<E: Role> Reader<E> {
         if len <= UNCOUNTED {
             return Poll::Ready(Ok(()));
         }
-        let Some(budget) = self.shared.observer.as_ref().and_then(WebSocketCounter::memory) else {
+        let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
             return Poll::Ready(Ok(()));
         };
         if len <= self.memory.len() {
@@ -243,7 +243,7 @@ impl<E: Role> Reader<E> {
         let polled = self.shared.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
-                self.is_away |= link.poll_away(cx, self.decoder.is_within_message())?;
+                self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
             }
             link.poll_fill(cx, &mut self.input)
         });

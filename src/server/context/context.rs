@@ -293,10 +293,10 @@ impl Context {
             return Err(RespondError::Status(status.as_u16()).into());
         }
         let Exchange { info, .. } = &self.exchange;
-        if info.request_info.version == Version::Http10 || info.detached {
+        if info.request_info.version == Version::Http10 || info.is_captured {
             return Ok(());
         }
-        self.exchange.write(|out| encode::interim(out, status, fields, None))?;
+        self.exchange.write_head(|out| encode::interim(out, status, fields, None))?;
         self.exchange.flush().await
     }
 

@@ -5,11 +5,11 @@
 //! context.
 
 mod context;
+#[cfg(feature = "tracing")]
+mod exchange_end;
 #[cfg(feature = "tower")]
 mod tower;
 mod upgrade;
-#[cfg(feature = "tracing")]
-mod watch;
 #[cfg(feature = "websocket")]
 mod websocket;
 

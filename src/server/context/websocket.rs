@@ -21,7 +21,7 @@ pub(crate) struct SwitchedConn {
     pub(crate) conn: Conn,
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
-    pub(crate) observer: WebSocketCounter,
+    pub(crate) counter: WebSocketCounter,
     pub(crate) guard: UpgradedGuard,
 }
 
@@ -35,11 +35,11 @@ impl Context {
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_socket()));
-        let observer = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
+        let counter = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        Ok(SwitchedConn { conn, early, observer, guard })
+        Ok(SwitchedConn { conn, early, counter, guard })
     }
 
     /// Has `on_pause` called whenever this handler waits.

@@ -1,4 +1,4 @@
-//! [`Input`]: bytes that have arrived: a message as far as it is here, and behind it bytes that were not parsed yet.
+//! [`Input`]: bytes that have arrived: a message as far as it is here, and after it bytes that were not parsed yet.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(crate) struct Input {
     /// Initialized throughout, so that a socket can read into it.
     bytes: Vec<u8>,
     message: Range<usize>,
-    /// The bytes that were not parsed. They begin behind the message.
+    /// The bytes that were not parsed. They begin after the message.
     raw: Range<usize>,
     /// Whether the last read filled all room, so that there is probably more.
     is_full: bool,
