@@ -5,6 +5,7 @@
 //! context.
 
 mod context;
+mod decode_body;
 #[cfg(feature = "tracing")]
 mod exchange_end;
 #[cfg(feature = "tower")]
