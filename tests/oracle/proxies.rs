@@ -138,7 +138,7 @@ fn are_fields(mut fields: &[u8]) -> bool {
 /// How far a client gets with a SOCKS5 proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Socks {
-    /// It may not go on with the handshake behind its greeting, behind its credentials, or behind its request.
+    /// It may not go on with the handshake after its greeting, its credentials, or its request.
     Greeted,
     LoggingIn,
     Requested {

@@ -122,7 +122,7 @@ impl<'a> FrameReader<'a> {
         Ok(Head { is_final, is_compressed, opcode, len, mask })
     }
 
-    /// The number of so many octets behind the first two.
+    /// The number of so many octets after the first two.
     fn number(&self, octets: usize) -> Option<u64> {
         let digits = self.rest.get(2..2 + octets)?;
         Some(digits.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))

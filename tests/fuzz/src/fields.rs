@@ -237,7 +237,7 @@ fn check_trace(lines: &[u8]) {
     }
 }
 
-/// A message: a line, fields, and behind an empty line its content. Fields that begin with `t-` are trailers.
+/// A message: a line, fields, and after an empty line its content. Fields that begin with `t-` are trailers.
 struct Parts<'a> {
     start: &'a [u8],
     fields: Headers,

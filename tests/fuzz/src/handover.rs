@@ -19,7 +19,7 @@ use crate::settings::Settings;
 
 /// The rest of an input is messages: an octet that says which socket goes along, one for the length, and so many octets,
 /// in which 1 stands for the address of the server. If the highest bit of the first is set, they are sent as they are;
-/// otherwise behind their length.
+/// otherwise after their length.
 pub fn run(data: &[u8]) {
     let Some((_, rest)) = Settings::split(data) else { return };
     let directory = tempfile::tempdir().unwrap();
@@ -70,8 +70,8 @@ impl Message {
     fn all(mut rest: &[u8], address: &str) -> Vec<Message> {
         let mut all = Vec::new();
         while let [kind, len, more @ ..] = rest {
-            let (text, behind) = more.split_at(more.len().min(usize::from(*len)));
-            rest = behind;
+            let (text, after) = more.split_at(more.len().min(usize::from(*len)));
+            rest = after;
             let mut octets = Vec::new();
             text.iter().for_each(|octet| match octet {
                 1 => octets.extend(address.as_bytes()),
@@ -127,7 +127,7 @@ enum Reading {
     Fails,
 }
 
-/// Reads addresses behind their lengths, each of which comes with a socket, up to one that is empty.
+/// Reads addresses after their lengths, each of which comes with a socket, up to one that is empty.
 fn reading(messages: &[Message], address: &str) -> Reading {
     let octets: Vec<u8> = messages.iter().flat_map(|message| &message.octets).copied().collect();
     // Where each message that has a socket begins and ends. No read goes beyond the end.

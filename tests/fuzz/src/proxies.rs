@@ -202,32 +202,32 @@ fn check_connect(settings: Settings, wire: &[u8]) {
     let read = final_response(wire, "CONNECT", closes);
     let is_alone = read.rest.is_empty();
     let packets = [vec![wire.to_vec()], settings.cut(wire)];
-    // Octets behind the response are the server's, if they come later.
+    // Octets after the response are the server's, if they come later.
     for packets in packets.into_iter().take(if is_alone { 2 } else { 1 }) {
         let (outcome, sent) = bounded(most, || upgrade(packets));
         let mut heads = sent.split_inclusive(|octet| *octet == b'\n').collect::<Vec<_>>();
-        let behind = heads.iter().position(|line| *line == b"\r\n").map_or(heads.len(), |at| at + 1);
-        let behind = heads.split_off(behind);
+        let tunneled = heads.iter().position(|line| *line == b"\r\n").map_or(heads.len(), |at| at + 1);
+        let tunneled = heads.split_off(tunneled);
         check_request(&heads.concat(), b"CONNECT", b"b:80");
         match (&read.next, outcome) {
             (Next::Whole(response), Ok(())) => {
                 let is_open = is_alone && (200..300).contains(&response.status) && !closes;
-                assert!(is_open, "upgraded behind {response:?}: {shown}");
-                check_request(&behind.concat(), b"GET", b"/");
+                assert!(is_open, "upgraded after {response:?}: {shown}");
+                check_request(&tunneled.concat(), b"GET", b"/");
             }
             (Next::Whole(response), Err(error)) if (200..300).contains(&response.status) => {
                 let may_fail = !is_alone || closes || may_refuse(response, &read.interim, LIMITS);
                 assert!(may_fail, "{error:#}, but read {response:?}: {shown}");
             }
             (Next::Whole(response), Err(error)) => {
-                assert_eq!(behind.concat(), b"", "sent behind {response:?}: {shown}");
+                assert_eq!(tunneled.concat(), b"", "sent after {response:?}: {shown}");
                 let refusal = error.proxy_response().map(|response| response.status.as_u16());
                 let is_known =
                     refusal == Some(response.status) || may_refuse(response, &read.interim, LIMITS);
                 assert!(is_known, "{error:#}, but read {response:?}: {shown}");
             }
-            (_, Err(_)) => assert_eq!(behind.concat(), b"", "sent behind {shown}"),
-            (next, Ok(())) => panic!("upgraded behind {next:?}: {shown}"),
+            (_, Err(_)) => assert_eq!(tunneled.concat(), b"", "sent after {shown}"),
+            (next, Ok(())) => panic!("upgraded after {next:?}: {shown}"),
         }
     }
 }
@@ -255,7 +255,7 @@ fn note_client(ctx: &mut Context) {
     CLIENT.set(Some((forwarded.client, forwarded.scheme, authority)));
 }
 
-/// A request whose client has written any fields. A trusted proxy adds what it knows behind them.
+/// A request whose client has written any fields. A trusted proxy adds what it knows after them.
 fn check_fields(settings: Settings, wire: &[u8]) {
     let shown = wire.escape_ascii();
     let (is_trusted, is_standard) = (settings.flag(2), settings.flag(3));
@@ -288,7 +288,7 @@ fn check_fields(settings: Settings, wire: &[u8]) {
         false => proxies::forwarded_for(&values("x-forwarded-for"), is_proxy).or(Some(Some(peer.ip()))),
     };
     assert!(read.is_none_or(|client| client == seen.0), "{seen:?}, and not {read:?}: {shown}");
-    // A line of the proxy's own, behind all of the client's.
+    // A line of the proxy's own, after all of the client's.
     let own: &[(&str, &str)] = match is_standard {
         true => &[("forwarded", "for=198.51.100.7;proto=https;host=b.example")],
         false => &[

@@ -25,7 +25,7 @@ struct State {
 #[derive(Clone, Default)]
 pub struct Plan {
     pub packets: Vec<Vec<u8>>,
-    /// Whether the proxy closes behind them.
+    /// Whether the proxy closes after them.
     pub closes: bool,
     /// The octets of the server, once it has received a head.
     pub behind: Option<&'static [u8]>,

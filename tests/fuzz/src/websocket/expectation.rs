@@ -190,7 +190,7 @@ impl<'a> Answers<'a> {
         assert_eq!((message.is_text, &sent), (*is_text, content), "sent back to {}", self.asked);
     }
 
-    /// A close frame with the code that the end of it all asks for, and nothing behind it (RFC 6455 §7.4.1).
+    /// A close frame with the code that the end of it all asks for, and nothing after it (RFC 6455 §7.4.1).
     #[track_caller]
     fn expect_end(mut self, outcome: &Outcome) {
         let codes: &[u16] = match (&outcome.close, outcome.fault) {

@@ -21,7 +21,7 @@ pub struct Upgrading(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     plan: Plan,
-    /// The octets behind the request, and whether there are no more.
+    /// The octets after the request, and whether there are no more.
     received: Vec<u8>,
     has_ended: bool,
 }
@@ -43,7 +43,7 @@ impl Upgrading {
         *self.0.lock().unwrap() = State { plan, ..State::default() };
     }
 
-    /// The octets behind the request, once there are no more.
+    /// The octets after the request, once there are no more.
     pub async fn received(&self) -> Vec<u8> {
         for _ in 0..SECONDS_MAX {
             if let Some(received) = self.ended() {
