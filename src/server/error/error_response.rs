@@ -127,9 +127,7 @@ fn write_preferred(report: &ErrorReport<'_>, response: &mut Response, offered: [
         TEXT => set_problem_text(response, &problem),
         _ => response.set_problem(&problem),
     }
-    if !response.headers.contains_token("vary", "accept") {
-        response.headers.push(FieldName::VARY, b"accept");
-    }
+    response.headers.vary_by("accept");
 }
 
 /// Writes a problem as text. Its detail may quote a name that the peer sent, so a browser must not take it for a page.
