@@ -122,6 +122,13 @@ pub trait Handler: ErasedHandler {
         confined(move || self.handle(ctx))
     }
 
+    /// Notes the route of a request without a call of [`Handler::on_head`], so that logs have the whole pattern of one that
+    /// is refused before. A handler that chooses by anything else than the path notes nothing.
+    #[doc(hidden)]
+    fn note_route(&self, ctx: &mut Context) {
+        let _ = ctx;
+    }
+
     /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].
     #[doc(hidden)]
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
@@ -146,6 +153,10 @@ impl<H: Handler> Handler for Arc<H> {
         (**self).handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         (**self).refuse(ctx, refusal)
     }
@@ -165,6 +176,10 @@ impl<H: Handler> Handler for Rc<H> {
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         (**self).handle_now(ctx)
+    }
+
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
@@ -362,6 +377,10 @@ impl Handler for BoxHandler {
         self.0.handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        self.0.note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         self.0.refuse(ctx, refusal)
     }
@@ -404,6 +423,10 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
         (**self).handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         (**self).refuse(ctx, refusal)
     }
@@ -426,6 +449,10 @@ macro_rules! shared_dyn_handlers {
 
             fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
                 (**self).handle_now(ctx)
+            }
+
+            fn note_route(&self, ctx: &mut Context) {
+                (**self).note_route(ctx);
             }
 
             fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {

@@ -375,6 +375,38 @@ mod refusals {
         }
     }
 
+    /// The route that is noted for logs, of a request that is refused by its head, is no plan.
+    #[test]
+    fn a_request_that_is_let_in_after_all_has_its_body() {
+        #[derive(Clone)]
+        struct LetsIn;
+
+        impl Middleware for LetsIn {
+            fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+                match next.on_head(ctx) {
+                    BodyPlan::Refuse(_) => BodyPlan::Stream,
+                    plan => plan,
+                }
+            }
+
+            async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+                ctx.request.headers.set("x-let-in", "1")?;
+                next.handle(ctx).await
+            }
+        }
+
+        let refuses = guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
+            true => Ok(()),
+            false => Err(Status::UNAUTHORIZED.into()),
+        });
+        let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        let inner = routes! { POST "/b/{c}" => echo };
+        let app = wrap(LetsIn, routes! { mount "/a" => wrap(refuses, inner) });
+        let wire = "POST /a/b/c HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        let received = Served::new(app).ask(wire);
+        assert!(status(&received) == 200 && received.ends_with("\r\n\r\nhello"), "{received}");
+    }
+
     /// The plan of a route that only `handle` finds is made late, and its refusals pass as well.
     #[test]
     fn a_route_that_is_found_late_refuses_through_its_group() {
