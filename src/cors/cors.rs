@@ -268,7 +268,7 @@ impl Middleware for Cors {
             return next.handle(ctx).await;
         }
         if is_preflight(&ctx.request) {
-            return Ok(self.rules.answer(&ctx.request, &mut ctx.response));
+            return self.rules.answer(&ctx.request, &mut ctx.response);
         }
         ctx.head_filters.fields = Some(self.fields_for(&ctx.request));
         let outcome = next.handle(ctx).await;
@@ -281,7 +281,7 @@ impl Middleware for Cors {
             return next.handle_now(ctx);
         }
         if is_preflight(&ctx.request) {
-            return Some(Ok(self.rules.answer(&ctx.request, &mut ctx.response)));
+            return Some(self.rules.answer(&ctx.request, &mut ctx.response));
         }
         ctx.head_filters.fields = Some(self.fields_for(&ctx.request));
         let outcome = next.handle_now(ctx);
@@ -384,7 +384,7 @@ impl CorsRules {
     }
 
     /// Answers a preflight (Fetch, "CORS-preflight fetch").
-    fn answer(&self, request: &Request, response: &mut Response) {
+    fn answer(&self, request: &Request, response: &mut Response) -> Result {
         response.status = Status::NO_CONTENT;
         let grant = self.grant(request);
         self.set_origin(response, grant);
@@ -408,7 +408,7 @@ impl CorsRules {
             headers.vary_by(REQUEST_PRIVATE_NETWORK.as_str());
         }
         if grant == Grant::None {
-            return;
+            return Ok(());
         }
         if let Some(seconds) = self.max_age {
             headers.put(MAX_AGE, itoa::Buffer::new().format(seconds).as_bytes());
@@ -417,6 +417,7 @@ impl CorsRules {
         {
             headers.put(ALLOW_PRIVATE_NETWORK, b"true");
         }
+        Ok(())
     }
 }
 

@@ -37,7 +37,9 @@ impl OriginSet {
 
 /// A function that decides about origins.
 #[derive(Clone)]
-struct OriginCheck(Arc<dyn Fn(&str, &Request) -> bool + Send + Sync>);
+struct OriginCheck(Arc<CheckFn>);
+
+type CheckFn = dyn Fn(&str, &Request) -> bool + Send + Sync;
 
 impl fmt::Debug for OriginCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
