@@ -118,7 +118,7 @@
 //! # Guards that wait
 //!
 //! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait lets the body be streamed, and
-//! buffers it later, so it receives none in vain:
+//! buffers it later, so it receives none in vain. `guard` makes such a one of an `async` function, and a type does so itself:
 //!
 //! ```
 //! use corehttp::middleware::{Middleware, wrap};
@@ -166,5 +166,5 @@ pub use crate::compress::Compress;
 pub use crate::cors::Cors;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
-pub use crate::server::middleware::Wrap;
+pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, uncancelled, wrap};

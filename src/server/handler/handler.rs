@@ -46,6 +46,18 @@ use crate::server::error::Result;
 ///     }
 /// }
 /// ```
+///
+/// # When it does not compile
+///
+/// | the compiler | write |
+/// |---|---|
+/// | needs type annotations for a parameter (E0282) | `|ctx: &mut Context|`, and not `|ctx|` |
+/// | misses the lifetime of a value (E0373, E0597) | `move` before the closure, and an `Arc` around the value |
+/// | expects `Fn`, and finds `FnMut` or `FnOnce` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
+/// | finds a borrow in use (E0502) | `let Context { request, response, .. } = ctx;`: see [`Context`] |
+/// | cannot share an `Rc` between threads (E0277) | an `Arc`, or [`Server::run_per_core`](crate::Server::run_per_core) |
+/// | finds no `Clone` for middleware (E0277) | `#[derive(Clone)]` above its type |
+/// | cannot convert an error by `?` (E0277) | `map_err(Error::other)`: see [`Error`](crate::Error) |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
