@@ -1,6 +1,6 @@
 //! Floor 1: lines that a thread of their own writes, so that no core waits for a disk or a terminal.
 
-mod queue;
+mod buffers;
 mod target;
 
 mod writer;

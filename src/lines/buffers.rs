@@ -1,4 +1,4 @@
-//! [`LineQueue`]: lines on their way to the thread that writes them.
+//! [`LineBuffers`]: lines on their way to the thread that writes them.
 
 use std::array;
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use crate::memory::lock;
 
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
 /// thread holds, and begins with one that is usually its own.
-pub(super) struct LineQueue {
+pub(super) struct LineBuffers {
     buffers: [Mutex<LineBuffer>; BUFFERS],
     dropped: AtomicU64,
     pub(super) reopen_requested: AtomicBool,
@@ -34,9 +34,9 @@ impl LineBuffer {
     }
 }
 
-impl LineQueue {
-    pub(super) fn new() -> LineQueue {
-        LineQueue {
+impl LineBuffers {
+    pub(super) fn new() -> LineBuffers {
+        LineBuffers {
             buffers: array::from_fn(|_| Mutex::new(LineBuffer::new())),
             dropped: AtomicU64::new(0),
             reopen_requested: AtomicBool::new(false),
@@ -97,7 +97,8 @@ impl LineQueue {
     /// comes also while a server goes on. `log` is its name in notices.
     pub(super) fn write_to(&self, mut target: LineTarget, log: &str) {
         let _ = self.writer.set(thread::current());
-        let (mut notices, mut taken) = (DropNotices::new(), LineBuffer::new());
+        let mut notices = DropNotices::new();
+        let mut taken = LineBuffer::new();
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
             if self.reopen_requested.swap(false, Ordering::Acquire)
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     /// A writer that causes a line with each that it writes, as a server does that goes on.
-    struct Busy(Arc<LineQueue>, u64);
+    struct Busy(Arc<LineBuffers>, u64);
 
     impl Write for Busy {
         fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
@@ -215,10 +216,10 @@ mod tests {
 
     #[test]
     fn a_log_ends_while_lines_are_added() {
-        let queue = Arc::new(LineQueue::new());
-        queue.push(|line| line.extend_from_slice(b"first\n"));
-        queue.end_requested.store(true, Ordering::Release);
-        queue.write_to(LineTarget::from_writer(Busy(queue.clone(), 0)), "log");
+        let buffers = Arc::new(LineBuffers::new());
+        buffers.push(|line| line.extend_from_slice(b"first\n"));
+        buffers.end_requested.store(true, Ordering::Release);
+        buffers.write_to(LineTarget::from_writer(Busy(buffers.clone(), 0)), "log");
     }
 
     #[test]
