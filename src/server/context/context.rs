@@ -562,6 +562,7 @@ impl Reset for Context {
         extensions.clear();
         clear_cold(transform);
         clear_cold(&mut head_filters.first);
+        clear_cold(&mut head_filters.fields);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
     }
