@@ -111,12 +111,10 @@ fn bytes(pages: u32) -> u64 {
 
 /// A part of a [`MemoryBudget`], which is free again when it is dropped.
 #[derive(Default)]
-pub(crate) struct MemoryShare(Option<Box<Held>>);
-
-#[derive(Default)]
-struct Held {
-    pages: Option<OwnedSemaphorePermit>,
-    wait: Option<Wait>,
+pub(crate) struct MemoryShare {
+    held: Option<OwnedSemaphorePermit>,
+    // Boxed, since few shares ever wait.
+    wait: Option<Box<Wait>>,
 }
 
 /// Why a share does not grow.
@@ -141,21 +139,19 @@ impl MemoryShare {
         let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else {
             return Poll::Ready(Ok(()));
         };
-        let held = self.0.get_or_insert_default();
-        let mut wait = match held.wait.take() {
+        let mut wait = match self.wait.take() {
             Some(wait) => wait,
-            None if held.try_grow(pages, bytes) => return Poll::Ready(Ok(())),
-            None => Wait::new(pages, held.missing(pages, bytes), limit)?,
+            None if self.try_take(pages, bytes) => return Poll::Ready(Ok(())),
+            None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)?),
         };
-        let granted = wait.granted.as_mut().poll(cx);
-        match granted {
+        match wait.granted.as_mut().poll(cx) {
             Poll::Pending => {
-                held.wait = Some(wait);
+                self.wait = Some(wait);
                 Poll::Pending
             }
             Poll::Ready(None) => Poll::Ready(Err(MemoryError::TimedOut(limit))),
             Poll::Ready(Some(granted)) => {
-                held.add(granted);
+                self.add(granted);
                 Poll::Ready(Ok(()))
             }
         }
@@ -165,49 +161,42 @@ impl MemoryShare {
     #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
     pub(crate) fn try_grow_to(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
         let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else { return true };
-        self.0.get_or_insert_default().try_grow(pages, bytes)
+        self.try_take(pages, bytes)
     }
 
     /// Whether it waits to grow.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.0.as_ref().is_some_and(|held| held.wait.is_some())
+        self.wait.is_some()
     }
 
     /// Leaves the queue, if it waits to grow.
     #[inline]
     pub(crate) fn stop_waiting(&mut self) {
-        // Most exchanges hold nothing.
-        if let Some(held) = &mut self.0 {
-            held.wait = None;
+        if self.wait.is_some() {
+            self.wait = None;
         }
     }
 
     /// Gives back all beyond so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
-        if let Some(Held { pages: Some(pages), .. }) = self.0.as_deref_mut() {
-            drop(pages.split(pages.num_permits().saturating_sub(bytes.div_ceil(PAGE))));
+        if let Some(held) = &mut self.held {
+            drop(held.split(held.num_permits().saturating_sub(bytes.div_ceil(PAGE))));
         }
     }
 
     /// How many bytes the share has.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |held| held.len())
+        self.held.as_ref().map_or(0, |held| held.num_permits() * PAGE)
     }
 
     /// Gives all back.
     pub(crate) fn clear(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Held {
-    fn len(&self) -> usize {
-        self.pages.as_ref().map_or(0, |pages| pages.num_permits() * PAGE)
+        *self = MemoryShare::default();
     }
 
     /// Takes the pages for so many bytes, if they are free.
-    fn try_grow(&mut self, pages: &[Pages; 2], bytes: usize) -> bool {
+    fn try_take(&mut self, pages: &[Pages; 2], bytes: usize) -> bool {
         let (pages, missing) = self.missing(pages, bytes);
         let granted = pages.free.clone().try_acquire_many_owned(missing);
         granted.map(|granted| self.add(granted)).is_ok()
@@ -219,13 +208,13 @@ impl Held {
         let is_small = bytes <= SMALL_MAX.min(small.all as usize * PAGE);
         let pages = if is_small { small } else { &pages[LARGE] };
         let count = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
-        let own = self.pages.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
+        let own = self.held.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
         (pages, count - own.map_or(0, |held| held.num_permits() as u32))
     }
 
     /// Adds pages to those that are held, or takes them in place of small ones.
     fn add(&mut self, granted: OwnedSemaphorePermit) {
-        match &mut self.pages {
+        match &mut self.held {
             Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
             held => *held = Some(granted),
         }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::exchange::ExchangeError;
+use crate::memory::Reset;
 use crate::net::millis;
 use crate::runtime::{Budget, MemoryError, MemoryShare};
 use crate::server::WebSocketCounter;
@@ -207,6 +208,10 @@ impl<E: Role> Reader<E> {
             };
             if let Err(error) = processed {
                 begin_end(&self.shared, &mut self.ending, error);
+                // Bytes that the peer still sends are discarded.
+                self.memory.clear();
+                self.input.reset();
+                self.input.return_memory();
             }
         }
         ready!(poll_end(&self.shared, &mut self.ending, cx))?;
