@@ -174,7 +174,7 @@ impl Client {
     /// its memory is reused.
     ///
     /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
-    /// closed, its body is not a stream, and sending it twice does no harm (RFC 9110 §9.2.2).
+    /// closed, its body can be sent again, and sending it twice does no harm (RFC 9110 §9.2.2).
     ///
     /// # Errors
     ///

@@ -217,7 +217,7 @@ impl PooledConn {
     }
 
     /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
-    /// or acting twice does no harm (RFC 9110 §9.2.2). A body that is a stream is gone.
+    /// or acting twice does no harm (RFC 9110 §9.2.2). Of a stream that was taken, the beginning is gone.
     pub(in crate::client) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
         let traffic = self.conn.traffic();
         let was_closed = matches!(
@@ -231,7 +231,7 @@ impl PooledConn {
             && self.exchange.progress.was_idle
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
-            && !request.body.is_stream()
+            && request.body.rewind()
     }
 
     /// The error of an exchange that has failed in `phase`.

@@ -132,7 +132,7 @@ fn next_request(
     next.headers = request.headers.clone();
     match retrieval {
         Some(_) => next.headers.remove_each(&CONTENT_FIELDS),
-        None if request.body.is_stream() => return Err(error(ClientCause::BodyConsumed)),
+        None if !request.body.rewind() => return Err(error(ClientCause::BodyConsumed)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
     if origin.key() == target_origin {
