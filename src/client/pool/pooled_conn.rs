@@ -273,6 +273,7 @@ impl PooledConn {
             .with_peer(peer)
             .with_phase_limit(|phase| self.timeouts().phase_limit(phase));
         let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
+        let error = error.with_retries(self.exchange.spec.retries.clone());
         match &*self.exchange.target {
             "" => error,
             target => error.with_url(target).with_origin(origin.key()),
@@ -314,9 +315,12 @@ impl PooledConn {
     /// Stores in `response` how it was received: the timings so far, the version and the connection.
     #[inline]
     pub(in crate::client) fn set_client_info(&self, response: &mut Response) {
-        let ClientExchange { connection_info, progress, .. } = &*self.exchange;
+        let ClientExchange { connection_info, progress, spec, .. } = &*self.exchange;
         if let Some(info) = connection_info {
             response.set_client_info(&progress.timings, progress.version, info);
+        }
+        if let Some(retries) = &spec.retries {
+            response.set_client_retries(retries);
         }
     }
 

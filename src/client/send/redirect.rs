@@ -95,7 +95,8 @@ impl<'r> RedirectChain<'r> {
         if taint == RedirectTaint::CrossOrigin {
             self.taint = taint;
         }
-        Ok(Some(OutgoingRequest { taint: self.taint, ..OutgoingRequest::new(&self.request) }))
+        let outgoing = OutgoingRequest::new(&self.request).after(self.followed);
+        Ok(Some(OutgoingRequest { taint: self.taint, ..outgoing }))
     }
 }
 

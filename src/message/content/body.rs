@@ -110,7 +110,8 @@ impl Body {
     /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
     /// sent, `make` is called.
     ///
-    /// So a client can send such a body again: after a redirect, and if its connection turns out to be stale.
+    /// So a client can send such a body again: after a redirect, if its connection turns out to be stale, and by a
+    /// [`Retry`](crate::client::Retry).
     ///
     /// # Examples
     ///

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::memory::clear_cold;
 use crate::message::Version;
 
 /// How a client has received a response. See [`Response::client_info`].
@@ -13,6 +14,8 @@ pub struct ClientInfo {
     version: Version,
     /// Kept while the response is reset, since the next exchange most likely uses the same connection.
     connection: Option<Arc<dyn Any + Send + Sync>>,
+    /// The attempts before, if a policy for retries had a say.
+    retries: Option<Arc<dyn Any + Send + Sync>>,
     /// Whether the others are of the response, and not of an earlier one.
     is_set: bool,
 }
@@ -40,7 +43,13 @@ impl ClientInfo {
     /// Makes these the properties of no response. The connection is kept.
     #[inline]
     pub(super) fn forget(&mut self) {
+        clear_cold(&mut self.retries);
         self.is_set = false;
+    }
+
+    /// Sets the attempts before the one that the response answers.
+    pub(super) fn set_retries<R: Any + Send + Sync>(&mut self, retries: &Arc<R>) {
+        self.retries = Some(retries.clone());
     }
 
     /// Whether a client has received the response.
@@ -59,6 +68,11 @@ impl ClientInfo {
     /// The connection, of the client's type.
     pub(super) fn connection(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.connection.as_deref()
+    }
+
+    /// The attempts before, as the client notes them.
+    pub(super) fn retries(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.retries.as_deref()
     }
 }
 

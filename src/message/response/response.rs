@@ -299,6 +299,11 @@ impl Response {
         self.received_info()?.connection()
     }
 
+    /// The attempts before the one that this response answers, as the client notes them.
+    pub(crate) fn client_retries(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.received_info()?.retries()
+    }
+
     /// How a client has received this response, if one has.
     fn received_info(&self) -> Option<&ClientInfo> {
         self.client_info.as_deref().filter(|info| info.is_set())
@@ -506,6 +511,11 @@ impl Response {
         connection: &Arc<C>,
     ) {
         self.client_info.get_or_insert_default().set(timings, version, connection);
+    }
+
+    /// Sets the attempts before the one that this response answers.
+    pub(crate) fn set_client_retries<R: Any + Send + Sync>(&mut self, retries: &Arc<R>) {
+        self.client_info.get_or_insert_default().set_retries(retries);
     }
 
     #[inline]
