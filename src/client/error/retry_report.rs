@@ -20,7 +20,7 @@ pub struct RetryReport {
     pub attempt: u32,
     /// Why it is retried.
     pub cause: RetryCause,
-    /// The wait before the next attempt.
+    /// The wait before the next attempt. For a hedge, the time since the request was sent.
     pub wait: Duration,
 }
 
@@ -32,6 +32,9 @@ pub enum RetryCause {
     Failed(ClientPhase, io::ErrorKind),
     /// The server answered with this status.
     Status(Status),
+    /// The response took longer than most, so another attempt was made beside the one that went on: see
+    /// [`Retry::hedge_after_percentile`](crate::client::Retry::hedge_after_percentile).
+    Slow,
 }
 
 impl fmt::Display for RetryReport {
@@ -46,6 +49,7 @@ impl fmt::Display for RetryCause {
         match self {
             RetryCause::Failed(phase, kind) => write!(f, "{phase} failed: {kind}"),
             RetryCause::Status(status) => write!(f, "the server responded {status}"),
+            RetryCause::Slow => f.write_str("the response takes long"),
         }
     }
 }

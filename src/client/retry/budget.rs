@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::latencies::Latencies;
 use crate::memory::lock;
 use crate::runtime::Instant;
 
@@ -30,10 +31,10 @@ use crate::runtime::Instant;
 #[doc(alias("TpsBudget", "retryThrottling", "max_extra_load"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// Retries for each hundred requests. Default: 10. Those that are not made are kept for later, up to a hundred.
+    /// Retries for each hundred requests. Default: 10. Up to a hundred that are not made are kept for later.
     pub percent: u32,
-    /// Retries per second that are added even without requests, for clients that make few. Default: 1. Those that are not
-    /// made are kept for later, up to those of ten seconds, which are there from the start.
+    /// Retries per second that are added even without requests, for clients that make few. Default: 1. The retries
+    /// of up to ten seconds are kept for later, and as many are there from the start.
     pub per_second: u32,
 }
 
@@ -117,6 +118,21 @@ const FLOOR_SECONDS: u64 = 10;
 
 /// The budget of a host, if the client has one.
 pub(in crate::client) type BudgetShare = Option<Arc<HostBudget>>;
+
+/// The part of a pool that policies for retries need.
+#[derive(Debug)]
+pub(in crate::client) struct HostRetries {
+    /// How many retries the host gets, from all runtimes.
+    pub(in crate::client) budget: BudgetShare,
+    /// How long its responses take in this runtime.
+    pub(in crate::client) latencies: Latencies,
+}
+
+impl HostRetries {
+    pub(in crate::client) fn new(budget: BudgetShare) -> HostRetries {
+        HostRetries { budget, latencies: Latencies::default() }
+    }
+}
 
 /// The budgets of a client, by the keys of the hosts.
 #[derive(Debug)]

@@ -4,10 +4,11 @@
 
 mod backoff;
 mod budget;
+mod latencies;
 mod retry;
 mod tries;
 
 pub use budget::RetryBudget;
-pub(super) use budget::{BudgetShare, HostBudgets};
+pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub use retry::Retry;
 pub(super) use tries::{EarlierAttempts, Outcome, Place, Tries};

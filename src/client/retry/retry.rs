@@ -77,6 +77,8 @@ pub struct Retry {
     pub(super) backoff: Backoff,
     pub(super) retry_after_max: Duration,
     idempotency: Idempotency,
+    /// The percentile of the latencies of the host after which a request is hedged, if it is.
+    hedge_after: Option<u8>,
     may_help: Arc<MayHelp>,
 }
 
@@ -101,6 +103,7 @@ impl Retry {
             backoff: Backoff::default(),
             retry_after_max: Duration::from_secs(30),
             idempotency: Idempotency::OfRequest,
+            hedge_after: None,
             may_help: Arc::new(Retry::is_transient),
         }
     }
@@ -154,6 +157,29 @@ impl Retry {
         Retry { idempotency: Idempotency::Assumed, ..self }
     }
 
+    /// Sends a request that takes long once more, and takes the response that comes first; the other exchange is canceled.
+    /// The time after which this happens is that within which `percent` of the host's last 128 responses have come, by
+    /// their heads. Default: no.
+    ///
+    /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, if the whole response or its body is
+    /// received ([`Client::send`](crate::Client::send), [`Client::open_response`](crate::Client::open_response)), and only
+    /// after 32 responses in the runtime. A hedge is an attempt, and a retry for the budget of the host. Balancers do not
+    /// hedge.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::Retry;
+    ///
+    /// let client = Client::builder().retry(Retry::new().hedge_after_percentile(95)).build();
+    /// # drop(client);
+    /// ```
+    #[doc(alias("tail latency", "speculative retry", "hedging"))]
+    pub fn hedge_after_percentile(self, percent: u8) -> Retry {
+        Retry { hedge_after: Some(percent), ..self }
+    }
+
     /// Whether another attempt may help, by default:
     ///
     /// - The host could not be resolved or connected to, or the connection failed before a byte of the request was sent. A
@@ -174,6 +200,11 @@ impl Retry {
             Status::BAD_GATEWAY | Status::GATEWAY_TIMEOUT => true,
             _ => false,
         }
+    }
+
+    /// The percentile of the latencies of the host after which a request is hedged, if it is.
+    pub(in crate::client) fn hedge_after(&self) -> Option<u8> {
+        self.hedge_after
     }
 
     /// Whether another attempt may have a better outcome.
@@ -229,6 +260,7 @@ impl fmt::Debug for Retry {
             .field("backoff", &self.backoff)
             .field("retry_after_max", &self.retry_after_max)
             .field("idempotency", &self.idempotency)
+            .field("hedge_after", &self.hedge_after)
             .finish_non_exhaustive()
     }
 }

@@ -90,6 +90,24 @@ impl<'a> Tries<'a> {
         None
     }
 
+    /// Decides whether a request that has not been answered for so long is sent once more beside. `withdraw` takes a retry
+    /// from a budget, if there is one left.
+    pub(in crate::client) fn hedge(
+        &mut self,
+        waited: Duration,
+        withdraw: impl FnOnce() -> bool,
+    ) -> Option<RetryReport> {
+        let attempt = self.failed() + 1;
+        let may_repeat = self.request.method().is_safe() && self.body.is_some_and(Body::rewind);
+        if attempt >= self.policy.attempts_max || !may_repeat || !withdraw() {
+            return None;
+        }
+        let report = RetryReport { attempt, cause: RetryCause::Slow, wait: waited };
+        self.log.retries.push(report);
+        self.was_sent = true;
+        Some(report)
+    }
+
     /// Returns the error of the last attempt as that of all of them.
     pub(in crate::client) fn describe(self, error: ClientError) -> ClientError {
         error.sent_before(self.was_sent).with_retries(self.into_log())

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod attempts;
+mod hedge;
 mod redirect;
 mod request_sender;
 mod upgraded;
