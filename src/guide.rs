@@ -16,7 +16,6 @@ pub mod open_internet {}
     feature = "json",
     feature = "metrics",
     feature = "session",
-    feature = "tower",
     feature = "tracing"
 ))]
 pub mod whole_service {}

@@ -74,13 +74,18 @@ impl Incoming {
             Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
             flushed => flushed?,
         }
+        let len = self.input.unread().len();
+        if len > UNCOUNTED.max(self.memory.len()) {
+            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 2 * len));
+            taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
+        }
         Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
             Ok(None) => {
                 on_read();
                 Ok(None)
             }
             Ok(Some(outcome)) => Ok(Some(outcome)),
-            Err(error) => Err(self.unfinished_head_error(error, message, bounds)),
+            Err(error) => Err(message.unfinished_error(error, self.input.unread(), &bounds.limits)),
         })
     }
 
@@ -98,25 +103,6 @@ impl Incoming {
             Err(ConnError::TimedOut) if !self.has_head_begun() => Ok(Some(HeadOutcome::Idle)),
             Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
-    }
-
-    /// The error if no more of a head comes: that of input that was not parsed yet, or else `error`.
-    pub(crate) fn unfinished_head_error(
-        &self,
-        error: ExchangeError,
-        message: &mut impl MessageHead,
-        bounds: &Bounds,
-    ) -> ExchangeError {
-        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
-        let text = self.input.unread();
-        let limits = &bounds.limits;
-        match message.parse(text, limits) {
-            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
-            Ok(_) => {
-                message.parse_front(text, limits);
-                error
-            }
-        }
     }
 
     /// Whether a part of a head has arrived, but no whole one.
@@ -248,8 +234,8 @@ impl Incoming {
         }
     }
 
-    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for twice
-    /// as much as is here.
+    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for as
+    /// much as it may become.
     fn poll_room<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -265,20 +251,8 @@ impl Incoming {
         }
         let len = match left {
             Some(_) => needed,
-            None => bounds.memory.ahead(needed).min(body_max).max(needed),
+            None => bounds.memory.ahead(needed, body_max),
         };
-        self.poll_memory(cx, conn, bounds, len)
-    }
-
-    /// Waits until the body has so much memory.
-    #[cold]
-    fn poll_memory<L: Locality>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<L>,
-        bounds: &Bounds,
-        len: usize,
-    ) -> Poll<Result<(), ExchangeError>> {
         let grown = bounds.poll_memory(cx, &mut self.memory, len);
         if grown.is_pending() {
             // The time of the body does not run meanwhile.
@@ -505,9 +479,11 @@ impl Incoming {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
-        if self.must_hurry(bounds) {
-            let limit = bounds.timeouts.body.into();
-            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit)));
+        // However fast it arrives, a body does not hold memory for ever for which others wait.
+        let (limit, is_wanted) =
+            (bounds.timeouts.body, self.memory.len() > 0 && bounds.memory.is_contended());
+        if is_wanted && self.rate.waited() > limit {
+            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
         match received
@@ -527,11 +503,6 @@ impl Incoming {
                 Poll::Ready(Ok(()))
             }
         }
-    }
-
-    /// Whether the time of a body is over that holds memory for which others wait, however fast it arrives.
-    fn must_hurry(&self, bounds: &Bounds) -> bool {
-        self.memory.len() > 0 && bounds.memory.is_contended() && self.rate.waited() > bounds.timeouts.body
     }
 
     /// The error if no more of a body comes: that of trailers that were not parsed yet, or else `error`.
@@ -591,7 +562,7 @@ impl Incoming {
             discarded,
             head_search,
             rate,
-            memory: _,
+            memory,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -600,6 +571,7 @@ impl Incoming {
         *head_search = EndSearch::default();
         *has_read_any = false;
         *rate = MinRate::default();
+        memory.stop_waiting();
     }
 }
 

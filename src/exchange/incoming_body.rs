@@ -91,7 +91,7 @@ pub(super) fn poll_content<L: Locality>(
 }
 
 pub(super) const READ_MIN: usize = 16 << 10;
-/// Content up to this length takes no share of the memory: the buffer of a read is as large.
+/// A head or content up to this length takes no share of the memory: the buffer of a read is as large.
 pub(super) const UNCOUNTED: usize = READ_MIN;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.

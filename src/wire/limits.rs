@@ -57,7 +57,9 @@ pub struct Limits {
     /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536.
+    /// or when very many are refused at once. Default: 65,536, or one for each 128 KiB of memory if the machine, or the
+    /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
@@ -73,8 +75,8 @@ pub struct Limits {
     /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
     /// Responses for whose compression there is no memory are not compressed.
     ///
-    /// Heads, and bodies up to 16 KiB, are not counted: their buffers are bounded by [`Limits::connections_max`]. Neither
-    /// is what handlers keep.
+    /// Not counted are heads and bodies up to 16 KiB, since [`Limits::connections_max`] bounds the buffers that they are
+    /// read into; and all that handlers keep.
     pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
@@ -117,7 +119,7 @@ impl Default for Limits {
             drain_max: 256 << 10,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
-            connections_max: 65_536,
+            connections_max: (machine_memory() / (128 << 10)).min(65_536),
             connections_per_peer_max: None,
             memory_max: machine_memory() / 2,
             requests_per_connection_max: None,

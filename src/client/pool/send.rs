@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
-use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
+use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, MessageHead, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
 use crate::runtime::{self, later};
@@ -58,10 +58,10 @@ impl PooledConn {
                 Ok(None) => continue,
                 Ok(Some(HeadOutcome::Idle)) => ClientCause::TimedOut,
                 Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,
-                Err(error) => match exchange.incoming.unfinished_head_error(error, &mut message, bounds) {
-                    ExchangeError::TimedOut(..) => ClientCause::TimedOut,
-                    error => ClientCause::from_exchange(error),
-                },
+                Err(error) => {
+                    let text = exchange.incoming.input.unread();
+                    ClientCause::from_head(message.unfinished_error(error, text, &bounds.limits))
+                }
             };
             return Poll::Ready(Err(self.no_response(cause)));
         }

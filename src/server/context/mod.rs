@@ -5,6 +5,7 @@
 //! context.
 
 mod context;
+mod decode_body;
 #[cfg(feature = "tracing")]
 mod exchange_end;
 #[cfg(feature = "tower")]
@@ -24,6 +25,7 @@ pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;
 pub use extensions::Extensions;
+pub(crate) use head_filter::HeadFields;
 #[cfg(feature = "session")]
 pub(crate) use head_filter::StateSaver;
 #[cfg(feature = "tower")]

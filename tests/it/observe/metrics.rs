@@ -11,7 +11,7 @@ use std::time::Duration;
 use corehttp::metrics::{self, HistogramCounts, Metrics, RouteCounts};
 use corehttp::middleware::wrap;
 use corehttp::server::ExchangeReport;
-use corehttp::{BodyPlan, Context, Server, Status, Timeouts, routes};
+use corehttp::{BodyPlan, Context, Request, Router, Server, Status, Timeouts, block_on, routes};
 
 use crate::support::chance::{Chance, check_histories};
 use crate::support::{Served, eventually, get, is_over_with_its_head};
@@ -297,6 +297,28 @@ fn a_handler_that_blocks_shows() {
 }
 
 /// Connections that arrive while a handler blocks are accepted together, and the core turns to one after the other.
+/// The number of series is what a database of metrics costs, so it is that of the documentation.
+#[test]
+fn routes_make_as_many_lines_as_is_said() {
+    let respond = |ctx: &mut Context| {
+        ctx.response.status =
+            if ctx.request.query().as_str().is_empty() { Status::OK } else { Status::NOT_FOUND };
+    };
+    let router =
+        (0..64).try_fold(Router::new(), |router, at| router.any(&format!("/{at}"), respond)).unwrap();
+    let metrics = Metrics::new();
+    let service = Server::new().observe(metrics.clone()).service(router);
+    for (further, lines) in [("", 64 * 53), ("?a", 64 * (53 + 36))] {
+        for at in 0..64 {
+            block_on(service.respond(Request::get(&format!("/{at}{further}")).unwrap())).unwrap();
+        }
+        for format in [metrics::Format::Prometheus, metrics::Format::OpenMetrics] {
+            let text = metrics.to_text(format);
+            assert_eq!(text.lines().filter(|line| line.contains("route=\"/")).count(), lines, "{text}");
+        }
+    }
+}
+
 #[test]
 fn connections_that_wait_for_a_blocked_core_show() {
     let (metrics, all_sent) = (Metrics::new(), Arc::new(Barrier::new(2)));

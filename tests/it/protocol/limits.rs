@@ -35,7 +35,8 @@ fn the_default_limits_are_as_documented() {
     assert_eq!((drain_max, pipeline_bytes_max, pipeline_responses_max), (256 << 10, 64 << 10, 64));
     let Limits { connections_max, connections_per_peer_max, requests_per_connection_max, .. } =
         Limits::default();
-    assert_eq!(connections_max, 65_536);
+    // Machines with little memory have fewer.
+    assert!((1..=65_536).contains(&connections_max));
     assert_eq!((connections_per_peer_max, requests_per_connection_max), (None, None));
 }
 
