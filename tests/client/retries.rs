@@ -525,7 +525,12 @@ async fn a_balancer_retries_on_another_host() {
             let balancer = client.balance(urls).unwrap().build();
             let asked = ask_balancer(&balancer, way, Request::get("/").unwrap()).await;
             match seconds {
-                0 => assert_eq!(asked.unwrap(), (status, 1), "{way:?}"),
+                0 => {
+                    assert_eq!(asked.unwrap(), (status, 1), "{way:?}");
+                    let counts = balancer.counts();
+                    let counts = counts.iter().map(|host| (host.served, host.failed, host.pending));
+                    assert_eq!(Vec::from_iter(counts), [(0, 1, 0), (1, 0, 0)], "{way:?}");
+                }
                 _ if matches!(way, Way::Upgrades) => assert_eq!(asked.unwrap_err().retries().len(), 2),
                 _ => assert_eq!(asked.unwrap(), (503, 2), "{way:?}"),
             }

@@ -148,13 +148,11 @@ impl Balancer {
         let mut round = self.begin(request, None)?;
         loop {
             let mut opened = round.host().open_call(request).await;
-            // Without a policy, the first response is nothing to decide by, and is recorded when the caller takes it.
-            let outcome = match &mut opened {
-                Ok(call) if round.tries.is_some() => call.first_response().map(Ok),
-                Ok(_) => None,
-                Err(error) => Some(Err(&*error)),
+            let is_again = match &mut opened {
+                Ok(call) => self.assign_call_again(&mut round, call),
+                Err(error) => self.assign_again(&mut round, Err(error)),
             };
-            if !outcome.is_some_and(|outcome| self.assign_again(&mut round, outcome)) {
+            if !is_again {
                 let call = opened.map_err(|error| round.describe(error))?;
                 let call = call.after(round.tries.take().and_then(Tries::into_log));
                 return Ok(call.recorded_by(self.inner.clone().recorder(round.assignment)));
@@ -247,6 +245,26 @@ impl Balancer {
             return false;
         }
         round.assignment.member.record(&self.inner.health, outcome);
+        self.assign_next(round, outcome)
+    }
+
+    /// As [`Balancer::assign_again`], for a call whose response may have come with it. One that the caller takes is
+    /// recorded then.
+    fn assign_call_again(&self, round: &mut Round<'_>, call: &mut Call) -> bool {
+        if round.tries.is_none() {
+            return false;
+        }
+        let Some(response) = call.first_response() else { return false };
+        let member = round.assignment.member.clone();
+        let is_again = self.assign_next(round, Ok(response));
+        if is_again {
+            member.record(&self.inner.health, Ok(response));
+        }
+        is_again
+    }
+
+    /// Assigns a request, which had this outcome, anew if it is sent again. Returns whether it is.
+    fn assign_next(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
         let next = match &mut round.tries {
             None => self.inner.retry_other_hosts(&round.assignment, round.request, outcome),
             Some(tries) => self.inner.retry_by_policy(&round.assignment, tries, outcome, &mut round.due),

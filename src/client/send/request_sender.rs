@@ -13,6 +13,7 @@ use crate::client::observe::ClientCounts;
 use crate::client::pool::{ClientPools, Pool, PooledConn};
 use crate::client::retry::{EarlierAttempts, Retry};
 use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseTimeouts, RequestTimeouts};
+use crate::memory::Reset;
 use crate::message::{Request, Response};
 use crate::runtime::{self, boxed};
 
@@ -178,12 +179,15 @@ impl RequestSender {
         &'a self,
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
-        until: Until<'a>,
+        mut until: Until<'a>,
         timeouts: &'a RequestTimeouts,
     ) -> Result<Attempt<'r>, ClientError> {
         match self.retry.as_deref() {
             None => Attempt::run(&self.pools, pool, outgoing, until, timeouts).await,
             Some(policy) => {
+                if let Until::Answered(response) = &mut until {
+                    response.reset();
+                }
                 let attempts = Attempts::begin(policy, &self.pools, pool, outgoing, timeouts)?;
                 attempts.run(until).await
             }
