@@ -141,7 +141,8 @@
 //! |---|---|
 //! | a request in one expression | [`Client::get`], [`RequestBuilder`] |
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
-//! | failed statuses, failed exchanges, what may be sent again (retries) | [`Response::error_for_status`], [`ClientError`] |
+//! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
+//! | requests that are sent again | [`client::Retry`] |
 //! | large bodies | [`Client::open_response`], [`Client::open_call`] |
 //! | no allocation at all | [`Client::send`] |
 //!

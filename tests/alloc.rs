@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::{Counting, allocations};
-use corehttp::client::HostEvents;
+use corehttp::client::{HostEvents, Retry};
 use corehttp::middleware::{self, Cors, CrossOriginProtection, Middleware, Next, wrap};
 use corehttp::server::{ErrorReport, error_page, problem_details};
 use corehttp::{
@@ -639,6 +639,13 @@ fn an_observed_client_allocates_nothing() {
     let builder = Client::builder().observe(observer);
     check_built(builder, |request| request.body.set_bytes("hello, world"), echo, "hello, world");
     assert_ne!(received.load(Ordering::Relaxed), 0);
+}
+
+/// A policy for retries costs nothing until a request fails.
+#[test]
+fn a_client_that_would_retry_allocates_nothing() {
+    let builder = Client::builder().retry(Retry::new());
+    check_built(builder, |request| request.body.set_bytes("hello, world"), echo, "hello, world");
 }
 
 #[test]

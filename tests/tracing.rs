@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use corehttp::client::Retry;
 use corehttp::middleware::wrap;
 use corehttp::net::MemoryListener;
 use corehttp::tracing::{TraceContext, TracePropagator, Tracing};
@@ -460,6 +461,19 @@ fn a_span_of_a_client_ends_with_what_came_of_the_exchange() {
     assert_eq!(client_outcome("", calls), ["", "timeout"]);
     let leaves = async |client: &Client| drop(client.open_call(&Request::post("http://a/").unwrap()).await);
     assert_eq!(client_outcome("", leaves), ["", "canceled"]);
+}
+
+#[test]
+fn each_attempt_has_a_span_with_the_number_of_those_before() {
+    let (spans, ..) = seen(async {
+        let retry = Retry::new().attempts_max(3);
+        let client = Client::builder().retry(retry).tracing(&Tracing::new()).build();
+        client.get("http://127.0.0.1:1/").await.unwrap_err();
+        let balancer = client.balance(["http://127.0.0.1:1", "http://127.0.0.1:2"]).unwrap().build();
+        balancer.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap_err();
+    });
+    let attempts = Vec::from_iter(spans.iter().map(|span| span.get("http.request.resend_count")));
+    assert_eq!(attempts, ["", "1", "2", "", "1", "2"]);
 }
 
 #[test]

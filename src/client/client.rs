@@ -12,6 +12,7 @@ use super::host::Host;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
 use super::request_builder::RequestBuilder;
+use super::retry::{HostBudgets, Retry, RetryBudget};
 use super::route::Proxies;
 use super::send::{ClientUpgraded, Redirects, RequestSender, upgrade};
 use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
@@ -102,6 +103,15 @@ impl Client {
         Client { sender: self.sender.with_redirects(redirects) }
     }
 
+    /// Returns this client with another policy for retries, or with none; connections and budgets are shared. Default: that
+    /// of [`ClientBuilder::retry`].
+    ///
+    /// For a single request: `client.with_retry(policy).send(..)`, or [`RequestBuilder::retry`].
+    #[must_use]
+    pub fn with_retry(&self, retry: impl Into<Option<Retry>>) -> Client {
+        Client { sender: self.sender.with_retry(retry.into().map(Arc::new)) }
+    }
+
     /// Returns a GET request (RFC 9110 §9.3.1), which `.await` sends. [`RequestBuilder`] is what can be set before that.
     ///
     /// # Errors
@@ -174,7 +184,8 @@ impl Client {
     /// its memory is reused.
     ///
     /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
-    /// closed, its body is not a stream, and sending it twice does no harm (RFC 9110 §9.2.2).
+    /// closed, its body can be sent again, and sending it twice does no harm (RFC 9110 §9.2.2). A [`Retry`] sends it again
+    /// after other failures, too.
     ///
     /// # Errors
     ///
@@ -369,6 +380,7 @@ impl fmt::Debug for Client {
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
+    retry: Option<Arc<Retry>>,
     pub(crate) settings: ClientSettings,
 }
 
@@ -394,6 +406,20 @@ impl ClientBuilder {
     /// Sets whether redirects are followed. Default: at most 10 in a row.
     pub fn redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
+        self
+    }
+
+    /// Sets the policy by which requests that fail are sent again. Default: none, so a request is sent once, and once more
+    /// if its connection turns out to be stale. [`Retry`] says why, and which requests are retried.
+    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
+        self.retry = retry.into().map(Arc::new);
+        self
+    }
+
+    /// Sets how many retries each host gets in proportion to its requests, whatever their policies are. Default: those of
+    /// [`RetryBudget`], one for ten requests and one per second. `None`: as many as the policies make.
+    pub fn retry_budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
+        self.settings.budgets = Arc::new(HostBudgets::new(budget.into()));
         self
     }
 
@@ -520,8 +546,8 @@ impl ClientBuilder {
 
     /// Builds the client.
     pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, settings } = self;
-        Client { sender: RequestSender::new(settings.completed(), total, redirects) }
+        let ClientBuilder { total, redirects, retry, settings } = self;
+        Client { sender: RequestSender::new(settings.completed(), total, redirects, retry) }
     }
 }
 

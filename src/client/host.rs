@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::pool::Pool;
+use super::retry::{BudgetShare, EarlierAttempts, Retry};
 use super::send::{ClientUpgraded, RequestSender, upgrade};
 use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
@@ -54,6 +55,13 @@ impl Host {
         let key: Arc<str> = origin::key_of_url(url)?.into();
         let pool = sender.pool(&key).ok();
         Ok(Host { sender, key, pool })
+    }
+
+    /// Returns this host with another policy for retries, or with none; connections and budgets are shared. Default: that of
+    /// the client.
+    #[must_use]
+    pub fn with_retry(&self, retry: impl Into<Option<Retry>>) -> Host {
+        Host { sender: self.sender.with_retry(retry.into().map(Arc::new)), ..self.clone() }
     }
 
     /// Sends `request`, and receives the response into `response`, as [`Client::send`](crate::Client::send) does.
@@ -132,6 +140,16 @@ impl Host {
         Host { sender: self.sender.with_total(Some(total)), ..self.clone() }
     }
 
+    /// Returns this host for a request after these attempts; connections are shared.
+    pub(super) fn after(&self, earlier: EarlierAttempts) -> Host {
+        Host { sender: self.sender.after(earlier), ..self.clone() }
+    }
+
+    /// How many retries the host gets.
+    pub(super) fn budget(&self) -> BudgetShare {
+        self.sender.settings().budgets.of(&self.key)
+    }
+
     /// The pool of this origin in the current runtime, for `request`.
     ///
     /// # Errors
@@ -139,6 +157,15 @@ impl Host {
     /// Fails if the request is for another origin, or if there is no runtime.
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
+        self.current_pool()
+    }
+
+    /// The pool of this origin in the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no runtime.
+    pub(super) fn current_pool(&self) -> Result<Arc<Pool>, ClientError> {
         match &self.pool {
             Some(pool) if pool.is_of_current_runtime() => Ok(pool.clone()),
             _ => self.sender.pool(&self.key),

@@ -24,7 +24,7 @@
 //! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
 //! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
 //! | one of several hosts | [`Balancer`] |
-//! | requests that are sent again | [`ClientError`], and "Retries" in the chapter `coming_from` |
+//! | requests that are sent again | [`Retry`], [`RetryBudget`] |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
@@ -52,6 +52,8 @@ mod websocket;
 pub(crate) mod request_builder;
 mod send;
 
+mod retry;
+
 mod pool;
 mod route;
 
@@ -71,7 +73,7 @@ pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ResponseReader};
 pub use cookies::CookieStore;
 pub(crate) use error::ClientError;
-pub use error::{ClientCause, ClientPhase};
+pub use error::{ClientCause, ClientPhase, RetryCause, RetryReport, RetryStop};
 pub use exchange::ClientConnection;
 pub use host::Host;
 #[cfg(feature = "tracing")]
@@ -81,6 +83,7 @@ pub use observe::{
     HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
+pub use retry::{Retry, RetryBudget};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};

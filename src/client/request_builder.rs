@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::retry::Retry;
 use super::send::RequestSender;
 use super::settings::ClientTimeouts;
 use crate::client::error::ClientError;
@@ -147,6 +149,35 @@ impl RequestBuilder {
     /// ```
     pub fn timeouts(self, timeouts: ClientTimeouts) -> RequestBuilder {
         RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
+    }
+
+    /// Sets the policy by which the request is sent again if it fails, or that it is not. Default: that of the client, see
+    /// [`ClientBuilder::retry`](crate::ClientBuilder::retry).
+    ///
+    /// # Examples
+    ///
+    /// A POST that the server recognizes if it comes twice:
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::Client;
+    /// use corehttp::client::Retry;
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("paid"))?;
+    /// # corehttp::block_on(async {
+    /// let client = Client::new();
+    /// # let client = Client::builder().connect_to(listener).build();
+    /// let payment = client.post("http://example.com/payments").header("idempotency-key", "\"8e03978e\"").text("42");
+    /// let response = payment.retry(Retry::new().attempts_max(5)).await?;
+    /// assert_eq!(response.text()?, "paid");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry(self, retry: impl Into<Option<Retry>>) -> RequestBuilder {
+        RequestBuilder { sender: self.sender.with_retry(retry.into().map(Arc::new)), ..self }
     }
 
     /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.

@@ -10,6 +10,7 @@ use super::cookies::CookieStore;
 use super::route::Proxies;
 use crate::client::error::{ClientError, ClientPhase};
 use crate::client::observe::{Observers, Spans};
+use crate::client::retry::{HostBudgets, RetryBudget};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
 use crate::message::{FieldName, Headers, Request};
@@ -38,6 +39,8 @@ pub(crate) struct ClientSettings {
     pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
+    /// How many retries each host gets.
+    pub(super) budgets: Arc<HostBudgets>,
 }
 
 impl ClientSettings {
@@ -45,6 +48,8 @@ impl ClientSettings {
     pub(super) fn completed(mut self) -> ClientSettings {
         let decodes = self.decode_max.is_some() && !self.fields.contains("accept-encoding");
         self.accept_encoding = decodes.then_some(ACCEPTED);
+        // A builder may build several clients, each with budgets of its own.
+        self.budgets = Arc::new(self.budgets.renewed());
         self.limits = self.limits.clamped();
         self.bounds.limits = self.limits.exchange_limits();
         let PhaseTimeouts { timeouts, bounds, streamed_bounds } =
@@ -82,6 +87,7 @@ impl Default for ClientSettings {
             spans: None,
             accept_encoding: None,
             decode_max: None,
+            budgets: Arc::new(HostBudgets::new(Some(RetryBudget::default()))),
         }
     }
 }

@@ -456,4 +456,16 @@ impl Body {
         let source = Box::pin(FileReader::new(file.clone(), range.clone()));
         self.stream_file(source, FileRange { file, range });
     }
+
+    /// Returns whether the content can be sent, perhaps again. A stream that was taken cannot, unless it is a range of a
+    /// file, which is read anew.
+    pub(crate) fn rewind(&self) -> bool {
+        if !self.is_source_taken() {
+            return true;
+        }
+        if let Some(FileRange { file, range }) = self.file_range() {
+            self.put_source(Box::pin(FileReader::new(file.clone(), range.clone())));
+        }
+        !self.is_source_taken()
+    }
 }

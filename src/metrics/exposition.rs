@@ -193,12 +193,14 @@ const CLIENT_GAUGES: [ClientMetric; 3] = [
     ("requests_waiting", "Requests that wait for a connection.", |host| host.waiting),
 ];
 
-const CLIENT_COUNTERS: [ClientMetric; 9] = [
+const CLIENT_COUNTERS: [ClientMetric; 11] = [
     ("dials_total", "Connections that were dialed.", |host| host.dials),
     ("connections_opened_total", "Connections that were opened.", |host| host.opened),
     ("connections_stale_total", "Idle connections that the server had closed.", |host| host.stale),
     ("reuses_total", "Requests on connections that had carried others.", |host| host.reused),
     ("retries_total", "Requests that were sent again on another connection.", |host| host.retries),
+    ("policy_retries_total", "Requests that a policy has sent again.", |host| host.retries_by_policy),
+    ("retries_refused_total", "Retries for which there was no budget.", |host| host.retries_refused),
     ("responses_total", "Requests that were answered.", |host| host.answered),
     ("canceled_total", "Requests whose callers went away.", |host| host.canceled),
     ("received_bytes_total", "Bytes received.", |host| host.received),

@@ -22,8 +22,12 @@ impl ClientBuilder {
 }
 
 impl BeginSpan for Tracing {
-    fn begin(&self, request: &Request, origin: &Origin) -> Box<dyn RequestSpan> {
-        SpanState::begin(self, request, origin)
+    fn begin(&self, request: &Request, origin: &Origin, resends: u32) -> Box<dyn RequestSpan> {
+        let state = SpanState::begin(self, request, origin);
+        if resends > 0 {
+            state.span.record("http.request.resend_count", resends);
+        }
+        state
     }
 }
 
@@ -45,6 +49,7 @@ impl SpanState {
             otel.name = method,
             otel.status_code = Empty,
             http.request.method = method,
+            http.request.resend_count = Empty,
             http.response.status_code = Empty,
             url.scheme = origin.scheme.as_str(),
             server.address = origin.host(),

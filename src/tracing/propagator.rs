@@ -25,6 +25,7 @@ use crate::message::{Headers, Method, Version};
 /// | field | server | client |
 /// |---|---|---|
 /// | `http.request.method` | the method, or `_OTHER` | the same |
+/// | `http.request.resend_count` | | how many requests of a chain of redirects or retries came before, if any did |
 /// | `url.scheme`, `url.path` | of the request, without the query, which may hold secrets | `url.path` is left out |
 /// | `http.route` | [`Request::matched_pattern`](crate::Request::matched_pattern) | |
 /// | `http.response.status_code` | of the response, or of the handler's error | of the response |

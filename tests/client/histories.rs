@@ -5,6 +5,7 @@ mod balance;
 mod dialing;
 mod pipeline;
 mod reply;
+mod retries;
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -35,6 +35,7 @@ mod redirects;
 mod refused_heads;
 mod requests;
 mod responses;
+mod retries;
 #[cfg(feature = "tls")]
 mod secure;
 mod servers;

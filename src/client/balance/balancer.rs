@@ -6,14 +6,17 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
-use crate::client::call::{Call, InFlightGuard, OutcomeRecorder, ResponseReader};
+use super::round::{Assignment, Round, not_assigned};
+use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
+use crate::client::retry::{Outcome, Place, Retry, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
-use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::message::{Body, MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::runtime::{self, Instant, later};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
@@ -73,6 +76,8 @@ struct BalancerInner {
     health: HealthPolicy,
     check: Option<Arc<HealthCheck>>,
     retry: RetryPolicy,
+    /// The policy for retries, which decides instead if there is one.
+    policy: Option<Arc<Retry>>,
 }
 
 /// Whether a failed request that certainly was not processed is retried.
@@ -92,15 +97,15 @@ impl Balancer {
     /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
         loop {
-            match assignment.host().send(request, response).await {
-                Ok(()) => {
-                    self.inner.record_response(assignment, response);
-                    return Ok(());
-                }
-                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
+            let sent = round.host().send(request, response).await;
+            if !self.assign_again(&mut round, sent.as_ref().map(|()| &*response)) {
+                sent.map_err(|error| round.describe(error))?;
+                round.end(response);
+                return Ok(());
             }
+            round.wait().await;
         }
     }
 
@@ -115,14 +120,17 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
         loop {
-            match assignment.host().open_response(request, response).await {
-                Ok(reader) => {
-                    return Ok(reader.with_guard(Some(self.inner.record_response(assignment, response))));
-                }
-                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
+            let opened = round.host().open_response(request, response).await;
+            if !self.assign_again(&mut round, opened.as_ref().map(|_| &*response)) {
+                let reader = opened.map_err(|error| round.describe(error))?;
+                return Ok(reader.with_guard(Some(round.end(response))));
             }
+            if let Ok(unwanted) = opened {
+                unwanted.discard().await;
+            }
+            round.wait().await;
         }
     }
 
@@ -137,12 +145,24 @@ impl Balancer {
     /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
-        let mut assignment = self.assign(request)?;
+        let mut round = self.begin(request, None)?;
         loop {
-            match assignment.host().open_call(request).await {
-                Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(assignment))),
-                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
+            let mut opened = round.host().open_call(request).await;
+            let is_again = match &mut opened {
+                Ok(call) => self.assign_call_again(&mut round, call),
+                Err(error) => self.assign_again(&mut round, Err(error)),
+            };
+            if !is_again {
+                let call = opened.map_err(|error| round.describe(error))?;
+                let call = call.after(round.tries.take().and_then(Tries::into_log));
+                return Ok(call.recorded_by(self.inner.clone().recorder(round.assignment)));
             }
+            if let Ok(unwanted) = opened
+                && let Ok(unwanted) = unwanted.finish(&mut Response::new()).await
+            {
+                unwanted.discard().await;
+            }
+            round.wait().await;
         }
     }
 
@@ -160,19 +180,19 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        let mut assignment = self.assign(request).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
         loop {
-            match assignment.host().upgrade(request, response).await {
-                Ok(tunnel) => {
-                    return Ok(tunnel.with_guard(Some(self.inner.record_response(assignment, response))));
-                }
-                Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
-                    // The host has answered, although it refused the upgrade.
-                    self.inner.record_response(assignment, response);
-                    return Err(error);
-                }
-                Err(error) => assignment = self.retry_other_hosts(assignment, request, error)?,
+            let upgraded = round.host().upgrade(request, response).await;
+            let outcome = match &upgraded {
+                // The host has answered, although it refused the upgrade.
+                Err(error) if !matches!(error.cause(), ClientCause::Upgrade) => Err(error),
+                Ok(_) | Err(_) => Ok(&*response),
+            };
+            if !self.assign_again(&mut round, outcome) {
+                let tunnel = upgraded.map_err(|error| round.describe(error))?;
+                return Ok(tunnel.with_guard(Some(round.end(response))));
             }
+            round.wait().await;
         }
     }
 
@@ -205,20 +225,57 @@ impl Balancer {
     /// Returns this balancer with the connections of `sender`.
     #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
     pub(in crate::client) fn with_sender(&self, sender: RequestSender) -> Balancer {
-        Balancer { inner: self.inner.clone(), sender: Some(sender) }
+        Balancer { inner: self.inner.clone(), sender: Some(sender.with_retry(None)) }
     }
 
-    fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
-        self.inner.assign(request)?.through(self.sender.as_ref(), request)
+    /// Assigns `request` to a host. `body` is that which is sent with it, unless the caller writes it.
+    fn begin<'a>(&'a self, request: &'a Request, body: Option<&'a Body>) -> Result<Round<'a>, ClientError> {
+        let assignment = self.inner.assign(request)?.through(self.sender.as_ref(), request)?;
+        let tries = self.inner.policy.as_deref().map(|policy| {
+            assignment.member.deposit();
+            let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
+            Tries::new(policy, request, body, deadline)
+        });
+        Ok(Round { request, assignment, tries, due: None })
     }
 
-    fn retry_other_hosts(
-        &self,
-        assignment: Assignment,
-        request: &Request,
-        error: ClientError,
-    ) -> Result<Assignment, ClientError> {
-        self.inner.retry_other_hosts(assignment, request, error)?.through(self.sender.as_ref(), request)
+    /// Records the outcome of a request, and assigns it anew if it is sent again. Returns whether it is.
+    fn assign_again(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
+        if outcome.is_err_and(is_callers_fault) {
+            return false;
+        }
+        round.assignment.member.record(&self.inner.health, outcome);
+        self.assign_next(round, outcome)
+    }
+
+    /// As [`Balancer::assign_again`], for a call whose response may have come with it. One that the caller takes is
+    /// recorded then.
+    fn assign_call_again(&self, round: &mut Round<'_>, call: &mut Call) -> bool {
+        if round.tries.is_none() {
+            return false;
+        }
+        let Some(response) = call.first_response() else { return false };
+        let member = round.assignment.member.clone();
+        let is_again = self.assign_next(round, Ok(response));
+        if is_again {
+            member.record(&self.inner.health, Ok(response));
+        }
+        is_again
+    }
+
+    /// Assigns a request, which had this outcome, anew if it is sent again. Returns whether it is.
+    fn assign_next(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
+        let next = match &mut round.tries {
+            None => self.inner.retry_other_hosts(&round.assignment, round.request, outcome),
+            Some(tries) => self.inner.retry_by_policy(&round.assignment, tries, outcome, &mut round.due),
+        };
+        let Some(next) = next else { return false };
+        let Ok(next) = next.through(self.sender.as_ref(), round.request) else { return false };
+        round.assignment = match &round.tries {
+            Some(tries) => next.after(tries.earlier()),
+            None => next,
+        };
+        true
     }
 }
 
@@ -256,9 +313,13 @@ impl BalancerInner {
             .choice
             .choose(up, &self.random_pairs)
             .or_else(|| self.choice.choose(others(), &self.random_pairs));
-        let member = chosen?.clone();
+        Some(self.assign_to(chosen?.clone()))
+    }
+
+    /// Assigns a request to this host.
+    fn assign_to(&self, member: Arc<Member>) -> Assignment {
         let in_flight = member.begin_request(self.assigned.fetch_add(1, Ordering::Relaxed) + 1);
-        Some(Assignment { member, through_other: None, in_flight, is_second: false })
+        Assignment::new(member, in_flight)
     }
 
     /// The recorder of a request that goes on.
@@ -271,41 +332,46 @@ impl BalancerInner {
         })
     }
 
-    /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
-    fn record_response(&self, assignment: Assignment, response: &Response) -> InFlightGuard {
-        assignment.member.record(&self.health, Ok(response));
-        assignment.in_flight
-    }
-
-    /// Records why a request failed, and assigns it to another host if that may help, and does no harm.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the same error if it does not.
+    /// Assigns a request, which had this outcome, to another host if the first one certainly has not processed it.
     fn retry_other_hosts(
         &self,
-        assignment: Assignment,
+        failed: &Assignment,
         request: &Request,
-        error: ClientError,
-    ) -> Result<Assignment, ClientError> {
-        if is_callers_fault(&error) {
-            return Err(error);
-        }
-        assignment.member.record(&self.health, Err(&error));
+        outcome: Outcome<'_>,
+    ) -> Option<Assignment> {
         let may_repeat = self.retry == RetryPolicy::Once
-            && !assignment.is_second
-            && !error.is_sent()
-            && !request.body.is_source_taken();
-        match may_repeat.then(|| self.choose(Some(&assignment.member))).flatten() {
-            Some(other) => Ok(Assignment { is_second: true, ..other }),
-            None => Err(error),
-        }
+            && !failed.is_second
+            && outcome.is_err_and(|error| !error.is_sent())
+            && request.body.rewind();
+        let other = may_repeat.then(|| self.choose(Some(&failed.member))).flatten()?;
+        Some(other.second())
     }
-}
 
-/// The error of a request for which there is no host.
-fn not_assigned(request: &Request, cause: ClientCause) -> ClientError {
-    ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str())
+    /// Assigns a request, which had this outcome, to a host if the policy sends it again: to another one, if there is one.
+    /// Its wait ends at `due`.
+    fn retry_by_policy(
+        &self,
+        failed: &Assignment,
+        tries: &mut Tries<'_>,
+        outcome: Outcome<'_>,
+        due: &mut Option<Instant>,
+    ) -> Option<Assignment> {
+        let now = runtime::now();
+        let is_other = |member: &Arc<Member>| member.host.origin() != failed.member.host.origin();
+        let place = match read_lock(&self.members).iter().any(is_other) {
+            true => Place::OtherHost,
+            false => Place::SameHost,
+        };
+        let mut chosen = None;
+        let retry = tries.next(outcome, place, now, || {
+            let other = self.choose(Some(&failed.member));
+            let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
+            chosen.insert(next).member.withdraw(now)
+        })?;
+        failed.member.count_retry(&retry);
+        *due = Some(later(now, retry.wait));
+        chosen
+    }
 }
 
 /// Whether an error is the caller's fault and not the host's.
@@ -318,36 +384,6 @@ fn is_callers_fault(error: &ClientError) -> bool {
 impl fmt::Debug for Balancer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Balancer").field("hosts", &self.counts()).finish_non_exhaustive()
-    }
-}
-
-/// A request that was assigned to a host.
-struct Assignment {
-    member: Arc<Member>,
-    /// The same host over connections of another sender than the balancer's.
-    through_other: Option<Host>,
-    /// Counts the request for that host.
-    in_flight: InFlightGuard,
-    /// Whether another host failed before.
-    is_second: bool,
-}
-
-impl Assignment {
-    /// Uses the connections of `sender`, if there is one.
-    fn through(
-        mut self,
-        sender: Option<&RequestSender>,
-        request: &Request,
-    ) -> Result<Assignment, ClientError> {
-        if let Some(sender) = sender {
-            let host = Host::new(sender.clone(), self.member.host.origin());
-            self.through_other = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
-        }
-        Ok(self)
-    }
-
-    fn host(&self) -> &Host {
-        self.through_other.as_ref().unwrap_or(&self.member.host)
     }
 }
 
@@ -382,8 +418,10 @@ impl BalancerBuilder {
             penalty_max: PENALTY_MAX,
             is_healthy: Box::new(|outcome| outcome.is_ok_and(|response| can_work(response.status))),
         };
+        let policy = sender.retry().cloned();
         BalancerBuilder(BalancerInner {
-            sender,
+            // The balancer retries, and not its hosts for themselves. Checks are never retried.
+            sender: sender.with_retry(None),
             members: RwLock::default(),
             choice: BalancerChoice::default(),
             random_pairs: RandomPairs::default(),
@@ -391,6 +429,7 @@ impl BalancerBuilder {
             health,
             check: None,
             retry: RetryPolicy::Never,
+            policy,
         })
     }
 
@@ -455,8 +494,20 @@ impl BalancerBuilder {
 
     /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
     /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
+    ///
+    /// [`BalancerBuilder::retry`] retries more failures, within a budget. If there is such a policy, it alone decides.
     pub fn retry_other_hosts(mut self, retry: bool) -> Self {
         self.0.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
+        self
+    }
+
+    /// Sets the policy by which requests that fail are sent again, or that none are. Default: that of the client.
+    ///
+    /// A request is sent to another host each time, if there is another one, so it does not wait for the `retry-after` of
+    /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.
+    /// The time limit of the client is that of all attempts together.
+    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
+        self.0.policy = retry.into().map(Arc::new);
         self
     }
 
@@ -482,6 +533,7 @@ impl fmt::Debug for BalancerBuilder {
             .field("health", &self.0.health)
             .field("check", &self.0.check)
             .field("retry", &self.0.retry)
+            .field("policy", &self.0.policy)
             .finish_non_exhaustive()
     }
 }

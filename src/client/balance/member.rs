@@ -11,8 +11,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::client::call::InFlightGuard;
-use crate::client::error::{ClientError, ClientPhase};
+use crate::client::error::{ClientError, ClientPhase, RetryReport};
 use crate::client::host::Host;
+use crate::client::retry::BudgetShare;
 use crate::memory::lock;
 use crate::message::{Request, Response};
 use crate::runtime::{self, Handle, Instant, select, sleep_until};
@@ -20,6 +21,8 @@ use crate::runtime::{self, Handle, Instant, select, sleep_until};
 /// One host of a balancer.
 pub(super) struct Member {
     pub(super) host: Host,
+    /// How many retries it gets.
+    budget: BudgetShare,
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
@@ -66,6 +69,7 @@ type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 impl Member {
     pub(super) fn new(host: Host) -> Member {
         Member {
+            budget: host.budget(),
             host,
             pending: Arc::default(),
             served: AtomicU64::new(0),
@@ -81,6 +85,29 @@ impl Member {
     pub(super) fn begin_request(&self, number: u64) -> InFlightGuard {
         self.last_assigned.store(number, Ordering::Relaxed);
         InFlightGuard::new(&self.pending)
+    }
+
+    /// Adds the share of one request to the budget for retries.
+    pub(super) fn deposit(&self) {
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
+    }
+
+    /// Takes a retry from the budget of the host. Returns whether there was one.
+    pub(super) fn withdraw(&self, now: Instant) -> bool {
+        let is_granted = self.budget.as_ref().is_none_or(|budget| budget.withdraw(now));
+        if !is_granted && let Ok(pool) = self.host.current_pool() {
+            pool.events.count_refused_retry();
+        }
+        is_granted
+    }
+
+    /// Counts and reports a retry, of a request that the host has failed.
+    pub(super) fn count_retry(&self, report: &RetryReport) {
+        if let Ok(pool) = self.host.current_pool() {
+            pool.events.count_retry(report);
+        }
     }
 
     /// The load of the host, including its penalties.

@@ -2,6 +2,7 @@
 
 mod balancer;
 mod member;
+mod round;
 
 pub use balancer::{Balancer, BalancerBuilder};
 pub use member::{BalancerChoice, BalancerCounts};

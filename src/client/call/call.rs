@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::{Ready, poll_fn, ready};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
@@ -13,7 +14,7 @@ use super::call_exchange::CallExchange;
 use super::halves::{CallReader, CallWriter, Half};
 use super::outcome_recorder::OutcomeRecorder;
 use super::response_reader::ResponseReader;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientError, RetryLog};
 use crate::message::{Headers, Response};
 
 /// A request whose head has been sent, and whose body is written piece by piece.
@@ -55,6 +56,17 @@ impl Call {
     pub(in crate::client) fn recorded_by(mut self, recorder: OutcomeRecorder) -> Call {
         self.0.set_recorder(recorder);
         self
+    }
+
+    /// Returns this call after others, which its response and its errors show.
+    pub(in crate::client) fn after(mut self, retries: Option<Arc<RetryLog>>) -> Call {
+        self.0.set_retries(retries);
+        self
+    }
+
+    /// The head of the final response, if that has come with the call.
+    pub(in crate::client) fn first_response(&mut self) -> Option<&Response> {
+        self.0.first_response()
     }
 
     /// Returns the exchange, for a gateway, which polls it.

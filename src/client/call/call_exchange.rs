@@ -2,6 +2,7 @@
 //! gateway, which uses both sides in one task.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::io::ReadBuf;
 use super::outcome_recorder::OutcomeRecorder;
 use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
-use crate::client::error::{ClientError, ClientPhase};
+use crate::client::error::{ClientError, ClientPhase, RetryLog};
 use crate::client::exchange::Upload;
 use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
@@ -60,6 +61,19 @@ impl CallExchange {
     /// Sets the recorder of a balancer.
     pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
         self.recorder.set_balancer(recorder);
+    }
+
+    /// Sets the attempts before this one, if a policy for retries had a say.
+    pub(super) fn set_retries(&mut self, retries: Option<Arc<RetryLog>>) {
+        self.pooled.exchange.spec.retries = retries;
+    }
+
+    /// The head of the final response, if that has come with the call, and how it was received.
+    pub(super) fn first_response(&mut self) -> Option<&Response> {
+        self.has_response().then(|| {
+            self.pooled.set_client_info(&mut self.early);
+            &*self.early
+        })
     }
 
     /// Whether the server still reads the body.

@@ -91,6 +91,13 @@ impl ResponseReader {
         self
     }
 
+    /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
+    pub(in crate::client) async fn discard(mut self) {
+        if let ReadState::Open(pooled, _in_flight) = mem::replace(&mut self.state, ReadState::Read) {
+            pooled.discard().await;
+        }
+    }
+
     /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
     ///
     /// # Errors

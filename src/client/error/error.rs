@@ -5,9 +5,11 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
+use super::retry_report::{RetryLog, RetryReport, RetryStop};
 use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{MessageError, Response, Status};
@@ -40,7 +42,8 @@ use crate::net::{ConnError, DialError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2):
+/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2). That
+/// is what a [`Retry`](crate::client::Retry) does. A loop of your own:
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,6 +82,8 @@ struct ErrorInner {
     /// The host, the peer or the proxy that the phase was about, as a text.
     subject: Option<Box<str>>,
     detail: Option<Detail>,
+    /// The attempts before the one that failed, if a policy for retries had a say.
+    retries: Option<Arc<RetryLog>>,
 }
 
 /// A detail of the cause.
@@ -103,6 +108,7 @@ impl ClientError {
             peer: None,
             subject: None,
             detail: None,
+            retries: None,
         }))
     }
 
@@ -193,9 +199,16 @@ impl ClientError {
         self
     }
 
+    /// Adds the attempts before, unless there are some.
+    pub(in crate::client) fn with_retries(mut self, retries: Option<Arc<RetryLog>>) -> ClientError {
+        self.0.retries = self.0.retries.or(retries);
+        self
+    }
+
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(crate) fn duplicate(&self) -> ClientError {
-        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject, detail } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject, detail, retries: _ } =
+            &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
@@ -276,6 +289,31 @@ impl ClientError {
         self.0.is_sent
     }
 
+    /// Returns the attempts that failed before the last one, if the client has a policy to
+    /// [retry](crate::client::Retry). Each has its cause and the wait after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use corehttp::Client;
+    /// use corehttp::client::{Retry, RetryStop};
+    ///
+    /// let client = Client::builder().retry(Retry::new().attempts_max(2)).build();
+    /// let error = client.get("http://127.0.0.1:1/").await.unwrap_err();
+    /// assert_eq!((error.retries().len(), error.retry_stop()), (1, Some(RetryStop::AttemptsMax)));
+    /// # }
+    /// ```
+    pub fn retries(&self) -> &[RetryReport] {
+        self.0.retries.as_deref().map_or(&[], |log| &log.retries)
+    }
+
+    /// Returns why the request was not sent again, if the client has a policy by which that might have helped.
+    pub fn retry_stop(&self) -> Option<RetryStop> {
+        self.0.retries.as_deref().and_then(|log| log.stop)
+    }
+
     /// Returns whether a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         match &self.0.cause {
@@ -298,6 +336,16 @@ impl ClientError {
     /// The kind of the [`io::Error`] that this becomes.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
+    }
+
+    /// Writes which attempt it was, and why there was no other, if a policy for retries had a say.
+    fn write_attempt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.retries().len() + 1, self.retry_stop()) {
+            (1, None | Some(RetryStop::AttemptsMax)) => Ok(()),
+            (attempt, None | Some(RetryStop::AttemptsMax)) => write!(f, " in attempt {attempt}"),
+            (1, Some(stop)) => write!(f, " (no retry: {stop})"),
+            (attempt, Some(stop)) => write!(f, " in attempt {attempt} (no retry: {stop})"),
+        }
     }
 
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
@@ -362,6 +410,7 @@ impl fmt::Display for ClientError {
                 return write!(f, "{cause}");
             }
             write_phase(f, *phase, cause, subject.as_deref())?;
+            self.write_attempt(f)?;
             match (cause, detail) {
                 (ClientCause::TimedOut, Some(Detail::PhaseLimit(limit))) => {
                     write!(f, " {}", limit.exceeded())
@@ -387,7 +436,8 @@ impl fmt::Debug for ClientError {
         if !f.alternate() {
             return write!(f, "{self:#}");
         }
-        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject: _, detail } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject: _, detail, retries } =
+            &*self.0;
         f.debug_struct("ClientError")
             .field("url", &self.url())
             .field("peer", peer)
@@ -396,6 +446,7 @@ impl fmt::Debug for ClientError {
             .field("is_sent", is_sent)
             .field("cause", cause)
             .field("detail", detail)
+            .field("retries", retries)
             .finish()
     }
 }

@@ -2,7 +2,10 @@
 
 mod cause;
 mod error;
+mod retry_report;
 
 pub(crate) use cause::ProxyRefusal;
 pub use cause::{ClientCause, ClientPhase};
 pub use error::ClientError;
+pub(super) use retry_report::RetryLog;
+pub use retry_report::{RetryCause, RetryReport, RetryStop};

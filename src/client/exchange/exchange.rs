@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::response::ClientConnection;
+use crate::client::error::RetryLog;
 use crate::client::observe::{ClientExchangeReport, ExchangeEnd, HostEvents};
 use crate::client::settings::RequestTimeouts;
 use crate::coding::ContentDecoder;
@@ -73,7 +74,7 @@ impl ClientExchange {
             self.progress.reported = traffic;
         }
         self.incoming.forget_message();
-        self.spec = ExchangeSpec { request_info, upgrade: None, timeouts: timeouts.clone() };
+        self.spec = ExchangeSpec { request_info, timeouts: timeouts.clone(), ..ExchangeSpec::default() };
         let Progress { was_idle, reported, .. } = self.progress;
         self.progress = Progress { was_idle, reported, ..Progress::new(timings, runtime::now()) };
     }
@@ -208,12 +209,19 @@ pub(crate) struct ExchangeSpec {
     upgrade: Option<Box<Headers>>,
     /// Its timeouts.
     pub(crate) timeouts: RequestTimeouts,
+    /// The attempts before this one, if a policy for retries had a say.
+    pub(crate) retries: Option<Arc<RetryLog>>,
 }
 
 impl ExchangeSpec {
     pub(crate) fn new(request: &Request, timeouts: &RequestTimeouts) -> ExchangeSpec {
         let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
-        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, timeouts: timeouts.clone() }
+        ExchangeSpec {
+            request_info: RequestInfo::new(request),
+            upgrade,
+            timeouts: timeouts.clone(),
+            retries: None,
+        }
     }
 
     /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110

@@ -12,6 +12,8 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) trace: Option<&'a Headers>,
     /// The value of the `cookie` field, if the client has cookies for the request.
     pub(crate) cookie: Option<&'a [u8]>,
+    /// How many requests were sent before for the same caller's request: redirects and retries.
+    pub(crate) resends: u32,
 }
 
 impl<'a> OutgoingRequest<'a> {
@@ -23,6 +25,7 @@ impl<'a> OutgoingRequest<'a> {
             expect: ExpectField::Keep,
             trace: None,
             cookie: None,
+            resends: 0,
         }
     }
 
@@ -36,9 +39,14 @@ impl<'a> OutgoingRequest<'a> {
         OutgoingRequest { cookie, ..self }
     }
 
+    /// Returns the same request after so many others for it.
+    pub(crate) fn after(self, more: u32) -> OutgoingRequest<'a> {
+        OutgoingRequest { resends: self.resends.saturating_add(more), ..self }
+    }
+
     /// Returns the same request without its expectation.
     pub(crate) fn without_expectation(self) -> OutgoingRequest<'a> {
-        OutgoingRequest { expect: ExpectField::Drop, ..self }
+        OutgoingRequest { expect: ExpectField::Drop, ..self.after(1) }
     }
 
     /// Checks that the request may be sent with content of this length.

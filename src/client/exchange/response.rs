@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::error::{ClientCause, ClientError, ClientPhase, RetryLog, RetryReport, RetryStop};
 use crate::message::Response;
 use crate::net::{BoxedStream, Transport, tls};
 use crate::runtime::{self, Instant};
@@ -52,6 +52,23 @@ impl Response {
     /// ```
     pub fn connection(&self) -> Option<&ClientConnection> {
         self.origin_connection()?.downcast_ref()
+    }
+
+    /// Returns the attempts that failed before the one that this response answers, if the client has a policy to
+    /// [retry](crate::client::Retry). Each has its cause and the wait after it. After redirects, they are those at the last
+    /// request.
+    pub fn retries(&self) -> &[RetryReport] {
+        self.retry_log().map_or(&[], |log| &log.retries)
+    }
+
+    /// Returns why the request was not sent again after this response, if the client has a policy by which that might have
+    /// helped.
+    pub fn retry_stop(&self) -> Option<RetryStop> {
+        self.retry_log()?.stop
+    }
+
+    fn retry_log(&self) -> Option<&RetryLog> {
+        self.client_retries()?.downcast_ref()
     }
 
     /// Returns this response, or an error if its status is 4xx or 5xx (RFC 9110 §15.5, §15.6).

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counts::{ClientCounts, HostCounts, HostRegistry, PoolCounters};
-use crate::client::error::ClientPhase;
+use crate::client::error::{ClientPhase, RetryReport};
 use crate::message::{Status, Timings};
 use crate::net::Traffic;
 use crate::runtime::Hooks;
@@ -99,6 +99,7 @@ pub struct HostEvents {
     queue: Hooks<dyn Fn(&QueueReport) + Send + Sync>,
     dial: Hooks<dyn Fn(&DialReport) + Send + Sync>,
     exchange: Hooks<dyn Fn(&ClientExchangeReport) + Send + Sync>,
+    retry: Hooks<dyn Fn(&RetryReport) + Send + Sync>,
 }
 
 impl HostEvents {
@@ -112,6 +113,7 @@ impl HostEvents {
             queue: Hooks::default(),
             dial: Hooks::default(),
             exchange: Hooks::default(),
+            retry: Hooks::default(),
         };
         for observer in observers {
             // The request that needs the pool goes on, even if an observer panics.
@@ -139,6 +141,27 @@ impl HostEvents {
     /// it failed, or when its caller went away. A request that gets no connection has no exchange.
     pub fn on_exchange(&mut self, on_exchange: impl Fn(&ClientExchangeReport) + Send + Sync + 'static) {
         self.exchange.push(Box::new(on_exchange));
+    }
+
+    /// Attaches a function that gets each attempt at a request that a [`Retry`](crate::client::Retry) makes another one
+    /// after, before its wait. Its exchange, if there was one, has a report of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::{HostEvents, Retry};
+    ///
+    /// fn log(host: &mut HostEvents) {
+    ///     let origin = host.origin().to_owned();
+    ///     host.on_retry(move |retry| eprintln!("{origin}: {retry}"));
+    /// }
+    ///
+    /// let client = Client::builder().retry(Retry::new()).observe(log).build();
+    /// # drop(client);
+    /// ```
+    pub fn on_retry(&mut self, on_retry: impl Fn(&RetryReport) + Send + Sync + 'static) {
+        self.retry.push(Box::new(on_retry));
     }
 
     /// Returns the origin of the host: scheme, host and port, as [`Host::origin`](crate::client::Host::origin) writes it.
@@ -184,6 +207,17 @@ impl HostEvents {
             counts.sent += sent;
         });
         self.report_exchange(report);
+    }
+
+    /// Counts and reports a retry that a policy makes.
+    pub(in crate::client) fn count_retry(&self, report: &RetryReport) {
+        self.counters.count(|counts| counts.retries_by_policy += 1);
+        self.retry.call(|on_retry| on_retry(report));
+    }
+
+    /// Counts a retry for which the host has no budget.
+    pub(in crate::client) fn count_refused_retry(&self) {
+        self.counters.count(|counts| counts.retries_refused += 1);
     }
 
     /// Counts and reports requests of a pipeline that were sent again, before their responses were the next to come.

@@ -8,8 +8,8 @@ use crate::message::{Headers, Request, Response};
 
 /// Begins the spans of a client: the seam at which traces attach.
 pub(crate) trait BeginSpan: Send + Sync {
-    /// Begins the span of a request that will be sent to `origin`.
-    fn begin(&self, request: &Request, origin: &Origin) -> Box<dyn RequestSpan>;
+    /// Begins the span of a request that will be sent to `origin`, after `resends` others for the same caller's request.
+    fn begin(&self, request: &Request, origin: &Origin, resends: u32) -> Box<dyn RequestSpan>;
 }
 
 /// Follows one request. A span that is dropped before its end belongs to a request that was canceled.
@@ -29,9 +29,14 @@ pub(crate) type Spans = Option<Arc<dyn BeginSpan>>;
 pub(crate) struct ClientSpan(Option<Box<dyn RequestSpan>>);
 
 impl ClientSpan {
-    /// Begins the span of a request to `origin`.
-    pub(in crate::client) fn begin(spans: &Spans, request: &Request, origin: &Origin) -> ClientSpan {
-        ClientSpan(spans.as_ref().map(|spans| spans.begin(request, origin)))
+    /// Begins the span of a request to `origin`, after `resends` others for the same caller's request.
+    pub(in crate::client) fn begin(
+        spans: &Spans,
+        request: &Request,
+        origin: &Origin,
+        resends: u32,
+    ) -> ClientSpan {
+        ClientSpan(spans.as_ref().map(|spans| spans.begin(request, origin, resends)))
     }
 
     /// The fields to be sent with the request.

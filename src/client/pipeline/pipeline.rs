@@ -126,7 +126,7 @@ impl Pipeline {
         shared.check(request)?;
         let permit = shared.enter(timeouts).await?;
         let pool = shared.pool()?;
-        let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin);
+        let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin, 0);
         let outgoing = OutgoingRequest::new(request);
         let cookies = pool.cookies(&outgoing);
         let outgoing = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());

@@ -17,6 +17,7 @@ use crate::client::exchange::{
     CREDENTIALS, ClientConnection, ClientExchange, OutgoingRequest, RedirectTaint,
 };
 use crate::client::observe::{HostEvents, HostRegistry};
+use crate::client::retry::HostRetries;
 use crate::client::route::{Origin, Proxy};
 use crate::client::settings::{ClientSettings, RequestTimeouts};
 use crate::memory::{FreeList, lock};
@@ -53,6 +54,8 @@ pub(in crate::client) struct Pool {
     answered_in_1_0: AtomicU64,
     /// Counts what happens, and reports it to observers.
     pub(in crate::client) events: Arc<HostEvents>,
+    /// How many retries the host gets, and when requests are hedged.
+    pub(in crate::client) retries: HostRetries,
     /// The pools of the runtime.
     pub(super) group: Arc<PoolGroup>,
 }
@@ -129,6 +132,7 @@ impl Pool {
             }
         }
         let events = Arc::new(HostEvents::new(origin.key(), registry, &settings.observers));
+        let retries = HostRetries::new(settings.budgets.of(origin.key()));
         let number = {
             let mut state = lock(&shared.state);
             state.pools += 1;
@@ -148,6 +152,7 @@ impl Pool {
             created_at: runtime::now(),
             answered_in_1_0: AtomicU64::new(0),
             events,
+            retries,
             group,
         }
     }

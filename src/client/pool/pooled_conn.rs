@@ -217,7 +217,7 @@ impl PooledConn {
     }
 
     /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
-    /// or acting twice does no harm (RFC 9110 §9.2.2). A body that is a stream is gone.
+    /// or acting twice does no harm (RFC 9110 §9.2.2). Of a stream that was taken, the beginning is gone.
     pub(in crate::client) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
         let traffic = self.conn.traffic();
         let was_closed = matches!(
@@ -231,7 +231,7 @@ impl PooledConn {
             && self.exchange.progress.was_idle
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
-            && !request.body.is_stream()
+            && request.body.rewind()
     }
 
     /// The error of an exchange that has failed in `phase`.
@@ -273,6 +273,7 @@ impl PooledConn {
             .with_peer(peer)
             .with_phase_limit(|phase| self.timeouts().phase_limit(phase));
         let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
+        let error = error.with_retries(self.exchange.spec.retries.clone());
         match &*self.exchange.target {
             "" => error,
             target => error.with_url(target).with_origin(origin.key()),
@@ -314,9 +315,12 @@ impl PooledConn {
     /// Stores in `response` how it was received: the timings so far, the version and the connection.
     #[inline]
     pub(in crate::client) fn set_client_info(&self, response: &mut Response) {
-        let ClientExchange { connection_info, progress, .. } = &*self.exchange;
+        let ClientExchange { connection_info, progress, spec, .. } = &*self.exchange;
         if let Some(info) = connection_info {
             response.set_client_info(&progress.timings, progress.version, info);
+        }
+        if let Some(retries) = &spec.retries {
+            response.set_client_retries(retries);
         }
     }
 

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use crate::client::call::{Call, CallExchange};
 use crate::client::cookies::RequestCookies;
-use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::error::{ClientCause, ClientError, ClientPhase, RetryLog};
 use crate::client::exchange::{ExpectField, OutgoingRequest};
 use crate::client::observe::ClientSpan;
 use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, wait_for_conn};
 use crate::client::settings::RequestTimeouts;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{BodyLength, Request, Response, Status};
+use crate::message::{Body, BodyLength, Request, Response, Status};
 use crate::runtime::{self, boxed};
 use crate::wire::OutgoingFraming;
 
@@ -54,7 +54,7 @@ impl<'r> Attempt<'r> {
         }
         let prepared = prepare(pools, pool, outgoing, &until);
         let (pool, framing) = prepared.map_err(|error| timeouts.describe(error, request, &pools.settings))?;
-        let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
+        let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin, outgoing.resends);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
@@ -100,6 +100,42 @@ impl<'r> Attempt<'r> {
         answered.map_err(|error| error.sent_before(true))
     }
 
+    /// Returns this attempt after others, which its response and its errors show.
+    pub(super) fn after(mut self, retries: Option<Arc<RetryLog>>) -> Attempt<'r> {
+        self.pooled.exchange.spec.retries = retries;
+        self
+    }
+
+    /// Stores in the response, which may be asked for another attempt, how it was received so far. Returns the response,
+    /// unless it is not there yet.
+    pub(super) fn outcome<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
+        match until {
+            Until::Answered(response) => {
+                self.pooled.set_client_info(response);
+                Some(response)
+            }
+            Until::FirstHead(_) if self.pooled.exchange.progress.has_response() => {
+                with_early_response(&mut self.pooled, |pooled, early| pooled.set_client_info(early));
+                self.pooled.exchange.early.as_deref()
+            }
+            Until::FirstHead(_) | Until::HeadSent(_) => None,
+        }
+    }
+
+    /// Ends the attempt, whose response is not wanted.
+    pub(super) async fn discard(mut self, until: Until<'_>) {
+        let pooled = match until {
+            Until::Answered(response) => self.into_answered(response),
+            Until::FirstHead(_) | Until::HeadSent(_) => {
+                let mut early = self.pooled.exchange.early.take().unwrap_or_default();
+                let mut pooled = self.into_answered(&mut early);
+                pooled.exchange.early = Some(early);
+                pooled
+            }
+        };
+        pooled.discard().await;
+    }
+
     /// Ends the attempt with the head of the final response. The connection still has its body.
     pub(super) fn into_answered(self, response: &mut Response) -> PooledConn {
         self.cookies.end(response);
@@ -121,6 +157,23 @@ impl<'r> Attempt<'r> {
 }
 
 impl Until<'_> {
+    /// As far again, for another attempt.
+    pub(super) fn again(&mut self) -> Until<'_> {
+        match self {
+            Until::Answered(response) => Until::Answered(response),
+            Until::FirstHead(length) => Until::FirstHead(*length),
+            Until::HeadSent(length) => Until::HeadSent(*length),
+        }
+    }
+
+    /// The body that is sent with `request`, unless the caller writes it.
+    pub(super) fn sent_body<'r>(&self, request: &'r Request) -> Option<&'r Body> {
+        match self {
+            Until::Answered(_) => Some(&request.body),
+            Until::FirstHead(_) | Until::HeadSent(_) => None,
+        }
+    }
+
     /// How far an attempt at this request goes, for a call whose body has this length.
     pub(super) fn call_of(request: &Request, length: BodyLength) -> Until<'static> {
         let is_announced = !matches!(length, BodyLength::NoContent | BodyLength::Known(0));

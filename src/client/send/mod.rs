@@ -1,9 +1,11 @@
 //! How a client sends requests, over the connections of its pools.
 //!
-//! Each way to send is a method of [`RequestSender`] or in `upgraded.rs`. All of them make attempts, in one place: a policy
-//! for all requests belongs there.
+//! Each way to send is a method of [`RequestSender`] or in `upgraded.rs`. All of them make attempts, in one place, where the
+//! policy for retries is.
 
 mod attempt;
+mod attempts;
+mod hedge;
 mod redirect;
 mod request_sender;
 mod upgraded;

@@ -95,7 +95,8 @@ impl<'r> RedirectChain<'r> {
         if taint == RedirectTaint::CrossOrigin {
             self.taint = taint;
         }
-        Ok(Some(OutgoingRequest { taint: self.taint, ..OutgoingRequest::new(&self.request) }))
+        let outgoing = OutgoingRequest::new(&self.request).after(self.followed);
+        Ok(Some(OutgoingRequest { taint: self.taint, ..outgoing }))
     }
 }
 
@@ -132,7 +133,7 @@ fn next_request(
     next.headers = request.headers.clone();
     match retrieval {
         Some(_) => next.headers.remove_each(&CONTENT_FIELDS),
-        None if request.body.is_stream() => return Err(error(ClientCause::BodyConsumed)),
+        None if !request.body.rewind() => return Err(error(ClientCause::BodyConsumed)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
     if origin.key() == target_origin {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Until, written_length};
+use super::attempts::Attempts;
 use super::redirect::{RedirectChain, Redirects};
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
 use crate::client::observe::ClientCounts;
 use crate::client::pool::{ClientPools, Pool, PooledConn};
+use crate::client::retry::{EarlierAttempts, Retry};
 use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseTimeouts, RequestTimeouts};
+use crate::memory::Reset;
 use crate::message::{Request, Response};
 use crate::runtime::{self, boxed};
 
@@ -25,6 +28,10 @@ pub(in crate::client) struct RequestSender {
     /// The timeouts of the phases, if they are not those of the settings.
     phases: Option<Arc<PhaseTimeouts>>,
     redirects: Redirects,
+    /// The policy for retries, if there is one.
+    retry: Option<Arc<Retry>>,
+    /// The attempts of a balancer before.
+    earlier: EarlierAttempts,
 }
 
 impl RequestSender {
@@ -32,8 +39,10 @@ impl RequestSender {
         settings: ClientSettings,
         total: Option<Duration>,
         redirects: Redirects,
+        retry: Option<Arc<Retry>>,
     ) -> RequestSender {
-        RequestSender { pools: Arc::new(ClientPools::new(settings)), total, phases: None, redirects }
+        let pools = Arc::new(ClientPools::new(settings));
+        RequestSender { pools, total, phases: None, redirects, retry, earlier: EarlierAttempts::default() }
     }
 
     /// Returns this sender, with another time limit for whole exchanges.
@@ -50,6 +59,21 @@ impl RequestSender {
     /// Returns this sender, with another policy for redirects.
     pub(in crate::client) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
         RequestSender { redirects, ..self.clone() }
+    }
+
+    /// Returns this sender, with another policy for retries.
+    pub(in crate::client) fn with_retry(&self, retry: Option<Arc<Retry>>) -> RequestSender {
+        RequestSender { retry, ..self.clone() }
+    }
+
+    /// Returns this sender, for a request after these attempts.
+    pub(in crate::client) fn after(&self, earlier: EarlierAttempts) -> RequestSender {
+        RequestSender { earlier, ..self.clone() }
+    }
+
+    /// A request as the caller has made it.
+    pub(super) fn outgoing<'r>(&self, request: &'r Request) -> OutgoingRequest<'r> {
+        OutgoingRequest::new(request).after(self.earlier.failed)
     }
 
     /// Returns this sender, with connections of its own that have these settings.
@@ -106,7 +130,7 @@ impl RequestSender {
         request: &Request,
     ) -> Result<Call, ClientError> {
         let timeouts = self.timeouts();
-        let outgoing = OutgoingRequest::new(request);
+        let outgoing = self.outgoing(request);
         let length = written_length(request);
         let attempt = self.attempt(pool, &outgoing, Until::call_of(request, length), &timeouts).await?;
         Ok(attempt.into_call(length))
@@ -120,7 +144,7 @@ impl RequestSender {
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let timeouts = self.timeouts();
-        let outgoing = OutgoingRequest::new(request);
+        let outgoing = self.outgoing(request);
         let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &timeouts).await?;
         let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
@@ -149,22 +173,36 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// Makes one attempt at a request. All requests that do not share their connection come through here, so that a
-    /// policy for all of them has one place.
-    #[inline]
-    pub(super) fn attempt<'a, 'r: 'a>(
+    /// Makes an attempt at a request, and more if there is a policy for retries. All requests that do not share their
+    /// connection come through here.
+    pub(super) async fn attempt<'a, 'r: 'a>(
         &'a self,
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
-        until: Until<'a>,
+        mut until: Until<'a>,
         timeouts: &'a RequestTimeouts,
-    ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send {
-        Attempt::run(&self.pools, pool, outgoing, until, timeouts)
+    ) -> Result<Attempt<'r>, ClientError> {
+        match self.retry.as_deref() {
+            None => Attempt::run(&self.pools, pool, outgoing, until, timeouts).await,
+            Some(policy) => {
+                if let Until::Answered(response) = &mut until {
+                    response.reset();
+                }
+                let attempts = Attempts::begin(policy, &self.pools, pool, outgoing, timeouts)?;
+                attempts.run(until).await
+            }
+        }
+    }
+
+    /// The policy for retries, if there is one.
+    pub(in crate::client) fn retry(&self) -> Option<&Arc<Retry>> {
+        self.retry.as_ref()
     }
 
     /// The timeouts of an exchange that begins now.
     pub(in crate::client) fn timeouts(&self) -> RequestTimeouts {
-        let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
+        let ends = || self.total.map(|total| runtime::later(runtime::now(), total));
+        let deadline = self.earlier.deadline.or_else(ends);
         RequestTimeouts { deadline, total: self.total, phases: self.phases.clone() }
     }
 }

@@ -9,7 +9,6 @@ use super::attempt::Until;
 use super::request_sender::RequestSender;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::OutgoingRequest;
 use crate::client::pool::{Pool, PooledConn};
 use crate::message::{Request, Response, Status};
 use crate::net::{Rewind, Stream, delegate_stream};
@@ -75,7 +74,7 @@ pub(in crate::client) async fn switch(
     response: &mut Response,
 ) -> Result<PooledConn, ClientError> {
     let timeouts = sender.timeouts();
-    let outgoing = OutgoingRequest::new(request);
+    let outgoing = sender.outgoing(request);
     let attempt = sender.attempt(pool, &outgoing, Until::Answered(response), &timeouts).await?;
     let mut pooled = attempt.into_answered(response);
     if response.status == Status::SWITCHING_PROTOCOLS {

@@ -45,12 +45,18 @@ pub struct Body {
 #[derive(Clone)]
 pub(super) enum Unbuffered {
     Shared(Bytes),
-    Stream {
-        source: Arc<Mutex<Option<BodySource>>>,
-        len: Option<u64>,
-        /// The range of a file that the source reads, if it reads one: the system can send that by itself.
-        file: Option<FileRange>,
-    },
+    Stream { source: Arc<Mutex<Option<BodySource>>>, len: Option<u64>, origin: StreamOrigin },
+}
+
+/// The origin of the source of a stream.
+#[derive(Clone)]
+pub(super) enum StreamOrigin {
+    /// The application. There is no other source like it.
+    Given,
+    /// A function of the application, which makes any number of sources.
+    Made(Arc<dyn Fn() -> BodySource + Send + Sync>),
+    /// A range of a file, which the system can send by itself.
+    File(FileRange),
 }
 
 /// A range of an open file.
@@ -87,7 +93,8 @@ impl Body {
     /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
     /// The exchange waits for the source to end: limit a source that does not end, such as a socket, with
     /// `AsyncReadExt::take`. Without a length, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the
-    /// connection closes. The first send takes the source, which clones of this body share.
+    /// connection closes. The first send takes the source, which clones of this body share: [`Body::set_stream_with`] makes a
+    /// source for each.
     ///
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
     /// write the chunks itself, with [`Context::body_writer`](crate::Context::body_writer).
@@ -96,7 +103,51 @@ impl Body {
         self.set_unbuffered(Unbuffered::Stream {
             source: Arc::new(Mutex::new(Some(source))),
             len,
-            file: None,
+            origin: StreamOrigin::Given,
+        });
+    }
+
+    /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
+    /// sent, `make` is called.
+    ///
+    /// So a client can send such a body again: after a redirect, if its connection turns out to be stale, and by a
+    /// [`Retry`](crate::client::Retry).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Client, Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::{Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().connect_to(&listener).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let mut request = Request::put("http://example.com/notes")?;
+    /// request.body.set_stream_with(|| &b"milk"[..], Some(4));
+    /// let mut response = Response::new();
+    /// for _ in 0..2 {
+    ///     client.send(&request, &mut response).await?;
+    ///     assert_eq!(response.text()?, "milk");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "GetBody")]
+    pub fn set_stream_with<S: AsyncRead + Send + 'static>(
+        &mut self,
+        make: impl Fn() -> S + Send + Sync + 'static,
+        len: Option<u64>,
+    ) {
+        let make = move || Box::pin(make()) as BodySource;
+        self.set_unbuffered(Unbuffered::Stream {
+            source: Arc::default(),
+            len,
+            origin: StreamOrigin::Made(Arc::new(make)),
         });
     }
 
@@ -105,7 +156,7 @@ impl Body {
         debug_assert!(file.range.start <= file.range.end, "a range of a file does not run backwards");
         let len = Some(file.range.end - file.range.start);
         let source = Arc::new(Mutex::new(Some(source)));
-        self.set_unbuffered(Unbuffered::Stream { source, len, file: Some(file) });
+        self.set_unbuffered(Unbuffered::Stream { source, len, origin: StreamOrigin::File(file) });
     }
 
     /// Removes the content.
@@ -216,8 +267,16 @@ impl Body {
     /// Whether the content was a stream, which has been taken.
     pub(crate) fn is_source_taken(&self) -> bool {
         match &self.unbuffered {
+            Some(Unbuffered::Stream { origin: StreamOrigin::Made(_), .. }) => false,
             Some(Unbuffered::Stream { source, .. }) => lock(source).is_none(),
             Some(Unbuffered::Shared(_)) | None => false,
+        }
+    }
+
+    /// Gives the content, which is a range of a file, the source back that was taken.
+    pub(crate) fn put_source(&self, put: BodySource) {
+        if let Some(Unbuffered::Stream { source, .. }) = &self.unbuffered {
+            *lock(source) = Some(put);
         }
     }
 
@@ -234,9 +293,10 @@ impl Body {
         }
     }
 
-    /// Takes the stream, if there is one that has not been taken yet.
+    /// Takes the stream, if there is one that has not been taken yet, or that can be made.
     pub(crate) fn take_source(&self) -> Option<BodySource> {
         match &self.unbuffered {
+            Some(Unbuffered::Stream { origin: StreamOrigin::Made(make), .. }) => Some(make()),
             Some(Unbuffered::Stream { source, .. }) => lock(source).take(),
             Some(Unbuffered::Shared(_)) | None => None,
         }
@@ -245,8 +305,8 @@ impl Body {
     /// The range of a file, if that is the content.
     pub(crate) fn file_range(&self) -> Option<&FileRange> {
         match &self.unbuffered {
-            Some(Unbuffered::Stream { file, .. }) => file.as_ref(),
-            Some(Unbuffered::Shared(_)) | None => None,
+            Some(Unbuffered::Stream { origin: StreamOrigin::File(file), .. }) => Some(file),
+            Some(Unbuffered::Stream { .. } | Unbuffered::Shared(_)) | None => None,
         }
     }
 

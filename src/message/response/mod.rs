@@ -1,6 +1,8 @@
 //! [`Response`], and how the heads of both messages are shown in logs.
 
+mod client_info;
 mod head_display;
 mod response;
 
-pub use response::{ClientInfo, Response, Timings};
+pub use client_info::{ClientInfo, Timings};
+pub use response::Response;

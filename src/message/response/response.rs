@@ -4,10 +4,10 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::client_info::{ClientInfo, Timings};
 use crate::memory::{Reset, clear_cold};
 use crate::message::content::decode_text;
 use crate::message::request::{
@@ -285,23 +285,28 @@ impl Response {
 
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
-        self.received_info().map(|info| info.timings).unwrap_or_default()
+        self.received_info().map(ClientInfo::timings).unwrap_or_default()
     }
 
     /// Returns the version of HTTP that the server has answered in (RFC 9110 §2.5); HTTP/1.1 if no client has received
     /// this response.
     pub fn version(&self) -> Version {
-        self.received_info().map(|info| info.version).unwrap_or_default()
+        self.received_info().map(ClientInfo::version).unwrap_or_default()
     }
 
     /// The connection that this response came over, of the client's type.
     pub(crate) fn origin_connection(&self) -> Option<&(dyn Any + Send + Sync)> {
-        self.received_info()?.connection.as_deref()
+        self.received_info()?.connection()
+    }
+
+    /// The attempts before the one that this response answers, as the client notes them.
+    pub(crate) fn client_retries(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.received_info()?.retries()
     }
 
     /// How a client has received this response, if one has.
     fn received_info(&self) -> Option<&ClientInfo> {
-        self.client_info.as_deref().filter(|info| info.is_set)
+        self.client_info.as_deref().filter(|info| info.is_set())
     }
 
     /// Makes this the response to a problem: its status, and its details in JSON (RFC 9457).
@@ -505,15 +510,12 @@ impl Response {
         version: Version,
         connection: &Arc<C>,
     ) {
-        let info = self.client_info.get_or_insert_default();
-        info.timings = *timings;
-        info.version = version;
-        info.is_set = true;
-        // A response that is used again nearly always comes over the same connection.
-        let known = info.connection.as_ref().map_or(std::ptr::null(), |known| Arc::as_ptr(known).cast());
-        if !std::ptr::eq(known, Arc::as_ptr(connection)) {
-            info.connection = Some(connection.clone());
-        }
+        self.client_info.get_or_insert_default().set(timings, version, connection);
+    }
+
+    /// Sets the attempts before the one that this response answers.
+    pub(crate) fn set_client_retries<R: Any + Send + Sync>(&mut self, retries: &Arc<R>) {
+        self.client_info.get_or_insert_default().set_retries(retries);
     }
 
     #[inline]
@@ -538,7 +540,7 @@ impl Reset for Response {
         *status = Status::OK;
         clear_cold(url);
         if let Some(info) = client_info {
-            info.is_set = false;
+            info.forget();
         }
         headers.reset();
         body.reset();
@@ -547,50 +549,5 @@ impl Reset for Response {
 
     fn shrink(&mut self) -> usize {
         self.headers.shrink() + self.body.shrink() + self.trailers.shrink()
-    }
-}
-
-/// How a client has received a response. See [`Response::client_info`].
-#[derive(Clone, Debug, Default)]
-pub struct ClientInfo {
-    timings: Timings,
-    version: Version,
-    /// Kept while the response is reset, since the next exchange most likely uses the same connection.
-    connection: Option<Arc<dyn Any + Send + Sync>>,
-    /// Whether the others are of the response, and not of an earlier one.
-    is_set: bool,
-}
-
-/// How long each phase of an exchange took. A phase that did not happen took no time.
-///
-/// If redirects were followed, or a request was sent again because its connection was stale, these are the times of the
-/// last request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Timings {
-    /// Waiting for a place among the connections of the host.
-    pub queue: Duration,
-    /// Looking up the host's addresses.
-    pub resolve: Duration,
-    /// Connecting, including the time that a proxy takes.
-    pub connect: Duration,
-    /// The TLS handshake.
-    pub tls: Duration,
-    /// Sending the request.
-    pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the response's head; from the request's first byte, if
-    /// the head is read while the request is still being sent ([`Call::split`](crate::client::Call::split)).
-    pub wait: Duration,
-    /// Receiving the body, if it was buffered.
-    pub receive: Duration,
-    /// Whether the connection had been used before.
-    pub reused: bool,
-}
-
-impl Timings {
-    /// Returns the sum of all phases.
-    pub fn total(&self) -> Duration {
-        let Timings { queue, resolve, connect, tls, send, wait, receive, reused: _ } = *self;
-        queue + resolve + connect + tls + send + wait + receive
     }
 }

@@ -130,7 +130,7 @@ fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
             "answered": counts.answered,
             "reused": counts.reused,
             "stale": counts.stale,
-            "retries": counts.retries,
+            "retries": counts.retries + counts.retries_by_policy,
             "canceled": counts.canceled,
             "failures": failures.map(|(name, phase)| json!([name, phase.failed])).collect::<Value>(),
             "phases": zip(PHASES, &times.phases).filter_map(late).collect::<Map<_, _>>(),

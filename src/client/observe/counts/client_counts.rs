@@ -76,6 +76,10 @@ pub struct HostCounts {
     pub canceled: u64,
     /// Requests that were sent again on another connection, because the server had closed theirs.
     pub retries: u64,
+    /// Requests that were sent again because a [`Retry`](crate::client::Retry) says so.
+    pub retries_by_policy: u64,
+    /// Requests that were not, because the [budget](crate::client::RetryBudget) of the host was used up.
+    pub retries_refused: u64,
     /// Waits for one of the connections of the host.
     pub queue: PhaseCounts,
     /// Look-ups of the host's addresses.
@@ -181,6 +185,8 @@ impl AddAssign<&HostCounts> for HostCounts {
             failed,
             canceled,
             retries,
+            retries_by_policy,
+            retries_refused,
             queue: _,
             resolve: _,
             connect: _,
@@ -202,6 +208,8 @@ impl AddAssign<&HostCounts> for HostCounts {
         self.failed += failed;
         self.canceled += canceled;
         self.retries += retries;
+        self.retries_by_policy += retries_by_policy;
+        self.retries_refused += retries_refused;
         self.received += received;
         self.sent += sent;
         for (phase, (_, other)) in self.phases_mut().into_iter().zip(other.phases()) {

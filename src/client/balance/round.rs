@@ -1,0 +1,103 @@
+//! [`Round`]: one request of a balancer, from host to host; [`Assignment`]: the request at one of them.
+
+use std::sync::Arc;
+
+use super::member::Member;
+use crate::client::call::InFlightGuard;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::host::Host;
+use crate::client::retry::{EarlierAttempts, Tries};
+use crate::client::send::RequestSender;
+use crate::message::{Request, Response};
+use crate::runtime::{Instant, sleep_until};
+
+/// One request of a caller, which is assigned to one host after another.
+pub(super) struct Round<'a> {
+    pub(super) request: &'a Request,
+    pub(super) assignment: Assignment,
+    /// The attempts so far, if there is a policy for retries.
+    pub(super) tries: Option<Tries<'a>>,
+    /// The end of the wait for the next attempt.
+    pub(super) due: Option<Instant>,
+}
+
+impl Round<'_> {
+    pub(super) fn host(&self) -> &Host {
+        self.assignment.host()
+    }
+
+    /// Waits until the next attempt is due.
+    pub(super) async fn wait(&mut self) {
+        if let Some(due) = self.due.take() {
+            sleep_until(due).await;
+        }
+    }
+
+    /// Returns the error of the last attempt, with the attempts before it.
+    pub(super) fn describe(&mut self, error: ClientError) -> ClientError {
+        match self.tries.take() {
+            Some(tries) => tries.describe(error),
+            None => error,
+        }
+    }
+
+    /// Ends with this response, which gets the attempts before it. The request is pending for as long as the value that is
+    /// returned is kept.
+    pub(super) fn end(mut self, response: &mut Response) -> InFlightGuard {
+        if let Some(retries) = self.tries.take().and_then(Tries::into_log) {
+            response.set_client_retries(&retries);
+        }
+        self.assignment.in_flight
+    }
+}
+
+/// A request that was assigned to a host.
+pub(super) struct Assignment {
+    pub(super) member: Arc<Member>,
+    /// The same host over connections of another sender than the balancer's, or after other attempts.
+    host: Option<Host>,
+    /// Counts the request for that host.
+    pub(super) in_flight: InFlightGuard,
+    /// Whether another host failed before.
+    pub(super) is_second: bool,
+}
+
+impl Assignment {
+    /// A first attempt, which `in_flight` counts.
+    pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
+        Assignment { member, host: None, in_flight, is_second: false }
+    }
+
+    /// Uses the connections of `sender`, if there is one.
+    pub(super) fn through(
+        mut self,
+        sender: Option<&RequestSender>,
+        request: &Request,
+    ) -> Result<Assignment, ClientError> {
+        if let Some(sender) = sender {
+            let host = Host::new(sender.clone(), self.member.host.origin());
+            self.host = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
+        }
+        Ok(self)
+    }
+
+    /// The second attempt of a balancer without a policy.
+    pub(super) fn second(self) -> Assignment {
+        Assignment { is_second: true, ..self }
+    }
+
+    /// Assigns the request after these attempts.
+    pub(super) fn after(self, earlier: EarlierAttempts) -> Assignment {
+        let host = Some(self.host().after(earlier));
+        Assignment { host, ..self }
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        self.host.as_ref().unwrap_or(&self.member.host)
+    }
+}
+
+/// The error of a request for which there is no host.
+pub(super) fn not_assigned(request: &Request, cause: ClientCause) -> ClientError {
+    ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str())
+}

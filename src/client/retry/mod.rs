@@ -1,0 +1,14 @@
+//! Whether a request is sent again, when, and how often: pure but for the clock of dates and the randomness of waits.
+//!
+//! The loop that sends is in `send`, and a balancer has one of its own.
+
+mod backoff;
+mod budget;
+mod latencies;
+mod retry;
+mod tries;
+
+pub use budget::RetryBudget;
+pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
+pub use retry::Retry;
+pub(super) use tries::{EarlierAttempts, Outcome, Place, Tries};

@@ -1,0 +1,180 @@
+//! [`Attempts`]: the attempts at one request, as many as its policy for retries makes.
+
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::attempt::{Attempt, Until};
+use super::hedge::{Winner, race};
+use crate::client::error::{ClientError, RetryReport};
+use crate::client::exchange::OutgoingRequest;
+use crate::client::pool::{ClientPools, Pool};
+use crate::client::retry::{Place, Retry, Tries};
+use crate::client::settings::RequestTimeouts;
+use crate::message::Response;
+use crate::runtime::{self, Instant, boxed, later, sleep_until, timeout};
+
+/// The attempts at one request. The first one is like one without a policy, and costs no more memory.
+pub(super) struct Attempts<'a, 'r> {
+    policy: &'a Retry,
+    pools: &'a ClientPools,
+    pool: Arc<Pool>,
+    outgoing: &'a OutgoingRequest<'r>,
+    timeouts: &'a RequestTimeouts,
+}
+
+impl<'a, 'r: 'a> Attempts<'a, 'r> {
+    /// Prepares attempts at a request. `pool` is that of its origin, if the caller has it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request has no origin, or if there is no runtime.
+    pub(super) fn begin(
+        policy: &'a Retry,
+        pools: &'a ClientPools,
+        pool: Option<Arc<Pool>>,
+        outgoing: &'a OutgoingRequest<'r>,
+        timeouts: &'a RequestTimeouts,
+    ) -> Result<Attempts<'a, 'r>, ClientError> {
+        let request = outgoing.request;
+        let pool = match pool {
+            Some(pool) => pool,
+            None => pools
+                .pool_of(request.target())
+                .map_err(|error| timeouts.describe(error, request, &pools.settings))?,
+        };
+        Ok(Attempts { policy, pools, pool, outgoing, timeouts })
+    }
+
+    /// Makes the attempts, each as far as `until` says.
+    pub(super) async fn run(self, mut until: Until<'_>) -> Result<Attempt<'r>, ClientError> {
+        if let Some(budget) = &self.pool.retries.budget {
+            budget.deposit();
+        }
+        let request = self.outgoing.request;
+        let mut tries = Tries::new(self.policy, request, until.sent_body(request), self.timeouts.deadline);
+        let mut attempted = match (self.policy.hedge_after(), until.again()) {
+            (Some(percent), Until::Answered(response)) => self.hedge(percent, &mut tries, response).await,
+            (_, until) => self.attempt(0, until).await,
+        };
+        let Some(retry) = self.next(&mut tries, &mut attempted, &mut until) else {
+            return finish(attempted, tries);
+        };
+        boxed(|| self.retry(retry, tries, attempted, until)).await
+    }
+
+    /// Makes the first attempt, and another one beside if it takes longer than `percent` of the host's responses.
+    async fn hedge(
+        &self,
+        percent: u8,
+        tries: &mut Tries<'_>,
+        response: &mut Response,
+    ) -> Result<Attempt<'r>, ClientError> {
+        let began = runtime::now();
+        let delay = self.pool.retries.latencies.percentile(percent);
+        let mut other = Response::new();
+        let winner = {
+            let mut first = pin!(self.attempt(0, Until::Answered(response)));
+            let in_time = match delay {
+                Some(delay) => timeout(delay, first.as_mut()).await.ok(),
+                None => Some(first.as_mut().await),
+            };
+            match in_time {
+                Some(attempted) => attempted.map(Winner::First),
+                None if !self.may_hedge(tries, began) => first.await.map(Winner::First),
+                None => race(first, boxed(|| self.attempt(1, Until::Answered(&mut other)))).await,
+            }
+        }?;
+        self.pool.retries.latencies.record(runtime::now().saturating_duration_since(began));
+        Ok(match winner {
+            Winner::First(attempt) => attempt,
+            Winner::Second(attempt) => {
+                mem::swap(response, &mut other);
+                attempt
+            }
+        })
+    }
+
+    /// Decides whether a request that was sent at `began` is hedged now, and reports it.
+    fn may_hedge(&self, tries: &mut Tries<'_>, began: Instant) -> bool {
+        let now = runtime::now();
+        let retry = tries.hedge(now.saturating_duration_since(began), || self.withdraw(now));
+        if let Some(retry) = &retry {
+            self.pool.events.count_retry(retry);
+        }
+        retry.is_some()
+    }
+
+    /// Takes a retry from the budget of the host. Returns whether there was one.
+    fn withdraw(&self, now: Instant) -> bool {
+        let is_granted = self.pool.retries.budget.as_ref().is_none_or(|budget| budget.withdraw(now));
+        if !is_granted {
+            self.pool.events.count_refused_retry();
+        }
+        is_granted
+    }
+
+    /// Makes the attempts after the first one, which was `attempted`.
+    async fn retry(
+        &self,
+        mut retry: RetryReport,
+        mut tries: Tries<'_>,
+        mut attempted: Result<Attempt<'r>, ClientError>,
+        mut until: Until<'_>,
+    ) -> Result<Attempt<'r>, ClientError> {
+        loop {
+            let due = later(runtime::now(), retry.wait);
+            if let Ok(unwanted) = attempted {
+                unwanted.discard(until.again()).await;
+            }
+            sleep_until(due).await;
+            attempted = self.attempt(tries.failed(), until.again()).await;
+            match self.next(&mut tries, &mut attempted, &mut until) {
+                Some(next) => retry = next,
+                None => return finish(attempted, tries),
+            }
+        }
+    }
+
+    /// Makes one attempt, after so many others.
+    fn attempt<'b>(
+        &'b self,
+        failed: u32,
+        until: Until<'b>,
+    ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send + use<'a, 'b, 'r> {
+        let Attempts { pools, outgoing, timeouts, .. } = *self;
+        let pool = self.pool.clone();
+        async move {
+            let outgoing = outgoing.after(failed);
+            Attempt::run(pools, Some(pool), &outgoing, until, timeouts).await
+        }
+    }
+
+    /// Decides whether there is another attempt after this one, and reports it.
+    fn next(
+        &self,
+        tries: &mut Tries<'_>,
+        attempted: &mut Result<Attempt<'r>, ClientError>,
+        until: &mut Until<'_>,
+    ) -> Option<RetryReport> {
+        let outcome = match attempted {
+            Ok(attempt) => Ok(attempt.outcome(until)?),
+            Err(error) => Err(&*error),
+        };
+        let now = runtime::now();
+        let retry = tries.next(outcome, Place::SameHost, now, || self.withdraw(now))?;
+        self.pool.events.count_retry(&retry);
+        Some(retry)
+    }
+}
+
+/// The outcome of the last attempt, with those before it.
+fn finish<'r>(
+    attempted: Result<Attempt<'r>, ClientError>,
+    tries: Tries<'_>,
+) -> Result<Attempt<'r>, ClientError> {
+    match attempted {
+        Ok(attempt) => Ok(attempt.after(tries.into_log())),
+        Err(error) => Err(tries.describe(error)),
+    }
+}
