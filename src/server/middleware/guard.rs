@@ -1,5 +1,7 @@
 //! [`guard`]: refuses requests, if it can before their bodies are received.
 
+use std::sync::Arc;
+
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
 use crate::server::{BodyPlan, Context, Handler, Result};
@@ -58,6 +60,9 @@ impl<F: Fn(&mut Context) -> Result + 'static> Middleware for Guard<F> {
         next.handle(ctx).await
     }
 }
+
+/// The guard of a handler that has one of its own, such as a page of metrics.
+pub(crate) type SharedGuard = Arc<dyn Fn(&mut Context) -> Result + Send + Sync>;
 
 /// Plans for a request that a guard may refuse. Without a body there is nothing to spare, so the decision is left to the
 /// call.

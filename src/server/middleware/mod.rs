@@ -13,7 +13,7 @@ mod wrap;
 
 pub use bounds::{limits, plan, timeouts, uncancelled};
 pub use guard::guard;
-pub(crate) use guard::plan_guarded;
+pub(crate) use guard::{SharedGuard, plan_guarded};
 pub use middleware::Middleware;
 pub use next::Next;
 pub use wrap::{Wrap, wrap};
