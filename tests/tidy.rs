@@ -65,6 +65,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
             "src/session/",
             "src/access_log/format.rs",
             "src/server/report/error_log.rs",
+            "src/net/tls/enabled/certificate_watch.rs",
             "src/net/tls/enabled/server_tls.rs",
         ],
         "one place for each clock",

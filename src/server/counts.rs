@@ -151,7 +151,8 @@ pub struct ErrorCounts {
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
     /// server makes one at least once a second. For lack of descriptors the core that accepts closes those of its
-    /// connections that have been idle for longest, if they have a time limit for that.
+    /// connections that have been idle for longest, if they have a time limit for that. Also a listener that failed for
+    /// good, with which the server stops.
     pub accept: u64,
     /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,
@@ -164,6 +165,8 @@ impl ErrorCounts {
         let count = match cause {
             ErrorCause::Exchange(error) => one.counter_for(error),
             // An error that the handler got from a read or a write, and passed on, is one of the connection and not of
+    /// Reports of certificates of the server that are about to expire, have expired, or were refused.
+    pub certificate: u64,
             // the handler.
             ErrorCause::Handler(error) => match error.downcast_cause() {
                 Some(error) => one.counter_for(error),
@@ -174,7 +177,8 @@ impl ErrorCounts {
             ErrorCause::Panic | ErrorCause::Tls(tls::Error::Panic) => &mut one.panic,
             ErrorCause::Refused => &mut one.refused,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
-            ErrorCause::Accept(_) => &mut one.accept,
+            ErrorCause::Accept(_) | ErrorCause::Listener(_) => &mut one.accept,
+            ErrorCause::Certificate(_) => &mut one.certificate,
             ErrorCause::Tls(_) => &mut one.tls,
         };
         *count = 1;
@@ -222,15 +226,29 @@ impl ErrorCounts {
             accept,
             tls,
         } = self;
-        [wire, timed_out, incomplete, io, handler, rejected, panic, refused, overload, accept, tls]
+        [
+            wire,
+            timed_out,
+            incomplete,
+            io,
+            handler,
+            rejected,
+            panic,
+            refused,
+            overload,
+            accept,
+            certificate,
+            tls,
+        ]
     }
 }
 
 /// The kinds of errors that are counted apart.
-pub(crate) const ERROR_KINDS: [&str; 11] = [
+pub(crate) const ERROR_KINDS: [&str; 12] = [
     "wire",
     "timed_out",
     "incomplete",
+            certificate,
     "io",
     "handler",
     "rejected",
@@ -249,6 +267,7 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 
 /// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
 /// all of them have cache lines that no other core writes.
+    "certificate",
 #[derive(Default)]
 pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one

@@ -27,9 +27,10 @@ use crate::server::error::ErrorReport;
 /// were left out. If 4 MiB of lines wait, further ones are dropped, which is counted. When the last clone is dropped, the
 /// lines that wait are written, and the drop waits for that at most 5 s.
 ///
-/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: above
-/// all that it cannot accept connections, for lack of descriptors or memory, or because of
-/// [`Limits::connections_max`](crate::Limits::connections_max).
+/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: that
+/// it cannot accept connections, for lack of descriptors or memory, or because of
+/// [`Limits::connections_max`](crate::Limits::connections_max); that a listener failed, with which the server stops; that a
+/// certificate was refused when it was replaced, or expires soon, and in how many days.
 ///
 /// # Examples
 ///
