@@ -32,7 +32,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("health", &["error_text", "message", "runtime", "server"]),
     ("json", &["client", "error_text", "message"]),
     ("middleware", &["compress", "guard", "server"]),
-    ("metrics", &["client", "memory", "message", "net", "runtime", "server", "sse"]),
+    ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error_text", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error_text", "message", "runtime", "server"]),

@@ -1,7 +1,7 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
 use crate::message::{Authority, MessageError, Request, Scheme, Status, TargetError, split_port};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
 /// received.
@@ -88,7 +88,7 @@ impl HttpsRedirect {
     }
 
     fn check(&self, ctx: &mut Context) -> Result {
-        self.check_host(ctx)?;
+        self.check_host(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::HttpsRedirect))?;
         if is_secure(ctx) { Ok(()) } else { Err(self.redirect(ctx)) }
     }
 

@@ -75,6 +75,8 @@ pub struct CoreCounts {
     pub messages_sent: u64,
     /// Errors, by kind.
     pub errors: ErrorCounts,
+    /// In the order of [`GUARDS`].
+    pub(super) refusals: [u64; GUARDS.len()],
     /// In the order of [`POOL_NAMES`].
     pub(super) pools: [PoolCounts; POOL_NAMES.len()],
 }
@@ -97,6 +99,13 @@ impl CoreCounts {
         zip(POOL_NAMES, self.pools)
     }
 
+    /// Returns how many requests each guard of [`middleware`](crate::middleware) has refused, with the name of the guard:
+    /// `rate_limit`, `concurrency_limit`, `load_shed`, `cross_origin`, `https_redirect` for hosts that are not allowed,
+    /// and `guard` for all that are made of functions.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        zip(GUARDS, self.refusals)
+    }
+
     /// The same counts as those of a core that has ended: nothing is open or kept.
     #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn ended(mut self) -> CoreCounts {
@@ -108,7 +117,8 @@ impl CoreCounts {
 
 impl AddAssign<&CoreCounts> for CoreCounts {
     fn add_assign(&mut self, other: &CoreCounts) {
-        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, pools, .. } = other;
+        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, refusals, pools, .. } =
+            other;
         self.open += open;
         self.accepted += accepted;
         self.aborted += aborted;
@@ -118,6 +128,7 @@ impl AddAssign<&CoreCounts> for CoreCounts {
         self.messages_received += other.messages_received;
         self.messages_sent += other.messages_sent;
         self.errors += errors;
+        zip(&mut self.refusals, refusals).for_each(|(sum, count)| *sum += count);
         zip(&mut self.pools, pools).for_each(|(sum, pool)| *sum += *pool);
     }
 }
@@ -154,6 +165,8 @@ pub struct ErrorCounts {
     /// connections that have been idle for longest, if they have a time limit for that. Also a listener that failed for
     /// good, with which the server stops.
     pub accept: u64,
+    /// Reports of certificates of the server that are about to expire, have expired, or were refused.
+    pub certificate: u64,
     /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,
 }
@@ -165,8 +178,6 @@ impl ErrorCounts {
         let count = match cause {
             ErrorCause::Exchange(error) => one.counter_for(error),
             // An error that the handler got from a read or a write, and passed on, is one of the connection and not of
-    /// Reports of certificates of the server that are about to expire, have expired, or were refused.
-    pub certificate: u64,
             // the handler.
             ErrorCause::Handler(error) => match error.downcast_cause() {
                 Some(error) => one.counter_for(error),
@@ -224,6 +235,7 @@ impl ErrorCounts {
             refused,
             overload,
             accept,
+            certificate,
             tls,
         } = self;
         [
@@ -248,7 +260,6 @@ pub(crate) const ERROR_KINDS: [&str; 12] = [
     "wire",
     "timed_out",
     "incomplete",
-            certificate,
     "io",
     "handler",
     "rejected",
@@ -256,6 +267,7 @@ pub(crate) const ERROR_KINDS: [&str; 12] = [
     "refused",
     "overload",
     "accept",
+    "certificate",
     "tls",
 ];
 
@@ -267,7 +279,6 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 
 /// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
 /// all of them have cache lines that no other core writes.
-    "certificate",
 #[derive(Default)]
 pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
@@ -282,14 +293,38 @@ pub(crate) struct CoreCounterSet {
     pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; ERROR_KINDS.len()],
+    /// In the order of [`GUARDS`].
+    refusals: [Counter; GUARDS.len()],
     pub(super) pools: Arc<PoolCounters>,
 }
+
+/// A guard whose refusals are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GuardKind {
+    RateLimit,
+    ConcurrencyLimit,
+    LoadShed,
+    CrossOrigin,
+    HttpsRedirect,
+    /// Made of a function.
+    Function,
+}
+
+/// The names of guards, in the order of [`GuardKind`].
+const GUARDS: [&str; 6] =
+    ["rate_limit", "concurrency_limit", "load_shed", "cross_origin", "https_redirect", "guard"];
+const _: () = assert!(GuardKind::Function as usize + 1 == GUARDS.len(), "each guard has a name");
 
 impl CoreCounterSet {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
         let mut errors = ErrorCounts::from_cause(cause);
         zip(&self.errors, errors.counts_mut()).for_each(|(counter, count)| counter.add(*count));
+    }
+
+    /// Counts a request that a guard has refused.
+    pub(super) fn count_refusal(&self, guard: GuardKind) {
+        self.refusals[guard as usize].add(1);
     }
 
     /// How many connections the core has, or is about to have.
@@ -312,6 +347,7 @@ impl CoreCounterSet {
             messages_received: self.messages_received.get(),
             messages_sent: self.messages_sent.get(),
             errors,
+            refusals: self.refusals.each_ref().map(Counter::get),
             pools: self.pools.counts(),
         }
     }

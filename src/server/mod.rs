@@ -57,6 +57,7 @@ pub(crate) use context::{SwitchedConn, WebSocketCounter};
 pub use context::{Transform, TransformAction};
 #[cfg(feature = "metrics")]
 pub(crate) use counts::ERROR_KINDS;
+pub(crate) use counts::GuardKind;
 pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
 pub(crate) use error::{Error, Result};
 pub use error::{

@@ -3,5 +3,7 @@
 mod balancer;
 mod member;
 
+#[cfg(feature = "metrics")]
+pub(crate) use balancer::BalancerCounters;
 pub use balancer::{Balancer, BalancerBuilder};
 pub use member::{BalancerChoice, BalancerCounts};

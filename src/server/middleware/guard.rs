@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::{BodyPlan, Context, Handler, Result};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
@@ -52,12 +52,19 @@ struct Guard<F>(F);
 
 impl<F: Fn(&mut Context) -> Result + 'static> Middleware for Guard<F> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, &self.0)
+        plan_guarded(ctx, next, |ctx| self.check(ctx))
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        self.0(ctx)?;
+        self.check(ctx)?;
         next.handle(ctx).await
+    }
+}
+
+impl<F: Fn(&mut Context) -> Result> Guard<F> {
+    #[inline]
+    fn check(&self, ctx: &mut Context) -> Result {
+        self.0(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::Function))
     }
 }
 

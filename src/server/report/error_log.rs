@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::observer::{CoreEvents, Observer};
 use super::report_limiter::KindLimiter;
-use crate::lines::{LineTarget, LineWriter};
+use crate::lines::{LineTarget, LineWriter, Log};
 use crate::memory::lock;
 use crate::message::HttpDate;
 use crate::server::error::ErrorReport;
@@ -158,7 +158,7 @@ impl LogInner {
     fn write(&self, report: &ErrorReport<'_>, suppressed: u64) {
         let writer = self.writer.get_or_init(|| {
             let target = lock(&self.target).take()?;
-            LineWriter::start("error log", target).ok()
+            LineWriter::start(Log::Error, target).ok()
         });
         if let Some(writer) = writer {
             let text = line(SystemTime::now(), report, suppressed);
