@@ -142,7 +142,7 @@ impl FormBuf {
 }
 
 impl RequestBuilder {
-    /// Adds the pairs of `value` to the query, behind those that are there: see [`FormBuf::from_value`].
+    /// Adds the pairs of `value` to the query, after those that are there: see [`FormBuf::from_value`].
     ///
     /// The `.await` fails if `value` cannot be written as a query.
     ///

@@ -262,7 +262,8 @@ fn json_error<'a, T: Deserialize<'a>>(error: &serde_json::Error, content: &'a [u
         let path = read.err()?.path().to_string();
         (path != ROOT).then(|| Excerpt(&path).to_string().into())
     };
-    let (text, (line, column)) = (error.to_string(), (error.line(), error.column()));
+    let text = error.to_string();
+    let (line, column) = (error.line(), error.column());
     let reason = text.strip_suffix(&*format!(" at line {line} column {column}")).unwrap_or(&text);
     let fault = ValueFault {
         whole: "the JSON",

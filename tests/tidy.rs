@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("net", &["error_text", "memory"]),
     ("runtime", &[]),
     ("wire", &["error_text", "memory", "message"]),
-    ("exchange", &["error_text", "memory", "message", "net", "wire"]),
+    ("exchange", &["error_text", "memory", "message", "net", "runtime", "wire"]),
     ("http_types", &["error_text", "memory", "message"]),
     (
         "client",
@@ -33,7 +33,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("json", &["client", "error_text", "message"]),
     ("middleware", &["compress", "guard", "server"]),
     ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
-    ("multipart", &["client", "error_text", "message", "runtime", "server", "wire"]),
+    ("multipart", &["client", "error_text", "exchange", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error_text", "message", "runtime", "server"]),
     (
@@ -124,7 +124,7 @@ const CLOCKS: &[&str] = &[
     "src/net/timer/",
     "src/runtime/time.rs",
     "src/server/report/exchange_report.rs",
-    "src/lines/queue.rs",
+    "src/lines/buffers.rs",
     "src/metrics/metrics.rs",
 ];
 
@@ -148,7 +148,7 @@ const SHORT: &[(&str, &str)] = &[
     ("src/runtime/hooks.rs", "a leaf that many import"),
     ("src/runtime/random.rs", "only there with a feature"),
     ("src/server/context/tower.rs", "only there with a feature"),
-    ("src/server/context/watch.rs", "only there with a feature"),
+    ("src/server/context/exchange_end.rs", "only there with a feature"),
     ("src/client/observe/span.rs", "a seam"),
     ("src/memory/lock.rs", "a leaf that many import"),
     ("src/message/start_line/version.rs", "a leaf that many import"),
@@ -166,7 +166,7 @@ const VARIANTS: &[&str] = &[
     "/enabled",
     "/tls.rs",
     "/tower.rs",
-    "/watch.rs",
+    "/exchange_end.rs",
     "/proxy_protocol.rs",
     "/builder/handover.rs",
     "/builder/systemd.rs",

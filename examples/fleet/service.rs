@@ -25,8 +25,9 @@ pub const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the server until SIGTERM.
 pub fn run() -> Result {
-    let (metrics, health) = (Metrics::new(), Health::new());
-    let (access, errors) = (access_log()?, ErrorLog::stderr());
+    let metrics = Metrics::new();
+    let health = Health::new();
+    let access = access_log()?;
     reopen_on_hangup(access.clone());
     let _operations = Server::bind(("::", OPERATIONS_PORT)).cores(1).start(operations(&metrics, &health))?;
     Server::bind(("::", PORT))
@@ -34,7 +35,7 @@ pub fn run() -> Result {
         .limits(Limits { connections_max: 10_000, body_max: 1 << 20, ..Limits::default() })
         .timeouts(Timeouts { handler: Some(Duration::from_secs(15)), ..Timeouts::default() })
         .observe(access)
-        .observe(errors)
+        .observe(ErrorLog::stderr())
         .observe(metrics)
         .stop_delay(STOP_DELAY)
         .stop_on(stop_signal(health), GRACE)

@@ -17,7 +17,8 @@ fn kit(name: &str) -> String {
 
 /// The names of all samples that a server, a client and a balancer export after an exchange.
 fn exported() -> Result<BTreeSet<String>> {
-    let (metrics, listener) = (Metrics::new(), MemoryListener::new());
+    let metrics = Metrics::new();
+    let listener = MemoryListener::new();
     let client = Client::builder().connect_to(&listener).observe(metrics.clone()).build();
     let balancer = client.balance(["http://one"])?.build();
     metrics.add_balancer("one", &balancer);
@@ -42,7 +43,8 @@ fn named(expressions: &str) -> BTreeSet<String> {
 /// Whether `metrics` are exported; at least as many as are known to be used.
 #[track_caller]
 fn check_exported(expressions: &str, least: usize) {
-    let (named, exported) = (named(expressions), exported().unwrap());
+    let named = named(expressions);
+    let exported = exported().unwrap();
     assert!(named.len() >= least, "{named:?}");
     // The files of Linux, of which those of the process are read, are not everywhere.
     let is_everywhere = |name: &str| cfg!(target_os = "linux") || !name.starts_with("process_");
@@ -79,8 +81,10 @@ fn the_dashboard_is_json_whose_queries_use_metrics_that_are_exported() {
 
 #[test]
 fn manifest_and_unit_have_the_ports_paths_and_times_of_the_server() {
-    let (manifest, unit) = (kit("kubernetes.yaml"), kit("corehttp.service"));
-    let (dockerfile, rotation) = (kit("Dockerfile"), kit("logrotate.conf"));
+    let manifest = kit("kubernetes.yaml");
+    let unit = kit("corehttp.service");
+    let dockerfile = kit("Dockerfile");
+    let rotation = kit("logrotate.conf");
     let stop = (STOP_DELAY + GRACE).as_secs() + 5;
     for (file, line) in [
         (&manifest, format!("- {{name: http, containerPort: {PORT}}}")),

@@ -20,7 +20,7 @@ pub enum Format {
     /// The time is the end of the exchange, the last number is [`ExchangeReport::sent`], which includes the head, and an
     /// exchange without a response has the status 499.
     Common,
-    /// The same with the fields `referer` and `user-agent` behind it.
+    /// The same with the fields `referer` and `user-agent` after it.
     Combined,
     /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`,
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection` and `exchange`. Members
@@ -38,7 +38,7 @@ impl Format {
     /// [`ExchangeReport::client_ip`].
     ///
     /// Ends of lines become spaces, but no more: text of peers, such as the target and fields, must pass through
-    /// [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log), or it can forge what stands behind it.
+    /// [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log), or it can forge what stands after it.
     ///
     /// # Examples
     ///
@@ -273,7 +273,8 @@ impl LogTime {
         let subsec = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let left = Duration::from_secs(1) - Duration::from_nanos(subsec.into());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
-        let (date, mut text) = (HttpDate::new(now), *BEFORE_REQUEST);
+        let date = HttpDate::new(now);
+        let mut text = *BEFORE_REQUEST;
         for (to, from) in [(0, 5..7), (3, 8..11), (7, 12..16), (12, 17..25)] {
             text[TIME][to..to + from.len()].copy_from_slice(date.as_str()[from].as_bytes());
         }

@@ -1,5 +1,5 @@
 //! [`ClientSettings`]: what is set when a client is built; [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its
-//! exchanges; [`RequestLimits`]: the time limits of one request.
+//! exchanges; [`RequestTimeouts`]: those of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct ClientSettings {
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
-    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) streamed_bounds: Bounds,
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
@@ -47,7 +47,8 @@ impl ClientSettings {
         self.accept_encoding = decodes.then_some(ACCEPTED);
         self.limits = self.limits.clamped();
         self.bounds.limits = self.limits.exchange_limits();
-        let PhaseLimits { timeouts, bounds, streamed_bounds } = PhaseLimits::new(self.timeouts, &self.bounds);
+        let PhaseTimeouts { timeouts, bounds, streamed_bounds } =
+            PhaseTimeouts::new(self.timeouts, &self.bounds);
         (self.timeouts, self.bounds, self.streamed_bounds) = (timeouts, bounds, streamed_bounds);
         // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
         // the wait for 100.
@@ -87,35 +88,35 @@ impl Default for ClientSettings {
 
 const PROXY_AUTHORIZATION: &str = "proxy-authorization";
 
-/// The time limits of one request.
+/// The timeouts of one request.
 #[derive(Clone, Default)]
-pub(super) struct RequestLimits {
+pub(super) struct RequestTimeouts {
     /// When the whole exchange must be complete.
     pub(super) deadline: Option<Instant>,
     /// The time limit of the whole exchange, for errors.
     pub(super) total: Option<Duration>,
-    /// The limits of the phases, if they are not those of the client.
-    pub(super) phases: Option<Arc<PhaseLimits>>,
+    /// The timeouts of the phases, if they are not those of the client.
+    pub(super) phases: Option<Arc<PhaseTimeouts>>,
 }
 
-/// The limits of the phases of an exchange, and the bounds that follow from them.
-pub(super) struct PhaseLimits {
+/// The timeouts of the phases of an exchange, and the bounds that follow from them.
+pub(super) struct PhaseTimeouts {
     timeouts: ClientTimeouts,
     bounds: Bounds,
     streamed_bounds: Bounds,
 }
 
-impl PhaseLimits {
-    /// The limits of a client with `bounds`, and with these timeouts in place of its own.
-    pub(super) fn new(timeouts: ClientTimeouts, bounds: &Bounds) -> PhaseLimits {
+impl PhaseTimeouts {
+    /// The timeouts of a client with `bounds`, and with these timeouts in place of its own.
+    pub(super) fn new(timeouts: ClientTimeouts, bounds: &Bounds) -> PhaseTimeouts {
         let bounds = Bounds { timeouts: timeouts.exchange_timeouts(), ..bounds.clone() };
         let mut streamed_bounds = bounds.clone();
         streamed_bounds.timeouts.body_rate_min = 0;
-        PhaseLimits { timeouts, bounds, streamed_bounds }
+        PhaseTimeouts { timeouts, bounds, streamed_bounds }
     }
 }
 
-impl RequestLimits {
+impl RequestTimeouts {
     /// Adds to `error` the target of `request`, and the time limit that was exceeded.
     #[cold]
     pub(super) fn describe(
@@ -127,12 +128,12 @@ impl RequestLimits {
         let error = error.with_url(request.target().as_str());
         match self.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
             true => error.with_total_limit(self.total),
-            false => error.with_phase_limit(|phase| self.timeouts(settings).phase_limit(phase)),
+            false => error.with_phase_limit(|phase| self.of_phases(settings).phase_limit(phase)),
         }
     }
 
-    /// The limits of the phases, for a client with these settings.
-    pub(super) fn timeouts<'a>(&'a self, settings: &'a ClientSettings) -> &'a ClientTimeouts {
+    /// The timeouts of the phases, for a client with these settings.
+    pub(super) fn of_phases<'a>(&'a self, settings: &'a ClientSettings) -> &'a ClientTimeouts {
         self.phases.as_deref().map_or(&settings.timeouts, |phases| &phases.timeouts)
     }
 
@@ -141,14 +142,14 @@ impl RequestLimits {
         self.phases.as_deref().map_or(&settings.bounds, |phases| &phases.bounds)
     }
 
-    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) fn streamed_bounds<'a>(&'a self, settings: &'a ClientSettings) -> &'a Bounds {
         self.phases.as_deref().map_or(&settings.streamed_bounds, |phases| &phases.streamed_bounds)
     }
 
     /// The end of a request's wait for a connection, if the wait began at `since`.
     pub(super) fn queue_until(&self, since: Instant, settings: &ClientSettings) -> Instant {
-        let until = later(since, self.timeouts(settings).queue);
+        let until = later(since, self.of_phases(settings).queue);
         self.deadline.map_or(until, |deadline| deadline.min(until))
     }
 }
@@ -281,7 +282,7 @@ pub struct ClientTimeouts {
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
-    /// A body that is read in chunks ([`Client::open_response`](crate::Client::open_response),
+    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
     /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
     /// How long a connection may be idle. After that it is not reused, and is closed within a second. With zero, no

@@ -108,7 +108,8 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let client = self.clone();
         Box::pin(async move {
-            let (request, mut response) = (Request::try_from(request).map_err(invalid)?, Response::new());
+            let request = Request::try_from(request).map_err(invalid)?;
+            let mut response = Response::new();
             let reader = client.open_response(&request, &mut response).await?;
             to_http_response(&response, reader).map_err(|_| too_large(WireError::HeadTooLarge))
         })
@@ -139,11 +140,11 @@ impl Body for ResponseReader {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ClientError>>> {
-        let len = ready!(self.poll_chunk(cx))?;
+        let len = ready!(self.poll_piece(cx))?;
         if let ReadState::Open(pooled, _) = &self.state
             && len > 0
         {
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(pooled.chunk())))));
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(pooled.piece())))));
         }
         let trailers = mem::take(&mut self.trailers);
         let map = || HeaderMap::try_from(&trailers).map_err(|_| too_large(WireError::TrailersTooLarge));

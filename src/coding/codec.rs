@@ -45,9 +45,15 @@ impl Coding {
 
     /// Whether a peer may determine that a decoder takes megabytes. The others have windows of 32 KiB at most.
     pub(super) const fn has_large_window(self) -> bool {
+        self.window_max() > 32 << 10
+    }
+
+    /// How many bytes of content a decoder keeps at most, to which later content may refer.
+    pub(super) const fn window_max(self) -> usize {
         match self {
-            Coding::Br | Coding::Zstd => true,
-            Coding::Gzip | Coding::Deflate => false,
+            Coding::Br => 16 << 20,
+            Coding::Zstd => 8 << 20,
+            Coding::Gzip | Coding::Deflate => 32 << 10,
         }
     }
 
@@ -92,6 +98,12 @@ pub(super) trait Decode: Send {
     /// Sets how many bytes the content may become, before its first step. A decoder may take no more memory than that
     /// needs, and may fail with [`CodingError::TooLarge`] beyond it.
     fn set_content_max(&mut self, _content_max: usize) {}
+
+    /// How many bytes of content the decoder may keep once it has read `next`, to which later content may refer, if its
+    /// first octets fill all of that at once.
+    fn window_len(&self, _next: &[u8]) -> usize {
+        0
+    }
 
     /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);

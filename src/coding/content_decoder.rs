@@ -27,8 +27,9 @@ struct BufferedDecoder {
     /// The input, of which `read` bytes have been read.
     input: Arena,
     read: usize,
-    /// How many bytes may still come out.
+    /// How many bytes may still come out, and how many have.
     left: usize,
+    written: usize,
     /// How many bytes the decoder has read beyond twice the bytes that it has written; 0 if it has written more.
     idle: usize,
     /// Whether the content may end here. Also true before the content begins, since content may be empty.
@@ -71,6 +72,17 @@ impl DecoderChain {
     /// Fails if the content is corrupt, or larger than allowed. Nothing more can then be decoded.
     pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
         pull(&mut self.decoders, input, out, self.limit)
+    }
+
+    /// How many bytes of windows are filled once `next` was decoded: by as much as has come out, or all at once.
+    pub(crate) fn window_len(&self, next: &[u8]) -> usize {
+        let windows = self.decoders.iter().enumerate().map(|(index, decoder)| {
+            let unread = &decoder.input.as_slice()[decoder.read..];
+            let next = if index == 0 && unread.is_empty() { next } else { unread };
+            let filled = (decoder.written + DECODED_PER_STEP).min(decoder.coding.window_max());
+            decoder.state.window_len(next).max(filled)
+        });
+        windows.sum()
     }
 
     /// Checks that the content may end here.
@@ -156,7 +168,7 @@ impl BufferedDecoder {
             None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
         };
         state.set_content_max(left);
-        Ok(BufferedDecoder { coding, state, input, read: 0, left, idle: 0, is_whole: true })
+        Ok(BufferedDecoder { coding, state, input, read: 0, left, written: 0, idle: 0, is_whole: true })
     }
 
     fn step(&mut self, out: &mut Arena, limit: usize) -> Result<Step, CodingError> {
@@ -179,6 +191,7 @@ impl BufferedDecoder {
         self.read += step.read;
         self.is_whole = step.is_whole;
         self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge(limit))?;
+        self.written += step.written;
         out.commit(step.written);
         Ok(step)
     }
@@ -253,6 +266,11 @@ impl ContentDecoder {
     /// The current piece.
     pub(crate) fn piece(&self) -> &[u8] {
         &self.piece.as_slice()[self.start..self.end]
+    }
+
+    /// How many bytes of windows are filled once `input` was decoded: see [`DecoderChain::window_len`].
+    pub(crate) fn window_len(&self, input: &[u8]) -> usize {
+        self.decoders.window_len(input.get(self.decoded..).unwrap_or_default())
     }
 
     /// Truncates the current piece to its first `count` bytes. The others become the next piece.

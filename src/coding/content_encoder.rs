@@ -67,7 +67,8 @@ fn encode(
     out: &mut Vec<u8>,
 ) -> Result<(), CodingError> {
     loop {
-        let (before, room) = (out.len(), input.len().clamp(ROOM_MIN, ROOM_MAX));
+        let before = out.len();
+        let room = input.len().clamp(ROOM_MIN, ROOM_MAX);
         out.resize(before + room, 0);
         let step = state.step(input, &mut out[before..], flush);
         out.truncate(before + step.map_or(0, |step| step.written));

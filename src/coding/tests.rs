@@ -22,7 +22,8 @@ fn check(codings: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
 }
 
 fn decode(codings: &str, pieces: &[&[u8]], limit: usize) -> Result<Vec<u8>, CodingError> {
-    let (mut decoders, mut out) = (decoders(codings, limit)?, Arena::default());
+    let mut decoders = decoders(codings, limit)?;
+    let mut out = Arena::default();
     pieces.iter().try_for_each(|piece| feed(&mut decoders, piece, &mut out))?;
     decoders.end().map(|()| out.as_slice().to_vec())
 }
@@ -40,7 +41,8 @@ fn decoders(codings: &str, limit: usize) -> Result<DecoderChain, CodingError> {
 }
 
 fn encode(coding: Coding, content: &[u8]) -> Vec<u8> {
-    let (mut encoder, mut out) = (ContentEncoder::new(coding, 4).expect("it is available"), Vec::new());
+    let mut encoder = ContentEncoder::new(coding, 4).expect("it is available");
+    let mut out = Vec::new();
     encoder.encode(content, Flush::End, &mut out).expect("there is memory");
     out
 }
@@ -211,7 +213,8 @@ fn a_limit_is_kept_to_the_byte_and_bombs_take_no_memory() {
             Err(CodingError::TooLarge(LIMIT))
         );
         let bomb = encode(coding, &vec![0; 8 * LIMIT]);
-        let (mut decoders, mut out) = (decoders(coding.as_str(), LIMIT).unwrap(), Arena::default());
+        let mut decoders = decoders(coding.as_str(), LIMIT).unwrap();
+        let mut out = Arena::default();
         assert_eq!(feed(&mut decoders, &bomb, &mut out), Err(CodingError::TooLarge(LIMIT)));
         assert!(out.len() + out.spare(0).len() <= 4 * LIMIT, "{coding:?}");
     }
@@ -228,7 +231,8 @@ fn a_limit_is_kept_to_the_byte_and_bombs_take_no_memory() {
 /// 143 bytes can become 4 MiB of empty members, which take a core a tenth of a second.
 #[test]
 fn members_that_decode_to_nothing_count_against_the_limit() {
-    let (nothing, mut named) = (encode(Coding::Gzip, b""), b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec());
+    let nothing = encode(Coding::Gzip, b"");
+    let mut named = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec();
     named.resize(named.len() + (32 << 10), b'n');
     named.extend_from_slice(b"\0\x03\0\0\0\0\0\0\0\0\0");
     for (member, layers) in [(nothing, 2), (named, 1), (encode(Coding::Gzip, b"x"), 1)] {
@@ -253,8 +257,9 @@ fn no_more_decodes_to_nothing_than_may_come_out() {
 #[test]
 fn content_that_was_flushed_often_may_be_coded_twice() {
     for coding in available() {
-        let (mut encoder, mut made, mut text) =
-            (ContentEncoder::new(coding, 4).unwrap(), Vec::new(), Vec::new());
+        let mut encoder = ContentEncoder::new(coding, 4).unwrap();
+        let mut made = Vec::new();
+        let mut text = Vec::new();
         for line in 0..2_000u32 {
             let line = format!("{:x}\n", line.wrapping_mul(0x9e37_79b9));
             encoder.encode(line.as_bytes(), Flush::Now, &mut made).unwrap();
@@ -274,12 +279,14 @@ fn content_of_just_the_limit_may_be_coded_twice() {
     let noise = |at| BuildHasherDefault::<DefaultHasher>::default().hash_one(at) as u8;
     for (coding, len) in available().flat_map(|coding| [(coding, 5), (coding, LIMIT)]) {
         let content = Vec::from_iter((0..len).map(noise));
-        let (mut encoder, mut made) = (ContentEncoder::new(coding, 4).unwrap(), Vec::new());
+        let mut encoder = ContentEncoder::new(coding, 4).unwrap();
+        let mut made = Vec::new();
         for piece in content.chunks(256) {
             encoder.encode(piece, Flush::Now, &mut made).unwrap();
         }
         encoder.encode(b"", Flush::End, &mut made).unwrap();
-        let (codings, twice) = (format!("{}, gzip", coding.as_str()), encode(Coding::Gzip, &made));
+        let codings = format!("{}, gzip", coding.as_str());
+        let twice = encode(Coding::Gzip, &made);
         let decoded = decode(&codings, &[&twice], len);
         assert!(decoded == Ok(content), "{codings}: {len} bytes were {}: {decoded:?}", made.len());
     }
@@ -291,8 +298,9 @@ fn flushed_content_can_be_decoded_at_once() {
         let first = encode(coding, b"first");
         assert_eq!(encode(coding, b"first"), first, "the state was used before");
         let mut decoders = decoders(coding.as_str(), LIMIT).unwrap();
-        let (mut encoder, mut out, mut made) =
-            (ContentEncoder::new(coding, 4).unwrap(), Arena::default(), Vec::new());
+        let mut encoder = ContentEncoder::new(coding, 4).unwrap();
+        let mut out = Arena::default();
+        let mut made = Vec::new();
         for event in ["one", "", "two", "three"] {
             made.clear();
             out.clear();
@@ -316,7 +324,8 @@ fn a_used_encoder_codes_like_a_new_one() {
     for (coding, level) in available().flat_map(|coding| [1, 4, 5].map(|level| (coding, level))) {
         let made = move |(len, alphabet): (u32, u32)| {
             let content: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(at) / 128 % alphabet) as u8).collect();
-            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
+            let mut encoder = ContentEncoder::new(coding, level).unwrap();
+            let mut out = Vec::new();
             encoder.encode(&content, Flush::End, &mut out).unwrap();
             out
         };
@@ -334,7 +343,8 @@ fn an_encoder_that_was_given_up_codes_like_a_new_one() {
     let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);
     for (coding, level) in available().flat_map(|coding| (0..=11).map(move |level| (coding, level))) {
         let encode = move |flush| {
-            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
+            let mut encoder = ContentEncoder::new(coding, level).unwrap();
+            let mut out = Vec::new();
             encoder.encode(content, flush, &mut out).unwrap();
             out
         };
@@ -351,7 +361,8 @@ fn content_of_any_size_comes_back_unchanged() {
     let text: Vec<u8> = (0..6000u32).map(|at| (at * at / 128) as u8 % 64).collect();
     for (coding, level) in available().flat_map(|coding| [0, 4, 99].map(|level| (coding, level))) {
         for len in [0, 1, 100, 6000] {
-            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
+            let mut encoder = ContentEncoder::new(coding, level).unwrap();
+            let mut out = Vec::new();
             encoder.encode(&text[..len], Flush::End, &mut out).unwrap();
             assert_eq!(
                 decode(coding.as_str(), &[&out], LIMIT).as_deref(),

@@ -14,7 +14,7 @@ use crate::coding::{
 };
 use crate::memory::{LocalCache, PoolKind};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Headers, Method, Response, Status};
-use crate::runtime::Budget;
+use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::{Context, Transform, TransformAction};
 
 /// The state for compressing one response. A thread caches it for the next response.
@@ -28,6 +28,9 @@ pub(super) struct CompressTransform {
     outer: Option<Box<dyn Transform>>,
     outer_action: TransformAction,
     state: State,
+    /// The memory of the encoder of a stream, and the budget that it is taken from.
+    memory: MemoryShare,
+    budget: MemoryBudget,
     /// A buffer for output, before it becomes the body or a field.
     output: Vec<u8>,
 }
@@ -78,6 +81,8 @@ impl CompressTransform {
             outer: None,
             outer_action: TransformAction::Bypass,
             state: State::Waiting,
+            memory: MemoryShare::default(),
+            budget: MemoryBudget::default(),
             output: Vec::new(),
         })
     }
@@ -99,6 +104,7 @@ impl CompressTransform {
         if transform.negotiated.coding.is_some() {
             ignore_range_by_date(&mut ctx.request.headers);
         }
+        transform.budget = ctx.memory_budget();
         transform.outer = ctx.transform.take();
         ctx.transform = Some(transform);
     }
@@ -114,6 +120,8 @@ impl CompressTransform {
     /// Caches the transform for the next response.
     pub(super) fn give(mut self: Box<CompressTransform>) {
         self.state = State::Waiting;
+        self.memory.clear();
+        self.budget = MemoryBudget::default();
         self.output.clear();
         self.output.shrink_to(OUTPUT_KEPT_MAX);
         CACHE.with(|cache| cache.give(self));
@@ -124,6 +132,9 @@ impl CompressTransform {
     pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<LargeBody>, CodingError> {
         if !matches!(self.state, State::Waiting) {
             return Ok(None);
+        }
+        if response.body.is_stream() {
+            self.take_memory();
         }
         let Some(coding) = self.decide_complete(response) else { return Ok(None) };
         let body = &mut response.body;
@@ -214,15 +225,26 @@ impl CompressTransform {
     fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         let encoder = self.encoder(coding)?;
         if let Some(source) = body.take_source() {
-            body.set_stream(CompressedSource::new(source, encoder), None);
+            let memory = mem::take(&mut self.memory);
+            body.set_stream(CompressedSource::new(source, encoder, memory), None);
         }
         Ok(())
+    }
+
+    /// Takes memory for the encoder of a stream. If there is none, the stream is not compressed.
+    fn take_memory(&mut self) {
+        if self.negotiated.coding.is_some() && !self.memory.try_grow_to(&self.budget, ENCODER_MEMORY) {
+            self.negotiated.coding = None;
+        }
     }
 
     fn encoder(&self, coding: Coding) -> Result<ContentEncoder, CodingError> {
         ContentEncoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
     }
 }
+
+/// About as much memory as an encoder takes at its default level.
+const ENCODER_MEMORY: usize = 1 << 20;
 
 /// How much memory is kept.
 const OUTPUT_KEPT_MAX: usize = 256 << 10;
@@ -239,12 +261,16 @@ impl Transform for CompressTransform {
     fn begin(&mut self, response: &mut Response) -> TransformAction {
         debug_assert!(matches!(self.state, State::Waiting), "a stream begins once");
         let len = response.headers.content_length();
+        self.take_memory();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
             Some(Ok(encoder)) => State::Encode(encoder),
             // The stream's first write will fail.
             Some(Err(_)) => State::Failed,
             None => State::Bypass,
         };
+        if let State::Bypass = self.state {
+            self.memory.clear();
+        }
         // The outer transform gets the stream after this one: with the head as it is now, and the content compressed.
         self.outer_action =
             self.outer.as_mut().map_or(TransformAction::Bypass, |outer| outer.begin(response));
@@ -329,6 +355,8 @@ fn set(headers: &mut Headers, name: &str, value: &[u8]) {
 pub(super) struct CompressedSource {
     source: BodySource,
     encoder: ContentEncoder,
+    /// The memory of the encoder.
+    _memory: MemoryShare,
     /// The memory into which the source is read.
     piece: Vec<u8>,
     /// The output of the encoder, and how much of it was passed on.
@@ -340,11 +368,12 @@ pub(super) struct CompressedSource {
 }
 
 impl CompressedSource {
-    pub(super) fn new(source: BodySource, encoder: ContentEncoder) -> CompressedSource {
+    pub(super) fn new(source: BodySource, encoder: ContentEncoder, memory: MemoryShare) -> CompressedSource {
         let piece = vec![0; PIECE];
         CompressedSource {
             source,
             encoder,
+            _memory: memory,
             piece,
             output: Vec::new(),
             sent: 0,

@@ -168,7 +168,8 @@ pub struct KeyError {
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (len, least) = (self.len, Key::SECRET_LEN_MIN);
+        let len = self.len;
+        let least = Key::SECRET_LEN_MIN;
         write!(f, "the secret of a cookie key has {len} bytes, and needs {least} at least")
     }
 }

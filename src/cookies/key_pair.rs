@@ -58,7 +58,8 @@ impl KeyPair {
         fill_random(&mut nonce)?;
         let mut sealed = nonce.to_vec();
         sealed.extend_from_slice(value.as_bytes());
-        let (nonce, name) = (Nonce::assume_unique_for_key(nonce), Aad::from(name.as_bytes()));
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let name = Aad::from(name.as_bytes());
         let content = &mut sealed[NONCE_LEN..];
         let tag = self.encryption.seal_in_place_separate_tag(nonce, name, content);
         sealed.extend_from_slice(tag.map_err(|_| io::Error::other("the value is too long"))?.as_ref());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ExchangeError;
 use crate::net::{Conn, PeerEnd, TimerSlot};
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::Limits;
 
 /// All bounds of an exchange.
@@ -13,6 +14,25 @@ pub(crate) struct Bounds {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
     pub(crate) cancel: Cancel,
+    /// The memory that all peers share.
+    pub(crate) memory: MemoryBudget,
+}
+
+impl Bounds {
+    /// Waits until `share` has at least so many bytes of memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are never so many (413), or if others have held them for [`Timeouts::body`] (503).
+    pub(crate) fn poll_memory(
+        &self,
+        cx: &mut Context<'_>,
+        share: &mut MemoryShare,
+        bytes: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let grown = share.poll_grow_to(cx, &self.memory, bytes, self.timeouts.body);
+        grown.map_err(ExchangeError::from_memory)
+    }
 }
 
 /// Which end of a peer cancels a handler that waits, and a response whose content is still made.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error_text::{TimeLimit, write_error};
 use crate::message::Status;
 use crate::net::ConnError;
+use crate::runtime::MemoryError;
 use crate::wire::{Limits, WireDetail, WireError};
 
 /// Why an exchange ended early.
@@ -51,6 +52,8 @@ pub enum Phase {
     Body,
     /// The peer to read what is sent.
     Write,
+    /// The wait for memory that other exchanges hold ([`Limits::memory_max`](crate::Limits::memory_max)).
+    Memory,
     /// The handler.
     Handler,
     /// Anything at all, even a pong, from the peer of a WebSocket.
@@ -92,7 +95,20 @@ impl ExchangeError {
                     | Kind::TimedOut
                     | Kind::UnexpectedEof
             ),
+            ExchangeError::TimedOut(Phase::Memory, _) => true,
             error => error.is_of_handler(),
+        }
+    }
+
+    /// The error of content for which there is no memory.
+    #[cold]
+    pub(crate) fn from_memory(error: MemoryError) -> ExchangeError {
+        match error {
+            MemoryError::TimedOut(limit) => ExchangeError::TimedOut(Phase::Memory, limit.into()),
+            MemoryError::NeverFits(max) => {
+                let detail = WireDetail::limit("memory_max", "bytes", max);
+                ExchangeError::Wire(WireError::BodyTooLarge, Some(detail))
+            }
         }
     }
 
@@ -140,7 +156,7 @@ impl ExchangeError {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
             ExchangeError::PeerClosed | ExchangeError::NoCloseFrame | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
-            ExchangeError::TimedOut(Phase::Handler, _) => Some(Status::SERVICE_UNAVAILABLE),
+            ExchangeError::TimedOut(Phase::Handler | Phase::Memory, _) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write | Phase::Silence | Phase::Close, _) => {
                 None
             }
@@ -180,6 +196,7 @@ impl fmt::Display for Phase {
             Phase::Head => "the head",
             Phase::Body => "the body",
             Phase::Write => "the wait for the peer to read",
+            Phase::Memory => "the wait for memory that other requests hold",
             Phase::Handler => "the handler",
             Phase::Silence => "the silence of the peer",
             Phase::Close => "the wait for the peer to close",

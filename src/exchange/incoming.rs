@@ -3,13 +3,14 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, MinRate};
+use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNCOUNTED, poll_content};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
+use crate::runtime::MemoryShare;
 use crate::wire::parse::{EndSearch, ForbiddenTrailers};
 use crate::wire::{Framing, Limits};
 
@@ -21,9 +22,9 @@ pub(crate) struct Incoming {
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
     body: BodyDecoder,
-    /// The length of the current chunk: bytes at the front of the input that the reader may read, until it reads on.
-    chunk_len: usize,
-    /// How many bytes behind the current chunk are decoded data too, from a chunk that the reader truncated.
+    /// The length of the current piece: bytes at the front of the input that the reader may read, until it reads on.
+    piece_len: usize,
+    /// How many bytes after the current piece are decoded data too, from a piece that the reader truncated.
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
@@ -32,6 +33,8 @@ pub(crate) struct Incoming {
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
     rate: MinRate,
+    /// The memory of a body that is buffered. It is kept with the buffer, until both are given back.
+    pub(crate) memory: MemoryShare,
 }
 
 impl Incoming {
@@ -71,13 +74,18 @@ impl Incoming {
             Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
             flushed => flushed?,
         }
+        let len = self.input.unread().len();
+        if len > UNCOUNTED.max(self.memory.len()) {
+            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, bounds.memory.ahead(len)));
+            taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
+        }
         Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
             Ok(None) => {
                 on_read();
                 Ok(None)
             }
             Ok(Some(outcome)) => Ok(Some(outcome)),
-            Err(error) => Err(self.unfinished_head_error(error, message, bounds)),
+            Err(error) => Err(message.unfinished_error(error, self.input.unread(), &bounds.limits)),
         })
     }
 
@@ -90,29 +98,11 @@ impl Incoming {
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
         Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
             Ok(1..) => Ok(None),
-            Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
+            Ok(0) if self.has_head_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(HeadOutcome::Closed)),
-            Err(ConnError::TimedOut) if !self.has_begun() => Ok(Some(HeadOutcome::Idle)),
+            Err(ConnError::TimedOut) if !self.has_head_begun() => Ok(Some(HeadOutcome::Idle)),
             Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
-    }
-
-    /// The error if no more of a head comes: that of input that was not parsed yet, or else `error`.
-    pub(crate) fn unfinished_head_error(
-        &self,
-        error: ExchangeError,
-        message: &mut impl MessageHead,
-        bounds: &Bounds,
-    ) -> ExchangeError {
-        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
-        match message.parse(text, limits) {
-            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
-            Ok(_) => {
-                message.parse_front(text, limits);
-                error
-            }
-        }
     }
 
     /// Whether a part of a head has arrived, but no whole one.
@@ -122,7 +112,7 @@ impl Incoming {
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
     /// if nothing follows it, the connection is idle, and the peer gets no error.
-    fn has_begun(&self) -> bool {
+    fn has_head_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
@@ -132,11 +122,12 @@ impl Incoming {
         message: &mut M,
         bounds: &Bounds,
     ) -> Result<bool, ExchangeError> {
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         if !self.head_search.is_due(text, limits.head_max) {
             return Ok(false);
         }
-        debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
+        debug_assert!(self.is_end_stream() && self.piece_len == 0, "a head follows a whole message");
         let parsed = message.parse(text, limits);
         let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
             return Ok(false);
@@ -163,54 +154,54 @@ impl Incoming {
         self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused);
     }
 
-    /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the
+    /// Receives the next piece of the body. Returns its length; 0 at the end. [`Incoming::piece`] is valid until the
     /// next call, which consumes it.
-    pub(crate) fn poll_chunk<L: Locality>(
+    pub(crate) fn poll_piece<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
-        self.consume_chunk();
+        self.consume_piece();
         loop {
-            self.chunk_len = self.decode(bounds)?;
-            if self.chunk_len > 0 || self.is_end_stream() {
-                self.has_read_any |= self.chunk_len > 0;
-                if L::STAYS_ON_THREAD && self.chunk_len == 0 {
+            self.piece_len = self.decode(bounds)?;
+            if self.piece_len > 0 || self.is_end_stream() {
+                self.has_read_any |= self.piece_len > 0;
+                if L::STAYS_ON_THREAD && self.piece_len == 0 {
                     self.input.return_large();
                 }
-                return Poll::Ready(Ok(self.chunk_len));
+                return Poll::Ready(Ok(self.piece_len));
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;
         }
     }
 
-    /// Makes the next piece the current chunk, as [`Incoming::poll_chunk`] does, if it is a chunk that has already
+    /// Makes the next piece the current one, as [`Incoming::poll_piece`] does, if it is a chunk that has already
     /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
     /// whether there was one.
     #[inline]
-    pub(crate) fn next_arrived_chunk(&mut self) -> bool {
-        self.consume_chunk();
+    pub(crate) fn next_arrived_piece(&mut self) -> bool {
+        self.consume_piece();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest)
             && let Some(decoded) = decoder.next_chunk(self.input.unread())
         {
             self.input.consume(decoded.framing);
-            self.chunk_len = decoded.data;
+            self.piece_len = decoded.data;
         }
-        self.has_read_any |= self.chunk_len > 0;
-        self.chunk_len > 0
+        self.has_read_any |= self.piece_len > 0;
+        self.piece_len > 0
     }
 
-    /// The current chunk, which the last [`Incoming::poll_chunk`] has received.
-    pub(crate) fn chunk(&self) -> &[u8] {
-        &self.input.unread()[..self.chunk_len]
+    /// The current piece, which the last [`Incoming::poll_piece`] has received.
+    pub(crate) fn piece(&self) -> &[u8] {
+        &self.input.unread()[..self.piece_len]
     }
 
-    /// Truncates the current chunk to its first `count` bytes. The others become the next chunk.
-    pub(crate) fn truncate_chunk(&mut self, count: usize) {
-        debug_assert!(count <= self.chunk_len && self.truncated_rest == 0, "a chunk is truncated once");
-        self.truncated_rest = self.chunk_len - count;
-        self.chunk_len = count;
+    /// Truncates the current piece to its first `count` bytes. The others become the next piece.
+    pub(crate) fn truncate_piece(&mut self, count: usize) {
+        debug_assert!(count <= self.piece_len && self.truncated_rest == 0, "a piece is truncated once");
+        self.truncated_rest = self.piece_len - count;
+        self.piece_len = count;
     }
 
     /// Receives the whole body into `content`.
@@ -233,13 +224,41 @@ impl Incoming {
             }
             let may_be_more = self.take_arrived(bounds, body_max, content)?;
             if self.is_end_stream() {
-                self.consume_chunk();
+                self.consume_piece();
                 return Poll::Ready(Ok(()));
             }
             if !may_be_more {
+                ready!(self.poll_room(cx, conn, bounds, body_max, content))?;
                 ready!(self.poll_more(cx, conn, bounds, Some(content)))?;
             }
         }
+    }
+
+    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for twice
+    /// as much as is here.
+    fn poll_room<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        bounds: &Bounds,
+        body_max: usize,
+        content: &Arena,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let left = self.length_left().and_then(|left| usize::try_from(left).ok());
+        let needed = content.len() + left.unwrap_or(self.input.unread().len().max(READ_MIN));
+        if needed <= self.memory.len().max(UNCOUNTED) {
+            return Poll::Ready(Ok(()));
+        }
+        let len = match left {
+            Some(_) => needed,
+            None => bounds.memory.ahead(needed).min(body_max).max(needed),
+        };
+        let grown = bounds.poll_memory(cx, &mut self.memory, len);
+        if grown.is_pending() {
+            // The time of the body does not run meanwhile.
+            self.pause(conn);
+        }
+        grown
     }
 
     /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may
@@ -250,9 +269,10 @@ impl Incoming {
         body_max: usize,
         content: &mut Arena,
     ) -> Result<bool, ExchangeError> {
-        self.consume_chunk();
+        self.consume_piece();
         if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest) {
-            let (input, trailers) = (self.input.unread(), &mut self.trailers);
+            let input = self.input.unread();
+            let trailers = &mut self.trailers;
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
                     ExchangeError::with_detail(error, input, &Limits { body_max, ..bounds.limits })
@@ -263,18 +283,18 @@ impl Incoming {
             self.input.consume(read);
             return Ok(false);
         }
-        self.chunk_len = self.decode(bounds)?;
-        if self.chunk_len > body_max.saturating_sub(content.len()) {
+        self.piece_len = self.decode(bounds)?;
+        if self.piece_len > body_max.saturating_sub(content.len()) {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
-        let may_be_more = self.chunk_len > 0;
+        let may_be_more = self.piece_len > 0;
         // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of
         // it.
-        if self.is_end_stream() && content.is_empty() && self.chunk_len == self.input.unread().len() {
+        if self.is_end_stream() && content.is_empty() && self.piece_len == self.input.unread().len() {
             self.input.move_all_to(content);
-            self.chunk_len = 0;
+            self.piece_len = 0;
         } else {
-            content.extend(self.chunk());
+            content.extend(self.piece());
         }
         Ok(may_be_more)
     }
@@ -289,7 +309,8 @@ impl Incoming {
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
-        let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
+        let drain_max = bounds.limits.drain_max;
+        let linger = bounds.timeouts.linger;
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
@@ -298,7 +319,7 @@ impl Incoming {
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
-            match ready!(self.poll_chunk(cx, conn, bounds))? {
+            match ready!(self.poll_piece(cx, conn, bounds))? {
                 0 => break,
                 count => self.discarded = self.discarded.saturating_add(count),
             }
@@ -317,11 +338,11 @@ impl Incoming {
     ) -> Poll<ExchangeError> {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
-        self.consume_chunk();
-        // Content that is malformed or truncated results in an error behind the response.
+        self.consume_piece();
+        // Content that is malformed or truncated results in an error after the response.
         while let Ok(count) = self.decode(bounds) {
-            self.chunk_len = count;
-            self.consume_chunk();
+            self.piece_len = count;
+            self.consume_piece();
             self.discarded = self.discarded.saturating_add(count);
             if count > 0 {
                 continue;
@@ -340,9 +361,9 @@ impl Incoming {
         Poll::Pending
     }
 
-    /// Drops all input, even the current chunk.
+    /// Drops all input, even the current piece.
     pub(crate) fn drop_input(&mut self) {
-        (self.chunk_len, self.truncated_rest) = (0, 0);
+        (self.piece_len, self.truncated_rest) = (0, 0);
         self.head_search = EndSearch::default();
         self.input.reset();
     }
@@ -371,7 +392,7 @@ impl Incoming {
         self.expectation = Expectation::BodyEndUnknown;
     }
 
-    /// Whether the whole body has been received. The current chunk may be the last one.
+    /// Whether the whole body has been received. The current piece may be the last one.
     #[inline]
     pub(crate) fn is_end_stream(&self) -> bool {
         matches!(self.body, BodyDecoder::Done) && self.truncated_rest == 0
@@ -388,8 +409,8 @@ impl Incoming {
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
-    pub(crate) fn has_arrived(&self) -> bool {
-        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.chunk_len) as u64)
+    pub(crate) fn has_body_arrived(&self) -> bool {
+        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.piece_len) as u64)
     }
 
     /// Whether the body ends only with the connection.
@@ -406,16 +427,16 @@ impl Incoming {
         }
     }
 
-    /// Consumes the current chunk, which has been read.
+    /// Consumes the current piece, which has been read.
     #[inline]
-    pub(crate) fn consume_chunk(&mut self) {
+    pub(crate) fn consume_piece(&mut self) {
         debug_assert!(
-            self.chunk_len + self.truncated_rest <= self.input.unread().len(),
-            "chunks are part of the input"
+            self.piece_len + self.truncated_rest <= self.input.unread().len(),
+            "pieces are part of the input"
         );
         // Most messages have no body.
-        if self.chunk_len > 0 {
-            self.input.consume(std::mem::take(&mut self.chunk_len));
+        if self.piece_len > 0 {
+            self.input.consume(std::mem::take(&mut self.piece_len));
         }
     }
 
@@ -458,6 +479,12 @@ impl Incoming {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
+        // However fast it arrives, a body does not hold memory for ever for which others wait.
+        let (limit, is_wanted) =
+            (bounds.timeouts.body, self.memory.len() > 0 && bounds.memory.is_contended());
+        if is_wanted && self.rate.waited() > limit {
+            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
+        }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
         match received
             .map_err(|error| self.unfinished_body_error(self.rate.error(error, &bounds.timeouts), bounds))?
@@ -483,7 +510,8 @@ impl Incoming {
     fn unfinished_body_error(&self, error: ExchangeError, bounds: &Bounds) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
         let BodyDecoder::Chunked(decoder) = &self.body else { return error };
-        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let text = self.input.unread();
+        let limits = &bounds.limits;
         match decoder.check_unfinished(text, limits) {
             Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
             Ok(()) => error,
@@ -522,18 +550,19 @@ impl Incoming {
 
     /// Forgets the message, but not the input after it.
     pub(crate) fn forget_message(&mut self) {
-        self.consume_chunk();
+        self.consume_piece();
         let Incoming {
             input: _,
             trailers,
             expectation,
             body,
-            chunk_len: _,
+            piece_len: _,
             truncated_rest,
             has_read_any,
             discarded,
             head_search,
             rate,
+            memory: _,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -545,33 +574,6 @@ impl Incoming {
     }
 }
 
-/// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
-fn poll_content<L: Locality>(
-    cx: &mut Context<'_>,
-    conn: &mut Conn<L>,
-    limit: Duration,
-    left: &mut u64,
-    content: &mut Arena,
-    input: &mut ReadBuffer,
-) -> Poll<Result<usize, ConnError>> {
-    let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
-    // Room beyond the body spares a system call: a read that fills its room leaves open whether there is more.
-    let most = left_here.saturating_add(READ_BEYOND);
-    let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
-    let room_len = room.len().min(most);
-    let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
-    let of_body = count.min(left_here);
-    content.commit(of_body);
-    input.append(&content.spare(0)[..count - of_body]);
-    *left -= of_body as u64;
-    Poll::Ready(Ok(count))
-}
-
-const READ_MIN: usize = 16 << 10;
-const READ_MAX: usize = 256 << 10;
-/// Room for the head of another message.
-const READ_BEYOND: usize = 1 << 10;
-
 impl Reset for Incoming {
     fn reset(&mut self) {
         self.drop_input();
@@ -579,6 +581,7 @@ impl Reset for Incoming {
     }
 
     fn shrink(&mut self) -> usize {
+        self.memory.clear();
         self.input.shrink() + self.trailers.shrink()
     }
 }

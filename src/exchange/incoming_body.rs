@@ -1,11 +1,13 @@
-//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), and how fast it arrives.
+//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), how it is read, and how fast it arrives.
 
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
 use crate::error_text::TimeLimit;
+use crate::memory::Arena;
 use crate::message::Headers;
-use crate::net::{ConnError, ReadBuffer, millis};
+use crate::net::{Conn, ConnError, Locality, ReadBuffer, millis};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
@@ -66,6 +68,35 @@ impl BodyDecoder {
     }
 }
 
+/// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
+pub(super) fn poll_content<L: Locality>(
+    cx: &mut Context<'_>,
+    conn: &mut Conn<L>,
+    limit: Duration,
+    left: &mut u64,
+    content: &mut Arena,
+    input: &mut ReadBuffer,
+) -> Poll<Result<usize, ConnError>> {
+    let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
+    // Room beyond the body spares a system call: a read that fills its room leaves open whether there is more.
+    let most = left_here.saturating_add(READ_BEYOND);
+    let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
+    let room_len = room.len().min(most);
+    let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
+    let of_body = count.min(left_here);
+    content.commit(of_body);
+    input.append(&content.spare(0)[..count - of_body]);
+    *left -= of_body as u64;
+    Poll::Ready(Ok(count))
+}
+
+pub(super) const READ_MIN: usize = 16 << 10;
+/// A head or content up to this length takes no share of the memory: the buffer of a read is as large.
+pub(super) const UNCOUNTED: usize = READ_MIN;
+const READ_MAX: usize = 256 << 10;
+/// Room for the head of another message.
+const READ_BEYOND: usize = 1 << 10;
+
 /// Whether a body arrives at the required rate ([`Timeouts::body_rate_min`]). Without a rate, a peer that sends a byte now
 /// and then would never exceed a timeout, and keep a connection forever (a slow POST).
 ///
@@ -123,6 +154,11 @@ impl MinRate {
             Some(since) if waited - since >= PACKET_GAP_MAX => Err(ConnError::TimedOut),
             _ => Ok(()),
         }
+    }
+
+    /// For how long the body was waited for, without a wait that goes on.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited)
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -218,7 +254,8 @@ mod tests {
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =
             Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
-        let (mut rate, mut now) = (MinRate::default(), 0);
+        let mut rate = MinRate::default();
+        let mut now = 0;
         rate.begin(5);
         let is_fast = pieces.iter().chain(&[(0, PACKET_GAP_MAX, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
@@ -290,7 +327,8 @@ mod tests {
 
     #[test]
     fn a_wait_that_was_given_up_ends_when_it_was_polled_last() {
-        let (timeouts, mut rate) = (Timeouts::default(), MinRate::default());
+        let timeouts = Timeouts::default();
+        let mut rate = MinRate::default();
         let body = millis(timeouts.body);
         for polled in [0, 1000] {
             assert!(rate.wait(polled, &timeouts).is_ok());

@@ -1,6 +1,7 @@
 //! [`MessageHead`]: what the bytes of a head become: a request, or a response to some request. [`Expectation`]: whether
 //! its sender waits for `100 Continue`.
 
+use super::ExchangeError;
 use crate::message::{FieldName, Headers, Request, Response, Version, members};
 use crate::wire::parse::{self, ForbiddenTrailers};
 use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
@@ -18,7 +19,7 @@ pub(crate) enum HeadOutcome {
 
 /// A message whose head can be received.
 pub(crate) trait MessageHead {
-    /// The treatment of forbidden fields behind the body.
+    /// The treatment of forbidden fields after the body.
     const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
     /// Makes the head at the front of `input` that of the message, and returns its length, if it is complete.
@@ -26,6 +27,18 @@ pub(crate) trait MessageHead {
 
     /// Takes as much of a head that does not end as a report may show.
     fn parse_front(&mut self, input: &[u8], limits: &Limits);
+
+    /// The error if no more of a head comes of which `text` is here: that of text that was not parsed yet, or else `error`.
+    fn unfinished_error(&mut self, error: ExchangeError, text: &[u8], limits: &Limits) -> ExchangeError {
+        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
+        match self.parse(text, limits) {
+            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Ok(_) => {
+                self.parse_front(text, limits);
+                error
+            }
+        }
+    }
 
     /// The head as it was received.
     fn text(&self) -> &[u8];

@@ -16,5 +16,5 @@ pub(crate) use bounds::{Bounds, Cancel};
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
 pub(crate) use incoming::Incoming;
-pub(crate) use message_head::{Expectation, HeadOutcome, IncomingResponse};
+pub(crate) use message_head::{Expectation, HeadOutcome, IncomingResponse, MessageHead};
 pub(crate) use outgoing::{Outgoing, poll_flush};

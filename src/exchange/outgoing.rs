@@ -40,7 +40,7 @@ enum State {
     /// A write has failed with an error of this kind, and the bytes that it did not write are missing.
     Failed(io::ErrorKind),
     /// The end of the body has been written.
-    Done,
+    Finished,
 }
 
 impl Outgoing {
@@ -73,26 +73,26 @@ impl Outgoing {
     }
 
     /// Whether content that is written is dropped: there is no body, as for HEAD.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn is_bodyless(&self) -> bool {
         self.state == State::Body(Framing::Empty)
     }
 
     /// Whether nothing more belongs to the response: its end has been written, or its head was all of it.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_done() || self.is_empty()
+    pub(crate) fn is_finished_or_bodyless(&self) -> bool {
+        self.is_finished() || self.is_bodyless()
     }
 
     /// Whether the end of the body has been written.
     #[inline]
-    pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Done
+    pub(crate) fn is_finished(&self) -> bool {
+        self.state == State::Finished
     }
 
-    /// Whether everything that the head announced has been sent.
+    /// Whether the end of the body has been written, or all of the length that the head has announced.
     #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_finished_or_full(&self) -> bool {
         match self.state {
-            State::Done | State::Body(Framing::Length(0)) => true,
+            State::Finished | State::Body(Framing::Length(0)) => true,
             State::NotBegun | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) => false,
         }
     }
@@ -101,14 +101,15 @@ impl Outgoing {
     /// whole.
     #[cold]
     pub(crate) fn fail(&mut self, kind: io::ErrorKind) {
-        if !self.is_over() {
+        if !self.is_finished_or_bodyless() {
             self.state = State::Failed(kind);
         }
     }
 
     /// Drops the source of further content.
     pub(crate) fn drop_source(&mut self) {
-        (self.source, self.file) = (None, None);
+        self.source = None;
+        self.file = None;
     }
 
     /// Sends some bytes from the front of `data`, or copies them to the write buffer, and returns how many.
@@ -124,7 +125,7 @@ impl Outgoing {
         }
         let count = match self.state {
             _ if data.is_empty() => 0,
-            State::NotBegun | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
+            State::NotBegun | State::Finished => return Poll::Ready(Err(ExchangeError::Length)),
             State::Failed(kind) => {
                 return Poll::Ready(Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)));
             }
@@ -168,7 +169,7 @@ impl Outgoing {
             | State::Body(_)
             | State::ChunkedWithLength(_)
             | State::Failed(_)
-            | State::Done => {
+            | State::Finished => {
                 return false;
             }
         }
@@ -186,13 +187,13 @@ impl Outgoing {
             State::Body(Framing::Chunked) | State::ChunkedWithLength(0) => {
                 chunked::encode_end(conn.write_buffer().bytes(), trailers);
             }
-            State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
+            State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Finished => {}
             State::Failed(kind) => return Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)),
             State::NotBegun | State::ChunkedWithLength(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
         }
-        self.state = State::Done;
+        self.state = State::Finished;
         Ok(())
     }
 
@@ -205,7 +206,7 @@ impl Outgoing {
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
-        if self.is_done() || self.copy_whole(conn.write_buffer(), body) {
+        if self.is_finished() || self.copy_whole(conn.write_buffer(), body) {
             return Poll::Ready(Ok(()));
         }
         if self.state != State::Body(Framing::Empty) {
@@ -218,7 +219,7 @@ impl Outgoing {
         Poll::Ready(self.finish(conn, trailers, bounds))
     }
 
-    /// Copies a body behind its head, if it is in memory and small, as most are. Returns whether it did.
+    /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.
     #[inline]
     pub(crate) fn copy_whole(&mut self, buffer: &mut WriteBuffer, body: &Body) -> bool {
         let bytes = body.bytes();
@@ -227,7 +228,7 @@ impl Outgoing {
             return false;
         }
         buffer.bytes().extend_from_slice(bytes);
-        self.state = State::Done;
+        self.state = State::Finished;
         true
     }
 
@@ -403,7 +404,8 @@ fn poll_chunk<L: Locality>(
     while conn.write_buffer().len() >= BUFFERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }
-    let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.write_buffer().bytes().len());
+    let chunk = &data[..data.len().min(CHUNK_MAX)];
+    let start = conn.write_buffer().bytes().len();
     chunked::encode_size(conn.write_buffer().bytes(), chunk.len());
     let polled = match fits_buffer(conn.write_buffer(), chunk) {
         true => Poll::Pending,

@@ -161,7 +161,8 @@ impl Cache {
         };
         entry.used = tick;
         if now < entry.fresh_until {
-            let (found, fresh_until) = (entry.resource.clone(), entry.fresh_until);
+            let found = entry.resource.clone();
+            let fresh_until = entry.fresh_until;
             drop(shard);
             RECENT_FILES.with_borrow_mut(|recent| recent.insert(path, &found, generation, now, fresh_until));
             return Some(found);
@@ -203,8 +204,9 @@ impl Cache {
     ) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
-        let (bytes, open_files, open_files_max) =
-            (resource.cost(), resource.open_files, DescriptorQuota::MAX / count);
+        let bytes = resource.cost();
+        let open_files = resource.open_files;
+        let open_files_max = DescriptorQuota::MAX / count;
         let (hash, mut shard) = self.shard(path.as_bytes());
         // The shard is locked: if the generation is still the same, `clear` has yet to reach this shard.
         if generation != self.generation() {
@@ -229,7 +231,8 @@ impl Cache {
         let Some(quota) = quota else { return };
         shard.bytes += bytes;
         shard.open_files += open_files;
-        let (path, resource) = (path.as_bytes().into(), resource.clone());
+        let path = path.as_bytes().into();
+        let resource = resource.clone();
         let entry = CacheEntry {
             path,
             resource,
@@ -397,7 +400,8 @@ mod tests {
     #[test]
     fn no_file_of_a_replaced_root_is_inserted() {
         let cache = Cache::new(FileCacheLimits::default());
-        let (resource, now) = (resource(FileContent::Bytes(Bytes::from_static(b"x"))), Instant::now());
+        let resource = resource(FileContent::Bytes(Bytes::from_static(b"x")));
+        let now = Instant::now();
         insert(&cache, "a".to_owned(), &resource, now);
         let generation = cache.generation();
         cache.clear();

@@ -43,7 +43,8 @@ impl<N> Files<N> {
     /// Fails if the directory does not exist, or is below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = DiskRoot::new(copies.into())?;
-        let (path, store) = (root.current_dir()?.path.clone(), CompressedStore::new(root));
+        let path = root.current_dir()?.path.clone();
+        let store = CompressedStore::new(root);
         let copies: CompressFn = Arc::new(move |path, content_type, whole, stored| {
             store.find_or_make(path, content_type, whole, stored)
         });
@@ -186,10 +187,8 @@ mod tests {
     fn a_thread_that_makes_a_copy_keeps_nothing_of_it() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
-        let (whole, store) = (
-            snapshot(&root.path().join("a.js")),
-            CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap()),
-        );
+        let whole = snapshot(&root.path().join("a.js"));
+        let store = CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap());
         for stored in StoredCoding::ALL {
             assert_eq!(
                 store.find_or_make(b"/a.js", "text/javascript", &whole, stored).is_some(),
@@ -204,10 +203,8 @@ mod tests {
     fn no_more_copies_are_made_at_once_than_there_are_cores() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
-        let (whole, store) = (
-            snapshot(&root.path().join("a.js")),
-            CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap()),
-        );
+        let whole = snapshot(&root.path().join("a.js"));
+        let store = CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap());
         let [br, gzip] = [Coding::Br, Coding::Gzip]
             .map(|coding| *StoredCoding::ALL.iter().find(|stored| stored.coding == coding).unwrap());
         assert!(store.find_or_make(b"/a.js", "text/javascript", &whole, br).is_some());

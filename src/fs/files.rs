@@ -365,7 +365,8 @@ impl<N> Files<N> {
 
     /// Finds the file that is requested, in the cache or below the root.
     async fn find(&self, ctx: &Context) -> Result<Found> {
-        let (lookup, now) = (&self.lookup, ctx.arrived_at());
+        let lookup = &self.lookup;
+        let now = ctx.arrived_at();
         let Some(path) = lookup.path(&ctx.request) else {
             let is_prefix = lookup.is_prefix(&ctx.request);
             return Ok(if is_prefix { Found::Directory(Box::default()) } else { Found::Nothing });
@@ -381,7 +382,9 @@ impl<N> Files<N> {
         let found = match vhost.root {
             Root::Embedded(_) => lookup.find(vhost, &relative),
             Root::Disk(_) => {
-                let (lookup, vhost, relative) = (lookup.clone(), vhost.clone(), relative.to_owned());
+                let lookup = lookup.clone();
+                let vhost = vhost.clone();
+                let relative = relative.to_owned();
                 spawn_blocking(move || lookup.find(&vhost, &relative)).await?
             }
         };
@@ -420,7 +423,8 @@ impl<N: Handler> Handler for Files<N> {
                 if let Some(value) = self.lookup.cache_control(&path) {
                     response.headers.set("cache-control", value)?;
                 }
-                let (lookup, sort) = (self.lookup.clone(), Sort::from_query(&request.query()));
+                let lookup = self.lookup.clone();
+                let sort = Sort::from_query(&request.query());
                 // Boxed because it is rare: the future of each request holds room for this one.
                 let page = Box::pin(LISTINGS.run(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
@@ -443,7 +447,8 @@ static LISTINGS: BlockingLimit = BlockingLimit::new();
 /// The target with a `/` after its path, as a reference (RFC 3986 §4.1). The reference begins with a single `/`, since
 /// `//` would begin a host (§4.2).
 fn as_directory(request: &Request) -> String {
-    let (path, query) = (request.path().trim_matches('/'), request.query());
+    let path = request.path().trim_matches('/');
+    let query = request.query();
     let target = match query.as_str() {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),

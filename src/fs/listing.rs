@@ -140,7 +140,8 @@ pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> Strin
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
     let entries = sorted(entries, sort);
-    let (title, query) = (label(&[b"/", path].concat()), sort.query());
+    let title = label(&[b"/", path].concat());
+    let query = sort.query();
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -175,7 +176,8 @@ fn breadcrumbs(path: &[u8], query: &str) -> String {
     let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
     let mut breadcrumbs = format!("<a href=\"{}{query}\">/</a>", up(names.len()));
     for (index, name) in names.iter().enumerate() {
-        let (levels, name) = (names.len() - 1 - index, label(name));
+        let levels = names.len() - 1 - index;
+        let name = label(name);
         let _ = write!(breadcrumbs, "<a href=\"{}{query}\">{name}/</a>", up(levels));
     }
     breadcrumbs
@@ -196,7 +198,8 @@ fn row(DirEntry { name, size, modified }: &DirEntry, query: &str) -> String {
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
     let modified = modified.map(format_minute).unwrap_or_default();
-    let (link, name) = (percent::encode_segment(name), label(name));
+    let link = percent::encode_segment(name);
+    let name = label(name);
     // After `./` nothing can be taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{link}{slash}{query}\">{name}{slash}</a></td><td>{size}</td>\
@@ -236,11 +239,13 @@ fn display(name: &[u8]) -> Cow<'_, str> {
 /// Formats a size with about three digits.
 fn human_size(bytes: u64) -> String {
     let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
-    let (mut value, mut unit) = (bytes as f64, "B");
+    let mut value = bytes as f64;
+    let mut unit = "B";
     while value >= 1023.5
         && let Some(next) = units.next()
     {
-        (value, unit) = (value / 1024.0, next);
+        value /= 1024.0;
+        unit = next;
     }
     let decimals = if unit != "B" && value < 9.95 { 1 } else { 0 };
     format!("{value:.decimals$} {unit}")

@@ -59,7 +59,8 @@ impl VirtualHost {
     pub(super) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
         match &self.root {
             Root::Disk(root) if root.is_due(now) => {
-                let (root, cache) = (root.clone(), self.cache.clone());
+                let root = root.clone();
+                let cache = self.cache.clone();
                 spawn_blocking(move || root.refresh().then(|| cache.clear())).await.map(drop)
             }
             Root::Disk(_) | Root::Embedded(_) => Ok(()),

@@ -45,7 +45,8 @@ impl RecentFiles {
         let mut kept = slot.take().map_or_else(Vec::new, |last| last.path);
         kept.clear();
         kept.extend_from_slice(path);
-        let (resource, expires_at) = (Arc::downgrade(resource), fresh_until.min(now + TTL_MAX));
+        let resource = Arc::downgrade(resource);
+        let expires_at = fresh_until.min(now + TTL_MAX);
         *slot = Some(RecentFile { generation, path: kept, resource, expires_at });
     }
 
@@ -106,7 +107,8 @@ mod tests {
         let whole = Snapshot::undated(content, String::new());
         let description = Description::new("text/plain".to_owned(), None);
         let resource = Arc::new(Resource::new(description, whole, Vec::new()).unwrap());
-        let (mut recent, now) = (RecentFiles::default(), Instant::now());
+        let mut recent = RecentFiles::default();
+        let now = Instant::now();
         let (generation, other) = (Generation::next(), Generation::next());
         for fresh_for in [TTL_MAX / 2, TTL_MAX, 2 * TTL_MAX] {
             recent.insert(b"a", &resource, generation, now, now + fresh_for);

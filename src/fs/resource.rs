@@ -44,7 +44,8 @@ impl Resource {
     ) -> Result<Resource, MessageError> {
         let Description { content_type, cache_control, is_encoded, etag, modified: chosen, accepts_ranges } =
             description;
-        let (modified, varies) = (chosen.or(whole.last_modified()), !encoded.is_empty());
+        let modified = chosen.or(whole.last_modified());
+        let varies = !encoded.is_empty();
         let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
             let etag = etag.clone().unwrap_or_else(|| snapshot.entity_tag(coding).into_bytes());

@@ -174,7 +174,9 @@ fn send_ranges(
 ) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
-        let (first, last, whole) = (range.start, range.end - 1, chosen.content().len());
+        let first = range.start;
+        let last = range.end - 1;
+        let whole = chosen.content().len();
         response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
         send(response, chosen.content(), range.clone());
     } else {
@@ -223,7 +225,8 @@ impl ByteRanges {
         content_type: &str,
         ranges: &[Range<u64>],
     ) -> io::Result<ByteRanges> {
-        let (boundary, whole) = (random_token()?, chosen.content().len());
+        let boundary = random_token()?;
+        let whole = chosen.content().len();
         let exists = |range: &Range<u64>| !range.is_empty() && range.end <= whole;
         debug_assert!(ranges.iter().all(exists), "the ranges are satisfiable");
         let parts = ranges.iter().map(|range| {
@@ -269,7 +272,8 @@ mod tests {
     /// that must not be sent the rest of the later one.
     #[tokio::test]
     async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_response_rfc9110_13_1_5() {
-        let (now, soon) = (SystemTime::now(), Duration::from_secs(10));
+        let now = SystemTime::now();
+        let soon = Duration::from_secs(10);
         for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
             let service = Server::new().service(move |ctx: &mut Context| {
                 let content = FileContent::Bytes(Bytes::from_static(b"content"));

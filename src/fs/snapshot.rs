@@ -49,13 +49,12 @@ pub(super) enum FileContent {
 impl Snapshot {
     /// Content that has no date, with the opaque-tag that names it.
     pub(super) fn undated(content: FileContent, opaque_tag: String) -> Snapshot {
-        let (is_strong, is_settled) = (true, true);
         Snapshot {
             content,
             opaque_tag,
-            is_strong,
+            is_strong: true,
             modified: None,
-            is_settled,
+            is_settled: true,
             strong_since: None,
             stat: None,
         }
@@ -277,7 +276,9 @@ pub(super) fn content_tag(bytes: &[u8]) -> String {
 
 /// The opaque-tag of the first `len` bytes of a file.
 fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
-    let (mut hasher, mut chunk, mut left) = (SipHasher13::new(), vec![0; CHUNK], file.take(len));
+    let mut hasher = SipHasher13::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut left = file.take(len);
     file.rewind()?;
     loop {
         match left.read(&mut chunk)? {

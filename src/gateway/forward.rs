@@ -176,7 +176,8 @@ impl Context {
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
     /// its two ends; one that takes nothing would have this server keep its bytes for ever.
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
-        let (timeouts, stopping) = (self.timeouts(), self.stopping());
+        let timeouts = self.timeouts();
+        let stopping = self.stopping();
         let (conn, early, send, _in_flight) = call.into_switched();
         let behind = End::new(*conn, early, send);
         self.check_upgrade_to("websocket")?;
@@ -200,19 +201,19 @@ async fn relay(
     mut out: BodyWriter<'_>,
 ) -> Result {
     loop {
-        let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
+        let piece = async { poll_fn(|cx| call.borrow_mut().poll_piece(cx)).await.map_err(gateway_error) };
         // A server that pauses may have sent all that its client waits for, so nothing is held back.
-        let len = join_first(chunk, async { Ok(out.flush().await?) }).await?;
+        let len = join_first(piece, async { Ok(out.flush().await?) }).await?;
         if len == 0 {
             break;
         }
         let mut written = 0;
         while written < len {
             let write = |cx: &mut task::Context<'_>| {
-                Pin::new(&mut out).poll_write(cx, &call.borrow().chunk()[written..])
+                Pin::new(&mut out).poll_write(cx, &call.borrow().piece()[written..])
             };
             written += poll_fn(write).await?;
-            debug_assert!(written <= len, "no more is written than the chunk has");
+            debug_assert!(written <= len, "no more is written than the piece has");
         }
     }
     let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
@@ -235,15 +236,15 @@ fn remove_sent(trailers: &mut Headers, fields: &Headers) {
 /// Forwards the body of a request to the server behind. A pump can be stopped at any time, and continues where it was.
 struct Pump<'c> {
     call: &'c RefCell<CallExchange>,
-    chunk: Vec<u8>,
-    /// How many bytes of `chunk` have been sent.
+    piece: Vec<u8>,
+    /// How many bytes of `piece` have been sent.
     sent: usize,
 }
 
 impl Pump<'_> {
     /// Creates a pump that begins with `buffered`, which is all of the body if it was received before.
     fn new<'c>(call: &'c RefCell<CallExchange>, buffered: &[u8]) -> Pump<'c> {
-        Pump { call, chunk: buffered.to_vec(), sent: 0 }
+        Pump { call, piece: buffered.to_vec(), sent: 0 }
     }
 
     /// Runs as [`Pump::run`] does, and then discards the rest of the body, since many peers read no response before they
@@ -262,15 +263,15 @@ impl Pump<'_> {
     /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
     async fn run(&mut self, body: &mut BodyReader<'_>) -> Result {
         while self.is_body_wanted() {
-            while self.sent < self.chunk.len() {
-                let chunk = &self.chunk[self.sent..];
-                self.sent += self.poll_call(|call, cx| call.poll_data(cx, chunk)).await?;
-                debug_assert!(self.sent <= self.chunk.len(), "no more is sent than the chunk has");
+            while self.sent < self.piece.len() {
+                let piece = &self.piece[self.sent..];
+                self.sent += self.poll_call(|call, cx| call.poll_data(cx, piece)).await?;
+                debug_assert!(self.sent <= self.piece.len(), "no more is sent than the piece has");
             }
-            let chunk = async { Ok(body.chunk().await?) };
+            let piece = async { Ok(body.chunk().await?) };
             // A peer that pauses may wait for a response to the part that it has sent.
             let flush = self.poll_call(CallExchange::poll_sent);
-            let Some(chunk) = join_first(chunk, flush).await? else {
+            let Some(piece) = join_first(piece, flush).await? else {
                 let mut trailers = body.trailers().forwarded_trailers(&body.request.headers);
                 trailers.remove_ambiguous();
                 // A server that takes trailers for fields would believe them (RFC 9110 §6.5.1).
@@ -280,8 +281,8 @@ impl Pump<'_> {
                 }
                 return self.finish(&trailers).await;
             };
-            self.chunk.clear();
-            self.chunk.extend_from_slice(chunk);
+            self.piece.clear();
+            self.piece.extend_from_slice(piece);
             self.sent = 0;
         }
         Ok(())

@@ -229,7 +229,7 @@ const READ_SIZE: usize = 8 << 10;
 mod tests {
     use super::*;
 
-    /// The close frame comes behind the first frame of `sent`, however that is cut, and nothing comes behind it.
+    /// The close frame comes after the first frame of `sent`, however that is cut, and nothing comes after it.
     #[track_caller]
     fn check(sent: &[u8], first: usize) {
         for cut in 0..=sent.len() {

@@ -35,7 +35,8 @@ impl ClientTable {
 
     /// Counts a request of a client. Returns whether it may send one.
     pub(super) fn count(&self, client: u64, arrived: Instant, rate: Rate) -> bool {
-        let (mut bucket, now) = (lock(self.bucket(client)), self.nanos(arrived));
+        let mut bucket = lock(self.bucket(client));
+        let now = self.nanos(arrived);
         let known = bucket.iter().position(|entry| entry.client == client);
         let debt = known.map_or(0, |at| bucket[at].whole_at.saturating_sub(now));
         if rate.wait(debt) > 0 {
@@ -49,7 +50,8 @@ impl ClientTable {
 
     /// How long a client has to wait until it may send a request.
     pub(super) fn wait(&self, client: u64, arrived: Instant, rate: Rate) -> Duration {
-        let (bucket, now) = (lock(self.bucket(client)), self.nanos(arrived));
+        let bucket = lock(self.bucket(client));
+        let now = self.nanos(arrived);
         let entry = bucket.iter().find(|entry| entry.client == client);
         let debt = entry.map_or(0, |entry| entry.whole_at.saturating_sub(now));
         Duration::from_nanos(rate.wait(debt))

@@ -62,7 +62,7 @@ enum Content {
 }
 
 impl HttpBody {
-    /// Makes a body of `content`, with `trailers` behind it.
+    /// Makes a body of `content`, with `trailers` after it.
     pub(super) fn with_trailers(content: Body, trailers: HeaderMap) -> HttpBody {
         HttpBody { content: Content::Whole(content), trailers: Some(trailers).filter(|map| !map.is_empty()) }
     }

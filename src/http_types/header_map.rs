@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn every_field_that_is_accepted_has_its_like_rfc9110_5_5() {
-        let (mut headers, octets) = (Headers::new(), 0..=u8::MAX);
+        let mut headers = Headers::new();
+        let octets = 0..=u8::MAX;
         for octet in octets {
             let name = String::from(char::from(octet));
             let is_name = headers.append(&name, [b'a', octet, b'z']).is_ok();

@@ -163,7 +163,8 @@ fn own_body<B>(body: B) -> Result<(Body, Headers), ConversionError>
 where
     B: http_body::Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
-    let (mut content, mut trailers) = (Body::new(), Headers::new());
+    let mut content = Body::new();
+    let mut trailers = Headers::new();
     match downcast::<B, HttpBody>(body) {
         Ok(own) => {
             let (body, fields) = own.into_parts();

@@ -125,7 +125,8 @@ impl TryFrom<&Uri> for Target {
     ///
     /// Fails if the scheme is neither `http` nor `https`, or if the host cannot be looked up.
     fn try_from(uri: &Uri) -> Result<Target, ConversionError> {
-        let (mut target, text) = (Target::default(), uri.to_string());
+        let mut target = Target::default();
+        let text = uri.to_string();
         let parsed = match (uri.scheme(), uri.authority(), &*text) {
             (Some(_), _, url) => target.set_url(url),
             (None, Some(_), authority) => target.parse(&Method::Connect, authority),
@@ -176,7 +177,8 @@ mod tests {
     #[test]
     fn every_status_and_version_has_its_like_rfc9110_15() {
         for code in 0..=1000 {
-            let (own, theirs) = (Status::from_received(code), http::StatusCode::from_u16(code).ok());
+            let own = Status::from_received(code);
+            let theirs = http::StatusCode::from_u16(code).ok();
             assert_eq!(own.map(http::StatusCode::from), theirs, "{code}");
             let back = theirs.and_then(|status| Status::try_from(status).ok());
             assert_eq!(back, Status::new(code), "{code}");

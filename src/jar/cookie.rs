@@ -113,7 +113,8 @@ pub(super) struct RequestUri<'a> {
 impl<'a> RequestUri<'a> {
     /// Returns `None` if the target is not in absolute-form.
     pub(super) fn new(target: &'a Target) -> Option<RequestUri<'a>> {
-        let (scheme, host) = (target.scheme()?, target.host()?.to_ascii_lowercase());
+        let scheme = target.scheme()?;
+        let host = target.host()?.to_ascii_lowercase();
         let is_secure = scheme == "https" || is_loopback(&host);
         Some(RequestUri { host, path: target.path(), is_secure })
     }

@@ -62,7 +62,8 @@ impl Jar {
     }
 
     fn set_raw(&self, target: &Target, cookie: &RawSetCookie<'_>) -> Result<(), Error> {
-        let (now, uri) = (SystemTime::now(), RequestUri::new(target).ok_or(Error::Target)?);
+        let now = SystemTime::now();
+        let uri = RequestUri::new(target).ok_or(Error::Target)?;
         let cookie = Cookie::new(&uri, cookie, now)?;
         self.lock().insert(&uri, cookie, now)
     }
@@ -85,7 +86,8 @@ impl Jar {
 
     /// Returns how many cookies have not expired.
     pub fn len(&self) -> usize {
-        let (now, store) = (SystemTime::now(), self.lock());
+        let now = SystemTime::now();
+        let store = self.lock();
         store.iter().filter(|cookie| cookie.is_alive(now)).count()
     }
 
@@ -127,7 +129,8 @@ impl Jar {
 
     /// The cookies that outlive the session, as lines of JSON.
     fn lines(&self) -> Vec<String> {
-        let (now, store) = (SystemTime::now(), self.lock());
+        let now = SystemTime::now();
+        let store = self.lock();
         let mut kept: Vec<&Cookie> = store.iter().filter(|cookie| cookie.is_alive(now)).collect();
         kept.sort_by_key(|cookie| cookie.created);
         kept.into_iter().filter_map(line).collect()

@@ -182,7 +182,8 @@ fn a_secure_cookie_that_has_expired_shadows_nothing_rfc6265bis_5_7() {
 #[test]
 fn http_to_this_machine_is_secure_rfc6265bis_5_7() {
     for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.1.2.3:81", "[::1]", "[::1]:8080"] {
-        let (mut case, url) = (Case::new(), format!("http://{host}/"));
+        let mut case = Case::new();
+        let url = format!("http://{host}/");
         case.set(&url, "sid=1; Secure");
         case.set(&url, "__Host-id=2; Secure; Path=/");
         case.set(&url, "sid=3");
@@ -307,7 +308,8 @@ fn a_jar_has_a_bound_and_loses_its_least_recently_used_cookie() {
 
 #[test]
 fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
-    let (jar, request) = (Jar::new(), request("https://a.com/"));
+    let jar = Jar::new();
+    let request = request("https://a.com/");
     let mut headers = Headers::new();
     for field in ["kept=1; Max-Age=100", "session=2", "bad=1; Domain=b.com", "=", "nameless"] {
         headers.append("Set-Cookie", field).expect("it is a field");
@@ -374,7 +376,9 @@ impl<T: Read> Read for LockProbe<'_, T> {
 /// Requests must not wait for the disk on which their jar is saved.
 #[test]
 fn a_jar_is_free_while_a_file_is_read_or_written() {
-    let (jar, twin, request) = (Jar::new(), Jar::new(), request("https://a.com/"));
+    let jar = Jar::new();
+    let twin = Jar::new();
+    let request = request("https://a.com/");
     for name in ["a", "b"] {
         let cookie = SetCookie { max_age: Some(Duration::from_secs(100)), ..SetCookie::new(name, "1") };
         jar.set(request.target(), &cookie).expect("it may be set");
@@ -394,7 +398,8 @@ fn bounds_of_any_size_work() {
         (usize::MAX, 1, 1),
         (usize::MAX, usize::MAX, 3),
     ] {
-        let (jar, request) = (Jar::with_bounds(per_site_max, cookies_max), request("https://a.com/"));
+        let jar = Jar::with_bounds(per_site_max, cookies_max);
+        let request = request("https://a.com/");
         for name in ["a", "b", "c"] {
             jar.set(request.target(), &SetCookie::new(name, "1")).expect("it may be set");
         }
@@ -404,7 +409,8 @@ fn bounds_of_any_size_work() {
 
 #[test]
 fn a_file_keeps_the_cookies_that_outlive_the_session() {
-    let (jar, request) = (Jar::new(), request("https://www.a.com/x/y"));
+    let jar = Jar::new();
+    let request = request("https://www.a.com/x/y");
     for field in [
         "b=\"1, é\\\"; Max-Age=100; Domain=a.com; Path=/; Secure; HttpOnly; SameSite=None; Partitioned",
         "session=1",
@@ -443,7 +449,8 @@ fn a_file_begins_with_the_oldest_cookie() {
 /// An old file must not remove cookies that were set since.
 #[test]
 fn a_cookie_that_has_expired_in_a_file_removes_none() {
-    let (jar, request) = (Jar::new(), request("https://a.com/"));
+    let jar = Jar::new();
+    let request = request("https://a.com/");
     let cookie = SetCookie { max_age: Some(Duration::from_secs(100)), ..SetCookie::new("a", "1") };
     jar.set(request.target(), &cookie).expect("it may be set");
     let mut file = Vec::new();
@@ -457,7 +464,8 @@ fn a_cookie_that_has_expired_in_a_file_removes_none() {
 #[test]
 fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
     for (len, is_accepted) in [(1, true), (1023, true), (1024, false), (100_000, false)] {
-        let (jar, path) = (Jar::new(), format!("/{}", ";".repeat(len)));
+        let jar = Jar::new();
+        let path = format!("/{}", ";".repeat(len));
         let request = request(&format!("https://a.com{path}/b"));
         let set = SetCookie::parse(b"a=1; Max-Age=100").expect("the field is a cookie");
         assert_eq!(jar.set(request.target(), &set), if is_accepted { Ok(()) } else { Err(Error::Value) });
@@ -471,7 +479,8 @@ fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
         ("https://a.com/", "__Host-a=1; Secure; Path=/; Max-Age=9"),
         ("https://github.io/", "a=1; Max-Age=9"),
     ] {
-        let (jar, request) = (Jar::new(), request(url));
+        let jar = Jar::new();
+        let request = request(url);
         let set = SetCookie::parse(field.as_bytes()).expect("the field is a cookie");
         assert_eq!(jar.set(request.target(), &set), Ok(()), "{field}");
         let mut file = Vec::new();
@@ -538,7 +547,8 @@ fn a_cookie_from_a_file_lives_no_longer_than_another() {
 /// Servers do set cookies in other charsets, and expect the same octets back.
 #[test]
 fn cookies_that_are_not_utf8_are_kept_and_given_back_rfc6265bis_5_7() {
-    let (jar, request) = (Jar::new(), request("https://example.com/"));
+    let jar = Jar::new();
+    let request = request("https://example.com/");
     let mut headers = Headers::new();
     for field in [
         &b"n=caf\xe9; Max-Age=60"[..],
@@ -553,7 +563,8 @@ fn cookies_that_are_not_utf8_are_kept_and_given_back_rfc6265bis_5_7() {
     let lasting = b"n=caf\xe9; \xff\xfe=1; \x80; u=\xc3\xa9";
     let all = [&lasting[..], b"; s=\xe9"].concat();
     assert_eq!(jar.cookie_header(request.target()), Some(all));
-    let (mut file, again) = (Vec::new(), Jar::new());
+    let mut file = Vec::new();
+    let again = Jar::new();
     jar.save(&mut file).expect("memory can be written");
     again.load(&*file).expect("a jar has written it");
     assert_eq!(again.cookie_header(request.target()).as_deref(), Some(&lasting[..]));

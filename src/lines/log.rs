@@ -52,7 +52,8 @@ mod tests {
     /// Other tests of the process may drop lines meanwhile.
     #[test]
     fn each_log_counts_for_itself() {
-        let (access, error) = (Log::Access.dropped(), Log::Error.dropped());
+        let access = Log::Access.dropped();
+        let error = Log::Error.dropped();
         Log::Access.count_dropped(1 << 40);
         assert!(Log::Access.dropped() >= access + (1 << 40));
         assert!(Log::Error.dropped() < error + (1 << 40));

@@ -1,7 +1,7 @@
 //! Floor 1: lines that a thread of their own writes, so that no core waits for a disk or a terminal.
 
+mod buffers;
 mod log;
-mod queue;
 mod target;
 
 mod writer;

@@ -37,7 +37,7 @@ impl LineTarget {
         Ok(())
     }
 
-    /// Writes lines until one of them cannot be written, and returns how many were lost: that one and those behind it.
+    /// Writes lines until one of them cannot be written, and returns how many were lost: that one and those after it.
     pub(super) fn write(&mut self, lines: &[u8]) -> usize {
         let writer: &mut dyn Write = match &mut self.sink {
             Sink::File(_, file) => file,
@@ -95,7 +95,8 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
 pub(super) fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
-    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
+    let pause = Duration::from_millis(1);
+    let mut waited = Duration::ZERO;
     while !thread.is_finished() && waited < wait_max {
         thread::sleep(pause);
         waited += pause;

@@ -1,4 +1,4 @@
-//! [`LineWriter`]: a queue of lines, and the thread that writes them.
+//! [`LineWriter`]: lines that wait, and the thread that writes them.
 
 use std::io;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::buffers::LineBuffers;
 use super::log::Log;
-use super::queue::LineQueue;
 use super::target::{LineTarget, is_over_within, notice};
 
 /// Lines and the thread that writes them. When this is dropped, the lines that wait are written, for at most 5 s.
 pub(crate) struct LineWriter {
     log: Log,
-    queue: Arc<LineQueue>,
+    buffers: Arc<LineBuffers>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -24,32 +24,32 @@ impl LineWriter {
     ///
     /// Fails if there can be no further thread.
     pub(crate) fn start(log: Log, target: LineTarget) -> io::Result<LineWriter> {
-        let queue = Arc::new(LineQueue::new(log));
-        let lines = queue.clone();
+        let buffers = Arc::new(LineBuffers::new(log));
+        let writing = buffers.clone();
         let thread = thread::Builder::new().name(log.name().replace(' ', "-"));
-        let thread = thread.spawn(move || lines.write_to(target))?;
-        Ok(LineWriter { log, queue, thread: Some(thread) })
+        let thread = thread.spawn(move || writing.write_to(target))?;
+        Ok(LineWriter { log, buffers, thread: Some(thread) })
     }
 
     /// Has `write` append a line. If too many wait already, this one is dropped.
     pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.queue.push(write);
+        self.buffers.push(write);
     }
 
     /// Has a file opened again before the next line is written.
     pub(crate) fn reopen(&self) {
-        self.queue.reopen_requested.store(true, Ordering::Release);
+        self.buffers.reopen_requested.store(true, Ordering::Release);
     }
 
     /// How many lines were dropped.
     pub(crate) fn dropped(&self) -> u64 {
-        self.queue.dropped()
+        self.buffers.dropped()
     }
 }
 
 impl Drop for LineWriter {
     fn drop(&mut self) {
-        self.queue.end_requested.store(true, Ordering::Release);
+        self.buffers.end_requested.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             if !is_over_within(&thread, END_WAIT_MAX) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once, while the memory
 /// stays.
 ///
-/// The spare capacity behind the content is initialized too, so that a socket can read into it without `unsafe`. Its
+/// The spare capacity after the content is initialized too, so that a socket can read into it without `unsafe`. Its
 /// zeros are written only once, when the arena grows.
 #[derive(Default)]
 pub(crate) struct Arena {
@@ -20,7 +20,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Creates an arena with a copy of `content`, and spare capacity for at least `room` bytes behind it.
+    /// Creates an arena with a copy of `content`, and spare capacity for at least `room` bytes after it.
     pub(crate) fn with_content(content: &[u8], room: usize) -> Arena {
         let mut bytes = Vec::with_capacity(content.len() + room);
         bytes.extend_from_slice(content);
@@ -73,7 +73,7 @@ impl Arena {
         span
     }
 
-    /// Returns the spare capacity behind the content, at least `least` bytes. Bytes written there become content with
+    /// Returns the spare capacity after the content, at least `least` bytes. Bytes written there become content with
     /// [`Arena::commit`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {

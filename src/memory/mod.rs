@@ -1,14 +1,17 @@
-//! Floor 0: memory that is filled, emptied all at once, and filled again; and locks around memory that threads share.
+//! Floor 0: memory that is filled, emptied all at once, and filled again; locks around memory that threads share; and how
+//! much memory there is.
 //!
 //! Nothing in this folder depends on the meaning of the bytes.
 
 mod arena;
 mod free_list;
 mod lock;
+mod machine_memory;
 mod pool_counts;
 
 pub(crate) use arena::{Arena, Span};
 pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold};
 pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};
+pub(crate) use machine_memory::machine_memory;
 pub use pool_counts::PoolCounts;
 pub(crate) use pool_counts::{POOL_NAMES, PoolCounters, PoolGuard, PoolKind};

@@ -319,7 +319,8 @@ impl<'a> SetCookie<'a> {
         if value.len() > ATTRIBUTE_MAX {
             return Some(());
         }
-        let (is, text) = (|known: &str| name.eq_ignore_ascii_case(known.as_bytes()), str::from_utf8(value));
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let text = str::from_utf8(value);
         if is("Expires") {
             self.expires = date::parse_cookie_date(value).or(self.expires);
         } else if is("Max-Age") {

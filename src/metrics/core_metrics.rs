@@ -14,7 +14,9 @@ use super::latest_errors::LatestErrors;
 use super::route_metrics::RouteTable;
 use super::timeline::slot_number;
 use crate::memory::{Counter, lock};
-use crate::server::{CoreCounters, CoreCounts, CoreEvents, CutBy, ErrorReport, ExchangeReport, PollReport};
+use crate::server::{
+    CoreCounters, CoreCounts, CoreEvents, CutBy, ErrorReport, ExchangeReport, MemoryCounts, PollReport,
+};
 
 /// The counts of one core. They outlive its server, and go on with the next one that has a core of this index.
 pub(super) struct CoreMetrics {
@@ -122,7 +124,10 @@ impl CoreMetrics {
         if let Some(now) = &counters.now {
             server += &now.counts();
         }
+        // The cores of a server share its memory, which the first of them tells of.
+        let first = counters.now.as_ref().filter(|_| self.index == 0);
         CoreTotals {
+            memory: first.map(CoreCounters::memory).unwrap_or_default(),
             exchanges_open: server.requests.saturating_sub(ended),
             server,
             cuts: self.cuts.each_ref().map(Counter::get),
@@ -207,7 +212,8 @@ impl CoreRecorder {
 
     fn record_poll(&self, report: &PollReport) {
         let PollReport { took, waiting, .. } = *report;
-        let (polls, ended) = (&self.core.polls, self.ended.take());
+        let polls = &self.core.polls;
+        let ended = self.ended.take();
         polls.busy_nanos.add(nanos(took));
         polls.slow.add(u64::from(took > SLOW_POLL));
         let longer_by = nanos(took).saturating_sub(polls.longest_nanos.get());
@@ -235,6 +241,8 @@ impl Drop for CoreRecorder {
 pub(super) struct CoreTotals {
     /// The counts that the servers have made.
     pub(super) server: CoreCounts,
+    /// The memory of the servers whose first core this is.
+    pub(super) memory: MemoryCounts,
     /// Exchanges that have begun and are not over.
     pub(super) exchanges_open: u64,
     /// In the order of [`CUTS`].
@@ -254,6 +262,7 @@ impl AddAssign<&CoreTotals> for CoreTotals {
     fn add_assign(&mut self, other: &CoreTotals) {
         let CoreTotals {
             server,
+            memory,
             exchanges_open,
             cuts,
             times_polls,
@@ -264,6 +273,7 @@ impl AddAssign<&CoreTotals> for CoreTotals {
             accept_waits,
         } = other;
         self.server += server;
+        self.memory += *memory;
         self.exchanges_open += exchanges_open;
         zip(&mut self.cuts, cuts).for_each(|(count, other)| *count += other);
         self.times_polls |= times_polls;

@@ -10,7 +10,7 @@ use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
 use crate::client::{ClientCounts, HostCounts};
 use crate::lines::Log;
-use crate::server::{CoreCounts, PoolCounts};
+use crate::server::{CoreCounts, MemoryCounts, PoolCounts};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
 pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
@@ -77,6 +77,10 @@ pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotal
             }
         }
     }
+    for (name, help, bytes) in MEMORY_METRICS {
+        let mut gauge = writer.gauge(&format!("corehttp_memory_{name}"), help);
+        gauge.value(&[], cores.iter().map(|(_, core)| bytes(&core.memory)).sum::<u64>() as f64);
+    }
     let mut errors = writer.counter("corehttp_errors_total", "What went wrong.");
     for (label, core) in &cores {
         for (kind, count) in core.server.errors.by_kind() {
@@ -111,6 +115,15 @@ const POOL_METRICS: [Metric<PoolCounts>; 4] = [
     ("created_total", "counter", "How often an object was made, because none was free.", |pool| pool.created),
     ("kept", "gauge", "Objects that are free.", |pool| pool.kept),
     ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
+];
+
+/// The name of a gauge of the memory that the cores of a server share, its meaning, and its value.
+type MemoryMetric = (&'static str, &'static str, fn(&MemoryCounts) -> u64);
+
+const MEMORY_METRICS: [MemoryMetric; 3] = [
+    ("max_bytes", "Memory that peers may fill.", |memory| memory.max),
+    ("reserved_bytes", "Memory that peers fill.", |memory| memory.reserved),
+    ("waiting", "Requests and messages that wait for memory.", |memory| memory.waiting),
 ];
 
 const SERVER_METRICS: [Metric<CoreCounts>; 8] = [

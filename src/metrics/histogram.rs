@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_percentile_is_wrong_by_less_than_two_percent() {
-        let (mut value, mut seed) = (1u64, 7u64);
+        let mut value = 1u64;
+        let mut seed = 7u64;
         while value < VALUE_MAX {
             let histogram = Histogram::new();
             histogram.record(value);
@@ -202,7 +203,8 @@ mod tests {
     /// Against sorted values, as the definition has it.
     #[test]
     fn percentiles_of_many_values_are_those_of_the_sorted_list() {
-        let (histogram, mut seed) = (Histogram::new(), 1u64);
+        let histogram = Histogram::new();
+        let mut seed = 1u64;
         let mut values: Vec<u64> = (0..10_000)
             .map(|_| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -272,7 +272,8 @@ impl Metrics {
 
     /// The slowest exchanges of each route and core in the last minutes.
     pub(super) fn slow_exchanges(&self) -> Vec<SlowExchange> {
-        let (mut list, slot) = (Vec::new(), slot_number(self.uptime()));
+        let mut list = Vec::new();
+        let slot = slot_number(self.uptime());
         self.cores().iter().for_each(|core| core.routes.add_slow_to(&mut list, slot));
         list
     }
@@ -440,7 +441,8 @@ mod tests {
         let (mut peer, near) = duplex(64);
         let mut serving = pin!(service.serve_connection(near));
         let wire = b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 16\r\n\r\n0123456789abcdef".repeat(2);
-        let (mut unsent, mut read) = (&wire[..], [0; 64]);
+        let mut unsent = &wire[..];
+        let mut read = [0; 64];
         for _ in 0..polls {
             let mut cx = TaskContext::from_waker(Waker::noop());
             if serving.as_mut().poll(&mut cx).is_ready() {

@@ -146,7 +146,8 @@ impl Samples<'_> {
     }
 
     fn write_head(&mut self, help: &str) {
-        let (name, kind) = (&self.name, self.kind);
+        let name = &self.name;
+        let kind = self.kind;
         let Some(Writer { out, format, .. }) = &mut self.writer else { return };
         let suffix = match (*format, kind) {
             // In OpenMetrics a counter has the suffix in its samples alone.

@@ -184,7 +184,8 @@ mod tests {
             for kept in before..=number {
                 let counts = timeline.counts(kept);
                 assert_eq!((counts.count(), counts.failed), (kept, if kept % 2 == 0 { kept } else { 0 }));
-                let (exact, found) = (1_000_000 * kept, counts.per_mille(990));
+                let exact = 1_000_000 * kept;
+                let found = counts.per_mille(990);
                 assert!(found.abs_diff(exact) * 100 <= exact * 7, "{found} for {exact}");
             }
             assert_eq!(timeline.counts(before.saturating_sub(1)).count(), 0);

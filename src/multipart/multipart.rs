@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 use super::boundary::Boundary;
 use super::error::{MultipartError, MultipartLimits};
 use super::form::Form;
-use super::parser::{Parser, body_too_large};
+use super::parser::{Parser, PartMemory, body_too_large};
 use super::part::Part;
 use crate::client::request_builder::RequestBuilder;
 use crate::message::{Headers, MessageError, Request};
@@ -114,10 +114,13 @@ impl Context {
         &mut self,
         limits: MultipartLimits,
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
+        let budget = self.memory_budget();
         let body = self.body_reader();
         let headers = &body.request.headers;
         refuse_coded(headers)?;
-        Multipart::from_headers(body, headers, limits)
+        let mut multipart = Multipart::from_headers(body, headers, limits)?;
+        multipart.parser.memory = PartMemory::new(budget);
+        Ok(multipart)
     }
 }
 

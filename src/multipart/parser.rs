@@ -1,8 +1,9 @@
-//! [`Parser`]: takes a body apart as it arrives (RFC 2046 §5.1.1).
+//! [`Parser`]: takes a body apart as it arrives (RFC 2046 §5.1.1); [`PartMemory`]: the memory of parts that are read whole.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use memchr::memmem;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -11,6 +12,8 @@ use super::boundary::{Boundary, DelimiterKind, Scan, parse_delimiter_line};
 use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
 use crate::error_text::Excerpt;
+use crate::exchange::ExchangeError;
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::WireDetail;
 
 /// Takes a body apart, as far as it has arrived, in memory that does not grow with the body.
@@ -30,6 +33,7 @@ pub(super) struct Parser<R> {
     pub(super) head: PartHead,
     /// The error that all further reads fail with.
     failed: Option<MultipartError>,
+    pub(super) memory: PartMemory,
 }
 
 /// The position in the body (RFC 2046 §5.1.1).
@@ -67,6 +71,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
             size: 0,
             head: PartHead::default(),
             failed: None,
+            memory: PartMemory::default(),
         }
     }
 
@@ -86,7 +91,8 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                 State::Head { searched } => {
                     let head = ready!(self.poll_head(cx, searched));
                     self.record_failure(head)?;
-                    (self.state, self.size) = (State::EmptyLine, 0);
+                    self.state = State::EmptyLine;
+                    self.size = 0;
                     return Poll::Ready(Ok(true));
                 }
                 State::Epilogue => {
@@ -360,3 +366,39 @@ impl Window {
         &self.bytes[self.start..self.end]
     }
 }
+
+/// The memory of the parts of one body that are read as a whole, of what the peers of a server share.
+#[derive(Default)]
+pub(super) struct PartMemory {
+    budget: MemoryBudget,
+    share: MemoryShare,
+    /// How many bytes of the parts before this one the application may still have.
+    kept: usize,
+}
+
+impl PartMemory {
+    pub(super) fn new(budget: MemoryBudget) -> PartMemory {
+        PartMemory { budget, ..PartMemory::default() }
+    }
+
+    /// Waits for memory for so many bytes of this part.
+    pub(super) fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize) -> Poll<io::Result<()>> {
+        let len = self.kept + len;
+        if len <= UNCOUNTED.max(self.share.len()) {
+            return Poll::Ready(Ok(()));
+        }
+        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.ahead(len), WAIT_MAX);
+        grown.map_err(|error| ExchangeError::from_memory(error).into())
+    }
+
+    /// Notes that a part of this length was read.
+    pub(super) fn keep(&mut self, len: usize) {
+        self.kept += len;
+    }
+}
+
+/// Parts up to this length take no share of the memory.
+const UNCOUNTED: usize = 16 << 10;
+
+/// How long a part waits for memory that other peers hold.
+const WAIT_MAX: Duration = Duration::from_secs(30);

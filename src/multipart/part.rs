@@ -47,16 +47,22 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::chunk`], or if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
-        let (mut bytes, memory_max) = (Vec::new(), self.parser.limits.memory_max);
-        while let Some(chunk) = self.chunk().await? {
-            if chunk.len() > memory_max - bytes.len() {
+        let mut bytes = Vec::new();
+        let memory_max = self.parser.limits.memory_max;
+        loop {
+            let count = poll_fn(|cx| self.parser.poll_data(cx)).await?;
+            if count == 0 {
+                self.parser.memory.keep(bytes.len());
+                return Ok(bytes);
+            }
+            if count > memory_max - bytes.len() {
                 let limit = WireDetail::limit("memory_max", "bytes", memory_max as u64);
                 let error = self.parser.part_too_large(limit);
                 return self.parser.record_failure(Err(error.into()));
             }
-            bytes.extend_from_slice(chunk);
+            poll_fn(|cx| self.parser.memory.poll_take(cx, bytes.len() + count)).await?;
+            bytes.extend_from_slice(self.parser.take(count));
         }
-        Ok(bytes)
     }
 
     /// Reads the rest of the content, as text.
@@ -169,7 +175,8 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     }
 
     async fn write_to(&mut self, file: File) -> io::Result<u64> {
-        let (mut file, mut len) = (BufWriter::with_capacity(WRITE_BUFFER_LEN, file), 0);
+        let mut file = BufWriter::with_capacity(WRITE_BUFFER_LEN, file);
+        let mut len = 0;
         while let Some(chunk) = self.chunk().await? {
             file.write_all(chunk).await?;
             len += chunk.len() as u64;

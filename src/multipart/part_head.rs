@@ -51,7 +51,8 @@ impl PartHead {
 /// The field at the front of `lines` without the ends of its lines, and what follows it. `None` if one of its lines has
 /// nothing but whitespace: other programs could take that line for the end of the head.
 fn unfolded(lines: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
-    let (mut field, mut rest) = (Cow::Borrowed(&b""[..]), lines);
+    let mut field = Cow::Borrowed(&b""[..]);
+    let mut rest = lines;
     loop {
         let (line, next) = rest.split_at(memmem::find(rest, b"\r\n")?);
         if line.trim_ascii().is_empty() {
@@ -161,7 +162,8 @@ fn extended_text(value: &[u8]) -> Result<String, ParametersError> {
 /// The text of one or more encoded words, which are separated by spaces (RFC 2047 §2); `None` if there is anything else.
 fn encoded_words(value: &[u8]) -> Option<String> {
     let words = value.split(|octet| matches!(octet, b' ' | b'\t')).filter(|word| !word.is_empty());
-    let (mut charset, mut octets) = (None, Vec::new());
+    let mut charset = None;
+    let mut octets = Vec::new();
     for word in words {
         let mut parts = word.strip_prefix(b"=?")?.strip_suffix(b"?=")?.split(|&octet| octet == b'?');
         let (named, encoding, content) = (parts.next()?, parts.next()?, parts.next()?);

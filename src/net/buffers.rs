@@ -78,7 +78,8 @@ impl ReadBuffer {
     /// keeps its own: then handlers use their chunks for long, such as to write them to a disk.
     #[cold]
     fn trade_large(&mut self) {
-        let (is_large, is_empty) = (self.is_large(), self.is_empty());
+        let is_large = self.is_large();
+        let is_empty = self.is_empty();
         // A thread that is ending has nothing to trade.
         let _ = LARGE.try_with(|large| {
             let mut large = large.borrow_mut();
@@ -123,7 +124,8 @@ impl ReadBuffer {
     /// copying, unless most of the buffer's would be unused, or the content's is more than twice as large.
     pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
         debug_assert!(content.is_empty(), "memory is traded for empty memory");
-        let (count, capacity) = (self.arena.len(), self.arena.capacity());
+        let count = self.arena.len();
+        let capacity = self.arena.capacity();
         if count >= TRADED_MIN && count >= capacity / 2 && content.capacity() / 2 <= capacity {
             std::mem::swap(&mut self.arena, content);
         } else {
@@ -313,11 +315,13 @@ mod tests {
     /// memory.
     #[track_caller]
     fn check_moved(len: usize, room: usize, expected: Whose) {
-        let (mut buffer, mut content) = (filled(b"head"), Arena::default());
+        let mut buffer = filled(b"head");
+        let mut content = Arena::default();
         buffer.append(&vec![b'x'; len]);
         buffer.consume("head".len());
         content.spare(room);
-        let (arena, body) = (buffer.unread().as_ptr(), content.spare(0).as_ptr());
+        let arena = buffer.unread().as_ptr();
+        let body = content.spare(0).as_ptr();
         buffer.move_all_to(&mut content);
         assert_eq!((buffer.unread(), content.as_slice()), (&b""[..], &vec![b'x'; len][..]));
         let whose = match content.as_slice().as_ptr() {
@@ -367,7 +371,8 @@ mod tests {
     #[test]
     fn a_peer_that_is_always_behind_does_not_grow_the_write_buffer() {
         for (behind, piece) in [(1, 1), (3, 2), (64 << 10, 1500), (1 << 10, 64 << 10)] {
-            let (mut write_buffer, mut octets) = (WriteBuffer::default(), (0..=250).cycle());
+            let mut write_buffer = WriteBuffer::default();
+            let mut octets = (0..=250).cycle();
             write_buffer.bytes().extend(octets.by_ref().take(behind));
             for written in (piece..).step_by(piece).take(100) {
                 write_buffer.bytes().extend(octets.by_ref().take(piece));

@@ -137,7 +137,7 @@ impl<L: Locality> Conn<L> {
     /// Ready once the peer has ended. Bytes that it sends before that are left to the next read.
     pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         self.share_wakers(cx.waker());
-        self.io_state().note_watcher(cx.waker());
+        self.io_state().note_end_waker(cx.waker());
         self.transport.poll_end(cx)
     }
 
@@ -397,7 +397,7 @@ impl<L: Locality> Conn<L> {
         if let Some(io_state) = &mut self.io_state
             && io_state.is_shared
             && io_state.wakers.is_none()
-            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_watcher(waker))
+            && let Some(other) = self.timer.other_waker(waker).or_else(|| io_state.other_end_waker(waker))
         {
             io_state.wakers = Some(Arc::default());
             other.wake();
@@ -633,7 +633,8 @@ mod tests {
             let (mut conn, mut far) = full().await;
             for _ in 0..3 {
                 far.read_exact(&mut [0; 8192]).await.unwrap();
-                let (start, sent) = (Instant::now(), poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)));
+                let start = Instant::now();
+                let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT));
                 assert_eq!(sent.await.unwrap(), 4096);
                 assert!(start.elapsed() < LIMIT);
             }
@@ -643,7 +644,8 @@ mod tests {
     #[test]
     fn a_peer_that_takes_nothing_is_given_up_at_the_limit() {
         block_on(async {
-            let ((mut conn, _far), start) = (full().await, Instant::now());
+            let (mut conn, _far) = full().await;
+            let start = Instant::now();
             let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)).await;
             assert!(matches!(sent, Err(ConnError::TimedOut)), "{sent:?}");
             assert!(start.elapsed() < 2 * LIMIT);
@@ -653,7 +655,8 @@ mod tests {
     #[test]
     fn a_peer_that_has_taken_much_has_the_limit_once_more() {
         block_on(async {
-            let ((mut conn, mut far), mut much) = (full().await, vec![0; 1 << 20]);
+            let (mut conn, mut far) = full().await;
+            let mut much = vec![0; 1 << 20];
             let mut left = much.len();
             let send = poll_fn(|cx| {
                 while left > 0 {

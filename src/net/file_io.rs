@@ -35,7 +35,8 @@ pub(crate) struct FileSender {
 
 impl FileSender {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileSender {
-        let (cached_until, yield_at) = (range.start, range.start.saturating_add(YIELD_EVERY));
+        let cached_until = range.start;
+        let yield_at = range.start.saturating_add(YIELD_EVERY);
         FileSender { file, range, cached_until, yield_at, readahead: None, has_begun: false }
     }
 
@@ -58,7 +59,8 @@ impl FileSender {
             } else if page_cache::is_cached(&self.file, self.piece(PIECE)) {
                 self.cached_until = self.piece(PIECE).end;
             } else {
-                let (file, piece) = (self.file.clone(), self.piece(READAHEAD));
+                let file = self.file.clone();
+                let piece = self.piece(READAHEAD);
                 self.readahead = Some(spawn_blocking(move || page_cache::read_ahead(&file, piece)));
             }
         }
@@ -157,7 +159,9 @@ impl FileReader {
 
     /// Starts to read the next chunk, into the memory of the last one.
     fn read_on(&mut self) {
-        let (file, start, len) = (self.file.clone(), self.range.start, self.remaining_up_to(CHUNK_LEN));
+        let file = self.file.clone();
+        let start = self.range.start;
+        let len = self.remaining_up_to(CHUNK_LEN);
         let last = mem::replace(&mut self.chunk, Chunk::Ready(Vec::new(), 0));
         let Chunk::Ready(mut memory, _) = last else { unreachable!("one chunk is read at a time") };
         self.chunk = Chunk::Reading(spawn_blocking(move || {
@@ -347,7 +351,8 @@ mod tests {
 
     /// Reads `range` of a file whose length is set to `len` after `before` bytes of it were read.
     fn read(file: File, range: Range<u64>, before: u64, len: u64) -> io::Result<Vec<u8>> {
-        let (mut bytes, file) = (Vec::new(), Arc::new(file));
+        let mut bytes = Vec::new();
+        let file = Arc::new(file);
         let mut reader = FileReader::new(file.clone(), range);
         let runtime = Builder::new_current_thread().build()?;
         runtime.block_on(async {

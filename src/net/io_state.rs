@@ -29,7 +29,7 @@ pub(crate) struct IoState {
     /// The wakers of all tasks that wait, if there are several.
     pub(super) wakers: Option<Arc<WakerSet>>,
     /// The waker of the last wait for the end of the peer.
-    pub(super) watcher: Option<Waker>,
+    pub(super) end_waker: Option<Waker>,
     /// How many bytes were received and sent before those of `traffic`.
     pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
@@ -47,16 +47,16 @@ impl IoState {
     }
 
     /// Notes a wait for the end of the peer.
-    pub(super) fn note_watcher(&mut self, waker: &Waker) {
-        match &mut self.watcher {
-            Some(watcher) => watcher.clone_from(waker),
-            None => self.watcher = Some(waker.clone()),
+    pub(super) fn note_end_waker(&mut self, waker: &Waker) {
+        match &mut self.end_waker {
+            Some(end_waker) => end_waker.clone_from(waker),
+            None => self.end_waker = Some(waker.clone()),
         }
     }
 
     /// The waker of the last wait for the end of the peer, if it is not `waker`.
-    pub(super) fn other_watcher(&self, waker: &Waker) -> Option<Waker> {
-        self.watcher.as_ref().filter(|known| !known.will_wake(waker)).cloned()
+    pub(super) fn other_end_waker(&self, waker: &Waker) -> Option<Waker> {
+        self.end_waker.as_ref().filter(|known| !known.will_wake(waker)).cloned()
     }
 
     /// The bytes received and sent since the last reset.
@@ -141,14 +141,14 @@ impl Reset for IoState {
             is_flushing,
             is_shared,
             wakers,
-            watcher,
+            end_waker,
             before,
             progress,
             totals: _,
         } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         clear_cold(wakers);
-        clear_cold(watcher);
+        clear_cold(end_waker);
         write_buffer.reset();
         (*before, *traffic) = Default::default();
         *progress = WriteProgress::default();
@@ -176,7 +176,7 @@ struct WriteWait {
     /// The start of the wait, in milliseconds on the clock of the connection.
     since: u64,
     /// Whether the limit is reached at the end of the current part.
-    is_last: bool,
+    is_last_part: bool,
 }
 
 impl WriteProgress {
@@ -188,10 +188,10 @@ impl WriteProgress {
 
     /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
     pub(super) fn begin_part(&mut self, now: u64, limit: Duration) -> Duration {
-        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last: false });
+        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last_part: false });
         let left = limit.saturating_sub(Duration::from_millis(now.saturating_sub(wait.since)));
         let part = left.min(limit / PARTS);
-        wait.is_last = left == part;
+        wait.is_last_part = left == part;
         part
     }
 
@@ -204,12 +204,13 @@ impl WriteProgress {
     /// peer that has taken much since a limit was last reached has the limit once more: some peers read a lot at once
     /// and then pause, such as `curl --limit-rate` for up to 100 s.
     pub(super) fn goes_on(&mut self, taken: u64) -> bool {
-        if self.wait.as_ref().is_some_and(|wait| !wait.is_last) {
+        if self.wait.as_ref().is_some_and(|wait| !wait.is_last_part) {
             return true;
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;
         if has_taken_much {
-            (self.wait, self.taken) = (None, taken);
+            self.wait = None;
+            self.taken = taken;
         }
         has_taken_much
     }
@@ -281,7 +282,9 @@ mod tests {
     /// The parts of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
     #[track_caller]
     fn check_parts(limit: u64, late: u64, taken: u64, expected: &[u64]) {
-        let (mut progress, mut now, mut parts) = (WriteProgress::default(), 7, Vec::new());
+        let mut progress = WriteProgress::default();
+        let mut now = 7;
+        let mut parts = Vec::new();
         loop {
             let part = progress.begin_part(now, Duration::from_millis(limit)).as_millis() as u64;
             parts.push(part);
@@ -320,7 +323,8 @@ mod tests {
 
     #[test]
     fn all_registered_wakers_are_woken_once() {
-        let (set, counts) = (Arc::new(WakerSet::default()), [(); 3].map(|()| Arc::new(Count::default())));
+        let set = Arc::new(WakerSet::default());
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::SeqCst));
         let wakers = counts.clone().map(Waker::from);
         let all = set.register(&wakers[0]).expect("the waker of all");
@@ -338,7 +342,8 @@ mod tests {
     /// Many tasks may wait at once, and none of them is taken for a waker of an earlier poll.
     #[test]
     fn many_wakers_do_not_wake_each_other() {
-        let (set, counts) = (Arc::new(WakerSet::default()), [(); 500].map(|()| Arc::new(Count::default())));
+        let set = Arc::new(WakerSet::default());
+        let counts = [(); 500].map(|()| Arc::new(Count::default()));
         for count in counts.iter().chain(&counts) {
             set.register(&count.clone().into());
         }
@@ -349,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_waker_for_each_poll_does_not_fill_the_memory() {
-        let (set, first) = (Arc::new(WakerSet::default()), Arc::new(Count::default()));
+        let set = Arc::new(WakerSet::default());
+        let first = Arc::new(Count::default());
         set.register(&first.clone().into());
         for _ in 0..WAKERS_MAX + 9 {
             set.register(&Waker::from(Arc::new(Count::default())));

@@ -248,7 +248,8 @@ mod tests {
     fn a_listener_that_is_gone_refuses_connections() {
         block_on(async {
             let listener = MemoryListener::new();
-            let (clone, connector) = (listener.clone(), listener.connector());
+            let clone = listener.clone();
+            let connector = listener.connector();
             drop(listener);
             let mut early = connector.connect().await.unwrap();
             drop(clone);
@@ -314,7 +315,8 @@ mod tests {
         let wakes = Arc::new(LockProbe(Arc::clone(&listener.inner.queue), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&wakes));
         let cx = &mut Context::from_waker(&waker);
-        let (mut stays, acceptor) = (pin!(listener.accept()), listener.acceptor());
+        let mut stays = pin!(listener.accept());
+        let acceptor = listener.acceptor();
         for _ in 0..2 {
             assert!(stays.as_mut().poll(cx).is_pending());
             assert!(pin!(listener.accept()).poll(cx).is_pending());

@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// With `InvalidInput`, the file is read and written instead. Any other error would cut a response off behind its
+    /// With `InvalidInput`, the file is read and written instead. Any other error would cut a response off after its
     /// head.
     #[test]
     fn a_sandbox_that_forbids_the_call_refuses_the_file() {

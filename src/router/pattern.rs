@@ -16,7 +16,8 @@ pub(super) const FALLBACK: &str = "*";
 /// one segment of the path that is not empty; a `{*name}` at the end for the rest of the path, even an empty one.
 pub(super) const fn fault(pattern: &str) -> Option<Fault> {
     let text = pattern.as_bytes();
-    let (mut part_at, mut at) = (0, 0);
+    let mut part_at = 0;
+    let mut at = 0;
     let mut in_host = true;
     while at <= text.len() {
         let is_end = at == text.len();

@@ -100,7 +100,8 @@ impl RouteTable {
                 path => join(prefix, path),
             };
             let prefix_len = pattern.prefix_len().map(|len| len + prefix.len());
-            let (whole, has_path) = (below(pattern.text())?, prefix.contains('/'));
+            let whole = below(pattern.text())?;
+            let has_path = prefix.contains('/');
             let is_root = has_path && path_of(pattern.text()) == "/";
             let pattern = if is_root { whole.trim_end_matches('/').to_owned() } else { whole };
             let mut joined = paths.iter().map(|path| below(path)).collect::<Result<Vec<_>, _>>()?;
@@ -317,7 +318,8 @@ impl<'t> Search<'t, '_> {
     /// Finds the routes of the rest of the path, which begins at `at` and lies below a node. If there are none, no
     /// values are appended.
     fn below(&mut self, mut index: NodeIndex, mut at: usize) -> Option<&'t Endpoint> {
-        let (mut catch_all, known) = (None, self.values.len());
+        let mut catch_all = None;
+        let known = self.values.len();
         loop {
             let node = &self.nodes[index as usize];
             let segment = Segment::first_of(&self.path[at..]);

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn a_future_on_a_core_need_not_be_send() {
         let work = || async {
-            let (own, (sender, receiver)) = (Rc::new(41), mpsc::channel());
+            let own = Rc::new(41);
+            let (sender, receiver) = mpsc::channel();
             let task = own.clone();
             spawn(async move { sender.send(*task + 1).unwrap() });
             yield_now().await;

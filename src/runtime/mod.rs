@@ -6,6 +6,7 @@
 mod cores;
 mod future;
 mod hooks;
+mod memory_budget;
 mod queue_probe;
 mod shutdown_signal;
 mod time;
@@ -23,6 +24,8 @@ pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
+pub use memory_budget::MemoryCounts;
+pub(crate) use memory_budget::{MemoryBudget, MemoryError, MemoryShare};
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;

@@ -12,7 +12,7 @@ use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr, Traffic};
-use crate::runtime;
+use crate::runtime::{self, MemoryBudget};
 use crate::server::error::{ErrorCause, ErrorReport, ErrorResponseFn, ErrorStatuses};
 use crate::server::forwarded::TrustedProxies;
 use crate::server::opening::ProxyProtocol;
@@ -65,6 +65,7 @@ impl CoreState {
             error_log.without_requests().attach(&mut events);
         }
         let clock = Clock::new(name.as_deref());
+        counters.memory.set(bounds.memory.clone()).expect("the counters of a core are its own");
         Rc::new(CoreState {
             bounds,
             events,
@@ -118,7 +119,7 @@ impl CoreState {
         let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
         observation.add_socket(&mut report);
         self.events.report_exchange(&report);
-        observation.call_watchers(&report);
+        observation.call_on_end(&report);
         observation.close(traffic);
     }
 
@@ -156,7 +157,8 @@ impl CoreState {
     /// Reports a connection that is over.
     #[cold]
     pub(super) fn report_connection(&self, mut report: Box<ConnectionReport>, end: ConnectionEnd) {
-        (report.end, report.age) = (end, self.age(report.opened_at));
+        report.end = end;
+        report.age = self.age(report.opened_at);
         self.events.report_disconnect(&report);
         // A panic of the application's state must not end the core.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));
@@ -165,8 +167,9 @@ impl CoreState {
     /// Reports a connection that is over and has carried no exchange.
     #[cold]
     pub(super) fn report_connection_end(&self, conn: &Conn, end: ConnectionEnd) {
-        let report = ConnectionReport::new(conn, 0);
-        report.into_iter().for_each(|report| self.report_connection(report, end));
+        if let Some(report) = ConnectionReport::new(conn, 0) {
+            self.report_connection(report, end);
+        }
     }
 
     /// How long a connection has been open that opened at this time.
@@ -209,4 +212,12 @@ pub(crate) struct ServerSettings {
     pub(super) trusted_proxies: TrustedProxies,
     /// The log of failures that nobody observes.
     pub(super) error_log: ErrorLog,
+}
+
+impl ServerSettings {
+    /// The settings of a server that starts: its cores share what its peers may fill.
+    pub(super) fn with_memory(mut self) -> ServerSettings {
+        self.bounds.memory = MemoryBudget::new(self.bounds.limits.memory_max);
+        self
+    }
 }

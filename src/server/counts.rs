@@ -3,13 +3,14 @@
 use std::fmt;
 use std::iter::zip;
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
 use crate::net::tls;
+use crate::runtime::{MemoryBudget, MemoryCounts};
 use crate::server::error::ErrorCause;
 
 /// The counts of a server so far, for each core and in total.
@@ -41,14 +42,17 @@ pub struct ServerCounts {
     pub total: CoreCounts,
     /// The counts of each core.
     pub cores: Vec<CoreCounts>,
+    /// The memory that peers fill, which the cores share.
+    pub memory: MemoryCounts,
 }
 
 impl ServerCounts {
-    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreCounterSet>) -> ServerCounts {
-        let cores: Vec<CoreCounts> = cores.map(CoreCounterSet::counts).collect();
+    pub(super) fn from_cores(cores: &[Arc<CoreCounterSet>]) -> ServerCounts {
+        let memory = cores.first().map(|core| core.memory_counts()).unwrap_or_default();
+        let cores: Vec<CoreCounts> = cores.iter().map(|core| core.counts()).collect();
         let mut total = CoreCounts::default();
         cores.iter().for_each(|core| total += core);
-        ServerCounts { total, cores }
+        ServerCounts { total, cores, memory }
     }
 }
 
@@ -158,7 +162,8 @@ pub struct ErrorCounts {
     pub panic: u64,
     /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
     pub refused: u64,
-    /// Connections refused because there were too many.
+    /// Connections refused because there were too many, and requests refused because others held the memory
+    /// ([`Limits::memory_max`](crate::Limits::memory_max)).
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
     /// server makes one at least once a second. For lack of descriptors the core that accepts closes those of its
@@ -207,6 +212,7 @@ impl ErrorCounts {
         match error {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
+            ExchangeError::TimedOut(Phase::Memory, _) => &mut self.overload,
             ExchangeError::TimedOut(..) => &mut self.timed_out,
             ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
                 &mut self.incomplete
@@ -293,9 +299,11 @@ pub(crate) struct CoreCounterSet {
     pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; ERROR_KINDS.len()],
-    /// In the order of [`GUARDS`].
-    refusals: [Counter; GUARDS.len()],
+    /// In the order of [`GUARDS`]. Not beside the counters that each request writes, which share a line.
+    refusals: Box<CachePadded<[Counter; GUARDS.len()]>>,
     pub(super) pools: Arc<PoolCounters>,
+    /// The memory of all cores, once this one has started.
+    pub(super) memory: OnceLock<MemoryBudget>,
 }
 
 /// A guard whose refusals are counted.
@@ -324,12 +332,17 @@ impl CoreCounterSet {
 
     /// Counts a request that a guard has refused.
     pub(super) fn count_refusal(&self, guard: GuardKind) {
-        self.refusals[guard as usize].add(1);
+        self.refusals.0[guard as usize].add(1);
     }
 
     /// How many connections the core has, or is about to have.
     pub(super) fn open(&self) -> u64 {
         self.open.0.load(Relaxed)
+    }
+
+    /// The memory that the peers of all cores fill.
+    pub(crate) fn memory_counts(&self) -> MemoryCounts {
+        self.memory.get().map(MemoryBudget::counts).unwrap_or_default()
     }
 
     pub(crate) fn counts(&self) -> CoreCounts {
@@ -347,7 +360,7 @@ impl CoreCounterSet {
             messages_received: self.messages_received.get(),
             messages_sent: self.messages_sent.get(),
             errors,
-            refusals: self.refusals.each_ref().map(Counter::get),
+            refusals: self.refusals.0.each_ref().map(Counter::get),
             pools: self.pools.counts(),
         }
     }
@@ -440,7 +453,7 @@ mod tests {
         let total = format!(
             "{beginning}5 received, 6 sent; messages: 7 received, 0 sent; errors: 9 timed_out, 8 accept"
         );
-        let counts = ServerCounts { total: busy, cores: vec![quiet] };
+        let counts = ServerCounts { total: busy, cores: vec![quiet], memory: MemoryCounts::default() };
         assert_eq!(counts.to_string(), total);
     }
 }

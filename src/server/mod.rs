@@ -84,3 +84,4 @@ pub use run::{IntoIoResult, ServerCore};
 
 pub use crate::memory::PoolCounts;
 pub(crate) use crate::net::subscriber;
+pub use crate::runtime::MemoryCounts;

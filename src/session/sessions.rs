@@ -204,7 +204,8 @@ impl<S: SessionStore> Keeper<S> {
 
     /// Adds a session that begins now to the store, under a new id.
     async fn insert(&self, data: Bytes, now: SystemTime) -> Result<SessionId> {
-        let (id, expires_at) = (SessionId::random()?, self.settings.expiry(now, now));
+        let id = SessionId::random()?;
+        let expires_at = self.settings.expiry(now, now);
         self.store.insert(&id, StoredSession { data, begun_at: now, expires_at }).await?;
         Ok(id)
     }
@@ -216,7 +217,8 @@ impl<S: SessionStore> Keeper<S> {
         session: &mut Session,
         head: Option<&mut Response>,
     ) -> Result {
-        let (data_max, now) = (self.settings.data_max, SystemTime::now());
+        let data_max = self.settings.data_max;
+        let now = SystemTime::now();
         match change {
             SessionChange::Insert { old } => {
                 let response = head.ok_or_else(too_late)?;
@@ -250,7 +252,8 @@ impl<S: SessionStore> Keeper<S> {
                     Merged::Values { begun_at } => begun_at,
                 };
                 self.prolong_cookie(head, &id)?;
-                let (data, expires_at) = (session.data(data_max)?, self.settings.expiry(begun_at, now));
+                let data = session.data(data_max)?;
+                let expires_at = self.settings.expiry(begun_at, now);
                 self.store.update(&id, Some(data), expires_at).await?;
                 session.note_saved(Some((id, begun_at)));
                 Ok(())

@@ -110,7 +110,7 @@ struct EventDecoder {
     line: Vec<u8>,
     /// Whether the first line is over: only that one may begin with a byte order mark.
     has_begun: bool,
-    /// Whether the last line ended with CR: an LF behind it belongs to it.
+    /// Whether the last line ended with CR: an LF after it belongs to it.
     after_cr: bool,
     /// The event that has begun. Each line of its data ends with LF.
     data: String,
@@ -154,7 +154,8 @@ impl EventDecoder {
             }
             self.line.extend_from_slice(&rest[..end]);
             let Some((terminator, after)) = rest[end..].split_first() else { break };
-            (self.after_cr, rest) = (*terminator == b'\r', after);
+            self.after_cr = *terminator == b'\r';
+            rest = after;
             if self.end_line() {
                 return (bytes.len() - rest.len(), DecodeStatus::Complete);
             }
@@ -180,7 +181,8 @@ impl EventDecoder {
     fn clear_event(&mut self) {
         self.data.clear();
         self.event.clear();
-        (self.has_id, self.retry) = (false, None);
+        self.has_id = false;
+        self.retry = None;
     }
 
     /// Processes a line. Returns whether the line ends an event with data.
@@ -246,7 +248,8 @@ mod tests {
 
     /// All events of `stream`, which comes in pieces of `size` bytes, as text; and the last id and delay.
     fn decoded(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
-        let (mut decoder, mut decoded) = (EventDecoder::default(), Vec::new());
+        let mut decoder = EventDecoder::default();
+        let mut decoded = Vec::new();
         for mut piece in stream.chunks(size) {
             while !piece.is_empty() {
                 let (len, status) = decoder.decode(piece, MAX);

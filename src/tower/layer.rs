@@ -183,7 +183,8 @@ where
         let call = HandlerCall::default();
         let _guard = CallGuard(&call);
         let (pump, body) = BodyPump::new(ctx);
-        let (request, mut service) = (to_layers(ctx, &call, body)?, self.service.clone());
+        let request = to_layers(ctx, &call, body)?;
+        let mut service = self.service.clone();
         let mut answering = pin!(async {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
             service.call(request).await.map_err(|error| pump.explain(service_error(error)))
@@ -254,7 +255,8 @@ async fn receive(body: message::Body, pump: &BodyPump, most: usize) -> Result<By
     let content = match body.into_bytes() {
         Ok(content) => content,
         Err(stream) => {
-            let (source, mut content) = (stream.take_source().expect("it was just set"), Vec::new());
+            let source = stream.take_source().expect("it was just set");
+            let mut content = Vec::new();
             let received = source.take((most as u64).saturating_add(1)).read_to_end(&mut content).await;
             received.map_err(|error| unreadable(pump.explain(service_error(error))))?;
             content.into()
@@ -269,7 +271,8 @@ async fn receive(body: message::Body, pump: &BodyPump, most: usize) -> Result<By
 /// Discards the rest of a body that the layers have replaced, or a handler that streams would read it behind theirs.
 async fn discard_rest(ctx: &mut Context) -> Result {
     let most = ctx.limits().drain_max;
-    let (mut left, mut body) = (most, ctx.body_reader().skip_buffered());
+    let mut left = most;
+    let mut body = ctx.body_reader().skip_buffered();
     while let Some(chunk) = body.chunk().await? {
         let rest = left.checked_sub(chunk.len());
         left = rest.ok_or_else(|| ExchangeError::body_too_large(most, None))?;
@@ -339,7 +342,8 @@ async fn run_handler<H: Handler, B>(
     mut answering: Pin<&mut impl Future<Output = Result<http::Response<B>>>>,
     gate: &HeadGate<B>,
 ) -> Outcome<B> {
-    let (mut handling, mut is_answered) = (pin!(async { handler.handle(ctx).await }), false);
+    let mut handling = pin!(async { handler.handle(ctx).await });
+    let mut is_answered = false;
     poll_fn(|cx| {
         loop {
             match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {

@@ -43,8 +43,13 @@ impl LayerTransform {
         if inner.is_none() && body.is_none() && outer.borrow().is_none() {
             return None;
         }
-        let (outer, outer_action) = (outer.clone(), TransformAction::Bypass);
-        Some(Box::new(LayerTransform { inner, body, outer, outer_action, pieces: Default::default() }))
+        Some(Box::new(LayerTransform {
+            inner,
+            body,
+            outer: outer.clone(),
+            outer_action: TransformAction::Bypass,
+            pieces: Default::default(),
+        }))
     }
 }
 

@@ -49,7 +49,7 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 ///
 /// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
 /// with its length if that is known, and else in chunks; it is flushed whenever it pauses. Both bodies may flow at the
-/// same time. Trailers are sent behind chunks, so a response of known length whose body has trailers must announce them
+/// same time. Trailers are sent after chunks, so a response of known length whose body has trailers must announce them
 /// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the response.
 ///
 /// If the peer resets the connection while the service works or its body pauses, or a write to it fails, both are
@@ -194,7 +194,9 @@ where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
     let (head, body) = response.into_parts();
-    let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
+    let mut body = pin!(body);
+    let is_head_request = ctx.is_head_request();
+    let response = &mut ctx.response;
     let status = head.status.as_u16();
     response.status = Status::new(status).ok_or(RespondError::Status(status))?;
     append_header_map(&mut response.headers, &head.headers)?;

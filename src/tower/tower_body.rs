@@ -35,7 +35,7 @@ use crate::wire::WireError;
 pub struct TowerBody {
     /// `None` at its end.
     channel: Option<Arc<FrameChannel>>,
-    /// How many bytes are still to come, if that is known, and no trailers behind them.
+    /// How many bytes are still to come, if that is known, and no trailers after them.
     left: Option<u64>,
 }
 

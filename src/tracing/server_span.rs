@@ -37,7 +37,8 @@ impl ServerSpan {
     /// Begins the span of the exchange of `ctx`.
     fn begin(tracing: &Tracing, ctx: &mut Context) -> ServerSpan {
         let request = &ctx.request;
-        let (method, route) = (request.method(), request.matched_pattern());
+        let method = request.method();
+        let route = request.matched_pattern();
         let method = method_name(&method);
         let span = info_span!(
             target: "corehttp",
@@ -64,12 +65,13 @@ impl ServerSpan {
             parent_id = Empty,
         );
         let context = tracing.extract(&span, &request.headers);
-        let (has_route, mut has_panicked) = (route.is_some(), None);
+        let has_route = route.is_some();
+        let mut has_panicked = None;
         if !span.is_disabled() {
             record_addresses(&span, ctx);
             let end = SpanEnd { span: span.clone(), has_route, has_panicked: Rc::default() };
             has_panicked = Some(end.has_panicked.clone());
-            ctx.watch(move |report| end.record(report));
+            ctx.on_exchange_end(move |report| end.record(report));
         }
         ServerSpan { span, context, has_panicked }
     }

@@ -61,7 +61,7 @@ use crate::websocket::frame::{CloseCode, Error, Message};
 #[derive(Clone)]
 pub struct Broadcast {
     sender: Sender<Arc<SharedMessage>>,
-    /// Notifies the relays. Dropped behind the sender, so that members who are woken by that find the broadcast closed.
+    /// Notifies the relays. Dropped after the sender, so that members who are woken by that find the broadcast closed.
     sent: watch::Sender<()>,
     relays: Arc<Relays>,
 }
@@ -134,7 +134,7 @@ impl BroadcastMember {
         let place = self.relays.place();
         let mut received = self.receive(place.as_ref()).await;
         loop {
-            // Nothing is sent behind a close frame, which the peer is yet to answer.
+            // Nothing is sent after a close frame, which the peer is yet to answer.
             if writer.has_sent_close() {
                 return writer.closed().await;
             }

@@ -5,9 +5,11 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crate::exchange::ExchangeError;
-use crate::runtime::Budget;
+use crate::runtime::{Budget, MemoryError, MemoryShare};
+use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
 use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
@@ -18,6 +20,8 @@ pub struct Reader<E: Role = ServerRole> {
     shared: Half<E>,
     input: Input,
     decoder: Decoder,
+    /// The memory of a message that is not small.
+    memory: MemoryShare,
     controls: ControlRate,
     /// Messages that are here need no socket, so tokio's budget does not count them.
     budget: Budget,
@@ -25,7 +29,7 @@ pub struct Reader<E: Role = ServerRole> {
     ending: Option<Box<Ending>>,
     /// Whether the server was found to stop.
     is_stopping: bool,
-    /// Whether the close frame of a stop was sent, behind which messages are discarded.
+    /// Whether the close frame of a stop was sent, after which messages are discarded.
     is_away: bool,
 }
 
@@ -51,6 +55,7 @@ impl<E: Role> Reader<E> {
             shared,
             input: Input::from_bytes(early),
             decoder,
+            memory: MemoryShare::default(),
             controls: ControlRate::new(control_rate_max),
             budget: Budget::default(),
             reason: None,
@@ -68,7 +73,7 @@ impl<E: Role> Reader<E> {
     ///
     /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
     /// longer than [`Options::close_timeout`](crate::websocket::Options::close_timeout). Then all messages that wait are sent,
-    /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
+    /// and a close frame with code 1001 after them. Later messages of the peer are discarded until it has closed, too, and
     /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
     /// If a message was begun by [`Reader::receive_part`], the rest of that message is skipped, even if the
@@ -154,6 +159,9 @@ impl<E: Role> Reader<E> {
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
             self.decoder.clear_content(&mut self.input);
+            if !self.decoder.is_within_message() {
+                self.memory.clear();
+            }
             if self.is_stopping {
                 self.go_away(cx)?;
             }
@@ -169,7 +177,7 @@ impl<E: Role> Reader<E> {
     /// Closes because the server stops, as soon as no message is under way.
     fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
-        self.is_away |= self.shared.with(|link| link.poll_away(cx, is_within))?;
+        self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
     }
 
@@ -187,8 +195,10 @@ impl<E: Role> Reader<E> {
             let processed = match step {
                 Ok(Step::Message(kind)) => return self.hand_out(kind, true),
                 Ok(Step::Part { kind, is_last }) => return self.hand_out(kind, is_last),
-                Ok(Step::More) => Ok(ready!(self.poll_fill(cx))?),
-                Ok(Step::Inflated) => Ok(()),
+                Ok(more @ (Step::More | Step::Inflated)) => match ready!(self.poll_memory(cx)) {
+                    Ok(()) if more == Step::More => Ok(ready!(self.poll_fill(cx))?),
+                    taken => taken,
+                },
                 Ok(control) => self.process_control(control)?,
                 Err(error) => Err(error),
             };
@@ -202,10 +212,29 @@ impl<E: Role> Reader<E> {
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         self.shared.is_corked.store(self.input.has_raw(), Relaxed);
-        if let Some(observer) = self.shared.observer.as_ref().filter(|_| is_last) {
-            observer.count_received();
+        if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
+            counter.count_received();
         }
         Poll::Ready(Ok(Some((kind, is_last))))
+    }
+
+    /// Waits for memory for more of a message of which much is here.
+    fn poll_memory(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let len = self.input.len() + self.decoder.inflated_len();
+        if len <= UNCOUNTED {
+            return Poll::Ready(Ok(()));
+        }
+        let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
+            return Poll::Ready(Ok(()));
+        };
+        if len <= self.memory.len() {
+            return Poll::Ready(Ok(()));
+        }
+        let grown = self.memory.poll_grow_to(cx, budget, budget.ahead(len), MEMORY_WAIT);
+        grown.map_err(|error| match error {
+            MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
+            MemoryError::TimedOut(_) => Error::Memory,
+        })
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -214,7 +243,7 @@ impl<E: Role> Reader<E> {
         let polled = self.shared.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
-                self.is_away |= link.poll_away(cx, self.decoder.is_within_message())?;
+                self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
             }
             link.poll_fill(cx, &mut self.input)
         });
@@ -288,6 +317,12 @@ fn poll_end<E: Role>(
         Poll::Ready(ending.error.take().map_or(Ok(()), |error| Err(error.into())))
     })
 }
+
+/// Messages up to this length take no share of the memory: as much is read at once.
+const UNCOUNTED: usize = 64 << 10;
+
+/// How long a message waits for memory that other peers hold.
+const MEMORY_WAIT: Duration = Duration::from_secs(30);
 
 /// The cost of a message or control frame, however short, in bytes of the budget: 1024 of them are a turn.
 const STEP_COST: usize = 256;

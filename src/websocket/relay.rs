@@ -117,7 +117,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // As in `register`, the waker is dropped behind the lock.
+        // As in `register`, the waker is dropped after the lock.
         let waker = lock(&self.relay.waiting).wakers.remove(&self.key);
         drop(waker);
     }
@@ -160,7 +160,8 @@ mod tests {
             }
         }
         let (sent, notified) = watch::channel(());
-        let (relays, count) = (Relays::new(notified), Arc::new(Count(AtomicUsize::new(0))));
+        let relays = Relays::new(notified);
+        let count = Arc::new(Count(AtomicUsize::new(0)));
         block_on(async {
             let places: Vec<Place> = (0..150).filter_map(|_| relays.place()).collect();
             let register = || places.iter().for_each(|place| place.register(&count.clone().into()));

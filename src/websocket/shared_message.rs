@@ -10,7 +10,7 @@ use super::options::DeflateOptions;
 use crate::websocket::codec::{DeflateParams, SharedForm, WINDOW_BITS_MAX, WINDOW_BITS_MIN, encode_alone};
 use crate::websocket::frame::{Message, MessageKind};
 use crate::websocket::link::Link;
-use crate::websocket::link::private::Sealed;
+use crate::websocket::link::private::RoleParts;
 
 /// A message in the forms in which it is written.
 pub(crate) struct SharedMessage {
@@ -37,7 +37,7 @@ impl SharedMessage {
     }
 
     /// Appends the message to what waits to be written, in a form that the WebSocket can read.
-    pub(super) fn write<E: Sealed>(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> io::Result<()> {
+    pub(super) fn write<E: RoleParts>(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> io::Result<()> {
         match link.encoder.shares(self.payload().len()) {
             SharedForm::Plain => link.write_frame(cx, &self.frame),
             SharedForm::Deflated(deflate) => link.write_frame(cx, self.deflated(deflate)?),

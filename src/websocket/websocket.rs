@@ -11,7 +11,7 @@ use crate::net::{Conn, ReadBuffer};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, DeflateParams, Encoder};
 use crate::websocket::frame::{CloseCode, CloseReason, Message};
-use crate::websocket::link::private::Sealed;
+use crate::websocket::link::private::RoleParts;
 use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 
 /// An open WebSocket (RFC 6455): messages in both directions, over one connection.
@@ -23,7 +23,7 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
 /// All bounds are in [`Options`], with defaults. A WebSocket whose halves are dropped is closed in the
-/// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
+/// background: messages that wait are sent, a close frame after them unless one was sent already, and the connection is
 /// closed once the peer has closed, too, or after [`Options::close_timeout`]. The code is then 1011 from a server, whose
 /// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///
@@ -73,19 +73,19 @@ pub(super) struct Agreement {
 impl<E: Role> WebSocket<E> {
     /// A WebSocket over `conn`, on which `early` has arrived already.
     pub(super) fn new(
-        conn: Conn<<E as Sealed>::Locality>,
+        conn: Conn<<E as RoleParts>::Locality>,
         early: &ReadBuffer,
         options: &Options,
         agreement: Agreement,
         server: Option<(WebSocketCounter, E::Guard)>,
-        close_behind: fn(Arc<Shared<E>>),
+        close_in_background: fn(Arc<Shared<E>>),
     ) -> WebSocket<E> {
-        let (observer, guard) = server.unzip();
+        let (counter, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(E::SIDE, deflate.zip(options.deflate));
         let decoder = Decoder::new(E::SIDE, options.message_bounds(), deflate);
         let link = Link::new(conn, options.link_bounds(), encoder, guard);
-        let (reading, writing) = Half::pair(link, observer, close_behind);
+        let (reading, writing) = Half::pair(link, counter, close_in_background);
         WebSocket {
             reader: Reader::new(reading, early.unread(), decoder, options.control_rate_max),
             writer: Writer { shared: writing },

@@ -30,7 +30,7 @@ impl<E: Role> Writer<E> {
     /// # Errors
     ///
     /// Fails if the connection does, or the peer takes nothing for too long; and with a
-    /// [`Error`](crate::websocket::Error) between the parts of another message, and behind a close frame, such as
+    /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as
     /// that of a stop. A handler that sends while it waits for messages, as in a `select!`, checks
     /// [`Writer::is_closed`] before, and waits on until [`Reader::receive`](crate::websocket::Reader::receive)
     /// returns `None`: if it ended, the connection would be closed before the peer could answer.
@@ -150,7 +150,7 @@ impl<E: Role> Writer<E> {
         .await
     }
 
-    /// Waits until the WebSocket is closed, behind a close frame that was sent.
+    /// Waits until the WebSocket is closed, after a close frame that was sent.
     pub(super) async fn closed(&self) -> io::Result<()> {
         poll_fn(|cx| self.shared.with(|link| link.poll_closed(cx))).await
     }

@@ -60,7 +60,7 @@ enum ExtensionState {
     AfterValue,
 }
 
-/// The result of one step: framing at the front of the input, and data behind the framing.
+/// The result of one step: framing at the front of the input, and data after the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// How many bytes are framing, to be skipped.
@@ -323,7 +323,8 @@ impl ChunkedDecoder {
 /// The length of the line at the front of `input`, and the size in it, if the line is complete and contains nothing
 /// else. `None` leaves a malformed line to [`ChunkedDecoder::step`], which returns the error.
 fn size_line(input: &[u8]) -> Option<(usize, u64)> {
-    let (mut size, longest) = (0, Limits::CHUNK_DIGITS_MAX as usize + 1);
+    let mut size = 0;
+    let longest = Limits::CHUNK_DIGITS_MAX as usize + 1;
     for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
         match char::from(byte).to_digit(16) {
             Some(digit) => size = size << 4 | u64::from(digit),
@@ -424,10 +425,12 @@ mod tests {
         }
     }
 
-    /// The data of a body that comes in `packets`. Nothing behind the body may be consumed.
+    /// The data of a body that comes in `packets`. Nothing after the body may be consumed.
     fn decode(packets: &[&[u8]]) -> Result<Vec<u8>, WireError> {
-        let (mut decoder, mut trailers) = (ChunkedDecoder::default(), Headers::new());
-        let (mut input, mut out) = (Vec::new(), Vec::new());
+        let mut decoder = ChunkedDecoder::default();
+        let mut trailers = Headers::new();
+        let mut input = Vec::new();
+        let mut out = Vec::new();
         for packet in packets {
             input.extend_from_slice(packet);
             loop {
@@ -464,7 +467,8 @@ mod tests {
         for (between, is_fine) in [("", false), ("1\r\nx\r\n", false), ("40\r\n{}\r\n", true)] {
             let between = between.replace("{}", &"x".repeat(0x40));
             let wire = format!("{long}{between}").repeat(1000) + "0\r\n\r\n";
-            let (mut decoder, mut content) = (ChunkedDecoder::default(), Arena::default());
+            let mut decoder = ChunkedDecoder::default();
+            let mut content = Arena::default();
             let trailers = &mut Headers::new();
             let decoded = decoder.decode_all(wire.as_bytes(), &limits, trailers, usize::MAX, &mut content);
             let expected = if is_fine { Ok(wire.len()) } else { Err(WireError::ChunkOverhead) };
@@ -562,7 +566,8 @@ mod tests {
     #[test]
     fn trailers_that_a_response_must_not_have_are_discarded_rfc9112_7_1_2() {
         let decoded = |wire: &str, forbidden| {
-            let (mut decoder, mut trailers) = (ChunkedDecoder::new(forbidden), Headers::new());
+            let mut decoder = ChunkedDecoder::new(forbidden);
+            let mut trailers = Headers::new();
             let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);
             let left = trailers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(",");
             decoded.map(|step| (step.framing == wire.len() && decoder.is_done(), left))
@@ -600,8 +605,10 @@ mod tests {
             ("4;a=b\r\n0123\r\n7;a=b\r\n", false),
         ] {
             for cut in 0..=wire.len() {
-                let (mut decoder, mut content) = (ChunkedDecoder::default(), Arena::default());
-                let (limits, trailers) = (Limits::default(), &mut Headers::new());
+                let mut decoder = ChunkedDecoder::default();
+                let mut content = Arena::default();
+                let limits = Limits::default();
+                let trailers = &mut Headers::new();
                 let mut decode = |part: &str| {
                     decoder.decode_all(part.as_bytes(), &limits, trailers, 10, &mut content).map(drop)
                 };

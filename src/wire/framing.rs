@@ -105,7 +105,8 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
     if is_chunked(line) {
         return Ok(());
     }
-    let (codings, chunked) = (members(line).count(), members(line).position(is_chunked));
+    let codings = members(line).count();
+    let chunked = members(line).position(is_chunked);
     match chunked {
         Some(0) if codings == 1 => Ok(()),
         // `gzip, chunked` is a valid message that is not supported (§6.1).

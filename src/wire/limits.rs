@@ -1,5 +1,7 @@
 //! [`Limits`]: bounds on every size and count that a peer can determine.
 
+use crate::memory::machine_memory;
+
 /// Bounds on every size and count that a peer can determine. Exceeding one results in a refusal or a close, never in a
 /// panic.
 ///
@@ -55,11 +57,27 @@ pub struct Limits {
     /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536.
+    /// or when very many are refused at once. Default: 65,536, or one for each 128 KiB of memory if the machine, or the
+    /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
+    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, decoded content
+    /// and the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings.
+    /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
+    /// where the system does not tell.
+    ///
+    /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
+    /// for bodies of up to 256 KiB alone, which so never wait for large ones. A body that can never fit into the rest is
+    /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
+    /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
+    /// Responses for whose compression there is no memory are not compressed.
+    ///
+    /// Not counted are heads and bodies up to 16 KiB, since [`Limits::connections_max`] bounds the buffers that they are
+    /// read into; and all that handlers keep.
+    pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
@@ -101,8 +119,9 @@ impl Default for Limits {
             drain_max: 256 << 10,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
-            connections_max: 65_536,
+            connections_max: (machine_memory() / (128 << 10)).min(65_536),
             connections_per_peer_max: None,
+            memory_max: machine_memory() / 2,
             requests_per_connection_max: None,
         }
     }

@@ -12,7 +12,7 @@ pub(crate) struct OutgoingFraming {
     expects: bool,
 }
 
-/// The field of a head that frames the body behind it.
+/// The field of a head that frames the body after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FramingField {
     Absent,

@@ -523,7 +523,8 @@ mod tests {
         for choice in [BalancerChoice::LeastPending, BalancerChoice::TwoRandom] {
             let hosts = ["http://a", "http://b", "http://c", "http://d"];
             let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
-            let (shared, is_over) = (&*balancer.inner, AtomicBool::new(false));
+            let shared = &*balancer.inner;
+            let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let members = read_lock(&shared.members).clone();
@@ -576,7 +577,8 @@ mod tests {
         let balancer = Client::new().balance(URLS).unwrap().choice(choice).build();
         let inner = &*balancer.inner;
         let absent = inner.choose(None).unwrap();
-        let (url, origin) = (absent.host().origin().to_owned(), absent.host().origin().to_owned());
+        let url = absent.host().origin().to_owned();
+        let origin = absent.host().origin().to_owned();
         let mut held = Vec::new();
         match absence {
             Absence::Down => absent.member.set_up(false),

@@ -280,7 +280,8 @@ mod tests {
     #[test]
     fn each_pair_of_hosts_is_equally_likely() {
         const THROWS: usize = 6_000;
-        let (random_pairs, mut thrown) = (RandomPairs::default(), [[0; 4]; 4]);
+        let random_pairs = RandomPairs::default();
+        let mut thrown = [[0; 4]; 4];
         for _ in 0..THROWS {
             let (one, other) = random_pairs.two_below(4);
             thrown[one][other] += 1;

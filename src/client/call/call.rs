@@ -1,4 +1,4 @@
-//! [`Call`]: a request whose body is written chunk by chunk; and its two halves, one to write it and one to read the
+//! [`Call`]: a request whose body is written piece by piece; and its two halves, one to write it and one to read the
 //! response.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use super::response_reader::ResponseReader;
 use crate::client::error::ClientError;
 use crate::message::{Headers, Response};
 
-/// A request whose head has been sent, and whose body is written chunk by chunk.
+/// A request whose head has been sent, and whose body is written piece by piece.
 ///
 /// Made by [`Client::open_call`](crate::Client::open_call). Dropping it closes the connection.
 ///

@@ -162,9 +162,9 @@ impl CallExchange {
         &mut self.early
     }
 
-    /// Receives the next chunk of the body, which is then in [`CallExchange::chunk`]. Returns its length, 0 at the end.
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let received = ready!(self.pooled.poll_chunk(cx));
+    /// Receives the next piece of the body, which is then in [`CallExchange::piece`]. Returns its length, 0 at the end.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let received = ready!(self.pooled.poll_piece(cx));
         match received {
             Ok(0) => self.recorder.end(),
             Ok(_) => {}
@@ -173,9 +173,9 @@ impl CallExchange {
         Poll::Ready(self.recorder.record_failure(received))
     }
 
-    /// The chunk of the body that was received last.
-    pub(crate) fn chunk(&self) -> &[u8] {
-        self.pooled.chunk()
+    /// The piece of the body that was received last.
+    pub(crate) fn piece(&self) -> &[u8] {
+        self.pooled.piece()
     }
 
     /// The trailers of the response, once its body has come to its end.
@@ -236,9 +236,9 @@ impl CallExchange {
         self.pooled.exchange.progress.drop_interim()
     }
 
-    /// Copies as much of the chunk as fits into `out`, and as the reader may have at once.
-    pub(super) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        self.pooled.read_chunk(out);
+    /// Copies as much of the piece as fits into `out`, and as the reader may have at once.
+    pub(super) fn read_piece(&mut self, out: &mut ReadBuf<'_>) {
+        self.pooled.read_piece(out);
     }
 
     /// Ends the wait for more of the body. The time until the next wait does not count against the server.

@@ -153,8 +153,8 @@ impl fmt::Debug for CallWriter {
 /// once both halves have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
-    /// The chunk that was read last. A copy, since the other half uses the connection, too.
-    chunk: Vec<u8>,
+    /// The piece that was read last. A copy, since the other half uses the connection, too.
+    piece: Vec<u8>,
     /// The interim response that was taken last.
     interim: Response,
     trailers: Headers,
@@ -162,13 +162,13 @@ pub struct CallReader {
 
 impl CallReader {
     pub(super) fn new(half: Half) -> CallReader {
-        CallReader { half, chunk: Vec::new(), interim: Response::new(), trailers: Headers::new() }
+        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
     }
 
     /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
     /// final response is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim response waits to be taken, and everything behind it waits, too: only
+    /// From the first call on, each interim response waits to be taken, and everything after it waits, too: only
     /// afterwards does the writer find that the server reads no more. Interim responses before the first call are
     /// dropped, unless the request has no body to write. There may be at most 16.
     ///
@@ -240,19 +240,19 @@ impl CallReader {
         poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
     }
 
-    /// Returns the next chunk of the body, of whatever size it arrived in; `None` at the end. Call it after
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
     /// [`CallReader::head`].
     ///
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        let CallReader { half, chunk, trailers, .. } = self;
-        chunk.clear();
+        let CallReader { half, piece, trailers, .. } = self;
+        piece.clear();
         let wait = PauseHalfOnDrop(half);
-        poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| chunk.extend_from_slice(call.chunk()))).await?;
+        poll_fn(|cx| poll_piece(wait.0, cx, trailers, |call| piece.extend_from_slice(call.piece()))).await?;
         drop(wait);
-        Ok(Some(&**chunk).filter(|chunk| !chunk.is_empty()))
+        Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
     }
 
     /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
@@ -261,15 +261,15 @@ impl CallReader {
     }
 }
 
-/// Receives the next chunk of the body, and calls `take` to take it; at the end, the trailers.
-fn poll_chunk(
+/// Receives the next piece of the body, and calls `take` to take it; at the end, the trailers.
+fn poll_piece(
     half: &Half,
     cx: &mut Context<'_>,
     trailers: &mut Headers,
     take: impl FnOnce(&mut CallExchange),
 ) -> Poll<Result<(), ClientError>> {
     half.poll(cx, |call, cx| {
-        match ready!(call.poll_chunk(cx))? {
+        match ready!(call.poll_piece(cx))? {
             0 if trailers.is_empty() => call.swap_received_trailers(trailers),
             0 => {}
             _ => take(call),
@@ -278,7 +278,7 @@ fn poll_chunk(
     })
 }
 
-/// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
+/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
 struct PauseHalfOnDrop<'a>(&'a Half);
 
 impl Drop for PauseHalfOnDrop<'_> {
@@ -303,7 +303,7 @@ impl AsyncRead for CallReader {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let CallReader { half, trailers, .. } = &mut *self;
-        poll_chunk(half, cx, trailers, |call| call.read_chunk(out)).map_err(io::Error::from)
+        poll_piece(half, cx, trailers, |call| call.read_piece(out)).map_err(io::Error::from)
     }
 }
 

@@ -91,17 +91,17 @@ impl ResponseReader {
         self
     }
 
-    /// Returns the next chunk of the body, of whatever size it arrived in; `None` at the end.
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
     ///
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let wait = PauseOnDrop(self);
-        let len = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
+        let len = poll_fn(|cx| wait.0.poll_piece(cx)).await?;
         drop(wait);
         match &self.state {
-            ReadState::Open(pooled, _) if len > 0 => Ok(Some(pooled.chunk())),
+            ReadState::Open(pooled, _) if len > 0 => Ok(Some(pooled.piece())),
             _ => Ok(None),
         }
     }
@@ -111,13 +111,13 @@ impl ResponseReader {
         &self.trailers
     }
 
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let pooled = match &mut self.state {
             ReadState::Open(pooled, _) => pooled,
             ReadState::Read => return Poll::Ready(Ok(0)),
             ReadState::Broken(error) => return Poll::Ready(Err(error.duplicate())),
         };
-        let polled = ready!(pooled.poll_chunk(cx));
+        let polled = ready!(pooled.poll_piece(cx));
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
@@ -137,7 +137,7 @@ impl ResponseReader {
     }
 }
 
-/// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
+/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
 struct PauseOnDrop<'a>(&'a mut ResponseReader);
 
 impl Drop for PauseOnDrop<'_> {
@@ -165,11 +165,11 @@ impl AsyncRead for ResponseReader {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = ready!(self.poll_chunk(cx))?;
+        let len = ready!(self.poll_piece(cx))?;
         if let ReadState::Open(pooled, _) = &mut self.state
             && len > 0
         {
-            pooled.read_chunk(out);
+            pooled.read_piece(out);
         }
         Poll::Ready(Ok(()))
     }

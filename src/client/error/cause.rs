@@ -104,6 +104,14 @@ impl ClientCause {
         }
     }
 
+    /// The cause of an exchange that failed with `error` before the head of its response was here.
+    pub(crate) fn from_head(error: ExchangeError) -> ClientCause {
+        match error {
+            ExchangeError::TimedOut(..) => ClientCause::TimedOut,
+            error => ClientCause::from_exchange(error),
+        }
+    }
+
     /// Whether the source alone explains the failure.
     pub(super) fn is_transparent(&self) -> bool {
         match self {

@@ -182,7 +182,8 @@ impl ClientError {
 
     /// Adds whether the connection was reused, and whether any of the request was sent.
     pub(crate) fn on_connection(mut self, is_reused: bool, is_sent: bool) -> ClientError {
-        (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
+        self.0.is_reused = is_reused;
+        self.0.is_sent = is_sent;
         self
     }
 
@@ -213,7 +214,8 @@ impl ClientError {
         let mut duplicate =
             ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent).with_peer(*peer);
         // The other request has a URL of its own.
-        (duplicate.0.subject, duplicate.0.detail) = (subject.clone(), detail.clone());
+        duplicate.0.subject = subject.clone();
+        duplicate.0.detail = detail.clone();
         duplicate
     }
 

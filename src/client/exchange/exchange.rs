@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::response::ClientConnection;
 use crate::client::observe::{ClientExchangeReport, ExchangeEnd, HostEvents};
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
@@ -28,7 +28,7 @@ pub(crate) struct ClientExchange {
     /// The target of the request for errors, if the caller keeps no request.
     pub(crate) target: String,
     /// The connection, during an exchange.
-    pub(crate) connection: Option<Arc<ClientConnection>>,
+    pub(crate) connection_info: Option<Arc<ClientConnection>>,
     /// The events of the pool that uses the memory.
     events: Arc<HostEvents>,
     /// The bytes of a connection that was dropped during the exchange, and its `IoState` with it.
@@ -49,7 +49,7 @@ impl ClientExchange {
             early: None,
             budget: Budget::default(),
             target: String::new(),
-            connection: None,
+            connection_info: None,
             events,
             dropped,
             persistence: Persistence::new(),
@@ -64,7 +64,7 @@ impl ClientExchange {
         &mut self,
         request_info: RequestInfo,
         timings: Timings,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
         traffic: Traffic,
     ) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
@@ -73,7 +73,7 @@ impl ClientExchange {
             self.progress.reported = traffic;
         }
         self.incoming.forget_message();
-        self.spec = ExchangeSpec { request_info, upgrade: None, limits: limits.clone() };
+        self.spec = ExchangeSpec { request_info, upgrade: None, timeouts: timeouts.clone() };
         let Progress { was_idle, reported, .. } = self.progress;
         self.progress = Progress { was_idle, reported, ..Progress::new(timings, runtime::now()) };
     }
@@ -81,7 +81,7 @@ impl ClientExchange {
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
     /// and the response is valid.
     pub(crate) fn has_whole_response(&self) -> bool {
-        self.progress.has_response() && self.incoming.has_arrived()
+        self.progress.has_response() && self.incoming.has_body_arrived()
     }
 
     /// Makes this the memory of a pool with these events.
@@ -141,7 +141,7 @@ impl Reset for ClientExchange {
             early,
             budget,
             target,
-            connection,
+            connection_info,
             events: _,
             dropped: _,
             persistence,
@@ -158,7 +158,10 @@ impl Reset for ClientExchange {
         }
         (*budget, *spec) = Default::default();
         target.clear();
-        debug_assert!(connection.is_none(), "a connection that is given back takes its description along");
+        debug_assert!(
+            connection_info.is_none(),
+            "a connection that is given back takes its description along"
+        );
         *persistence = Persistence::new();
         *progress = Progress::new(Timings::default(), progress.phase_start);
     }
@@ -197,20 +200,20 @@ impl Persistence {
     }
 }
 
-/// The properties of the request that its response depends on, and the time limits of the exchange.
+/// The properties of the request that its response depends on, and the timeouts of the exchange.
 #[derive(Default)]
 pub(crate) struct ExchangeSpec {
     pub(crate) request_info: RequestInfo,
     /// The `upgrade` fields of the request, if it has any.
     upgrade: Option<Box<Headers>>,
-    /// The time limits.
-    pub(crate) limits: RequestLimits,
+    /// Its timeouts.
+    pub(crate) timeouts: RequestTimeouts,
 }
 
 impl ExchangeSpec {
-    pub(crate) fn new(request: &Request, limits: &RequestLimits) -> ExchangeSpec {
+    pub(crate) fn new(request: &Request, timeouts: &RequestTimeouts) -> ExchangeSpec {
         let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
-        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, limits: limits.clone() }
+        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, timeouts: timeouts.clone() }
     }
 
     /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110

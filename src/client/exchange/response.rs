@@ -19,7 +19,8 @@ pub struct ClientConnection {
 impl ClientConnection {
     /// The connection over `transport`, which has just been opened.
     pub(crate) fn new(transport: &Transport<BoxedStream>) -> ClientConnection {
-        let (peer, tls) = (transport.peer_addr(), transport.tls_session());
+        let peer = transport.peer_addr();
+        let tls = transport.tls_session();
         ClientConnection { peer, tls, opened_at: runtime::now() }
     }
 

@@ -14,7 +14,7 @@ use crate::client::observe::ClientSpan;
 use crate::client::pool::Pool;
 use crate::client::route::origin;
 use crate::client::send::RequestSender;
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::memory::Reset;
 use crate::message::{MessageError, Method, Request, Response};
 use crate::runtime::{self, Handle, select, sleep_until, timeout_at};
@@ -23,10 +23,10 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
 ///
 /// Requests that are made at the same moment leave in one write. Responses come in the order of the requests, so a slow
-/// one holds up those behind it: use a pipeline for many small, quick responses.
+/// one holds up those after it: use a pipeline for many small, quick responses.
 ///
 /// A new connection first carries a single request, whose response shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those behind a response with
+/// ends, requests that have not been written yet are sent on the next one, and so are those after a response with
 /// `connection: close`, which the server does not process. A request that the server may have processed is sent again
 /// if that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.
@@ -109,22 +109,22 @@ impl Pipeline {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         response.reset();
-        let limits = shared.sender.limits();
-        let sent = self.send_within(&limits, request, response).await;
+        let timeouts = shared.sender.timeouts();
+        let sent = self.send_within(&timeouts, request, response).await;
         sent.map_err(|error| {
-            limits.describe(error, request, shared.sender.settings()).with_origin(&shared.key)
+            timeouts.describe(error, request, shared.sender.settings()).with_origin(&shared.key)
         })
     }
 
     async fn send_within(
         &self,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
         request: &Request,
         response: &mut Response,
     ) -> Result<(), ClientError> {
         let shared = &self.0.0;
         shared.check(request)?;
-        let permit = shared.enter(limits).await?;
+        let permit = shared.enter(timeouts).await?;
         let pool = shared.pool()?;
         let span = ClientSpan::begin(&shared.sender.settings().spans, request, &pool.origin);
         let outgoing = OutgoingRequest::new(request);
@@ -132,7 +132,7 @@ impl Pipeline {
         let outgoing = outgoing.with_trace(span.fields()).with_cookie(cookies.cookie());
         let mut pending = shared.push(outgoing, pool, permit)?;
         let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
-        let answered = match limits.deadline {
+        let answered = match timeouts.deadline {
             None => received.await,
             // Its end is looked at first: a caller who polls late finds that the exchange is over.
             Some(deadline) => {
@@ -202,11 +202,11 @@ impl PipelineInner {
     }
 
     /// Waits until one more request may be in flight.
-    async fn enter(&self, limits: &RequestLimits) -> Result<OwnedSemaphorePermit, ClientError> {
+    async fn enter(&self, timeouts: &RequestTimeouts) -> Result<OwnedSemaphorePermit, ClientError> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let until = limits.queue_until(runtime::now(), self.sender.settings());
+        let until = timeouts.queue_until(runtime::now(), self.sender.settings());
         match timeout_at(until, self.permits.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => {

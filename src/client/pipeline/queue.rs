@@ -223,7 +223,8 @@ impl QueueState {
         let entry = &mut self.all[at];
         debug_assert!(entry.meta.is_none() && entry.wire.is_empty(), "a free entry is empty");
         write(&mut entry.wire);
-        (entry.meta, entry.state) = (Some(meta), State::Waiting);
+        entry.meta = Some(meta);
+        entry.state = State::Waiting;
         self.waiting.push_back(at);
         self.wake_task();
         (at, !mem::replace(&mut self.has_task, true))
@@ -289,7 +290,8 @@ impl QueueState {
         debug_assert!(matches!(entry.state, State::Waiting), "only a waiting request is taken");
         let meta = entry.meta.as_ref()?;
         out.extend_from_slice(&entry.wire);
-        (entry.state, entry.is_reused) = (State::Taken, is_reused);
+        entry.state = State::Taken;
+        entry.is_reused = is_reused;
         Some(Dequeued {
             entry: at,
             request_info: meta.request_info,
@@ -376,9 +378,10 @@ impl QueueState {
         }
     }
 
-    /// Detaches the task, and frees the memory if it is not needed.
-    pub(super) fn detach(&mut self) {
-        (self.has_task, self.task) = (false, None);
+    /// Removes the task, and frees the memory if it is not needed.
+    pub(super) fn remove_task(&mut self) {
+        self.has_task = false;
+        self.task = None;
         if self.free.len() == self.all.len() {
             (self.all, self.free, self.waiting) = Default::default();
         }
@@ -459,10 +462,12 @@ mod tests {
             |queue, _| assert_eq!(queue.lock().expire(Duration::ZERO), None),
         ];
         for (at, end) in ends.into_iter().enumerate() {
-            let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(2)));
+            let queue = Arc::<Queue>::default();
+            let permits = Arc::new(Semaphore::new(2));
             let probe = [(); 2].map(|()| Arc::new(LockProbe(queue.clone(), AtomicBool::new(false))));
             let wakers = probe.clone().map(Waker::from);
-            let (mut near, mut response) = (Vec::new(), Response::new());
+            let mut near = Vec::new();
+            let mut response = Response::new();
             for waker in &wakers {
                 let (mut pending, _) = queue.push(meta(&permits), |_| {});
                 assert!(pending.poll(&mut Context::from_waker(waker), &mut response).is_pending());
@@ -487,9 +492,11 @@ mod tests {
     /// The caller of one poll may be another task than that of the next.
     #[test]
     fn the_task_that_asked_last_is_woken() {
-        let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(1)));
+        let queue = Arc::<Queue>::default();
+        let permits = Arc::new(Semaphore::new(1));
         let tasks = [(); 2].map(|()| Arc::new(LockProbe(queue.clone(), AtomicBool::new(false))));
-        let (mut pending, mut response) = (queue.push(meta(&permits), |_| {}).0, Response::new());
+        let mut pending = queue.push(meta(&permits), |_| {}).0;
+        let mut response = Response::new();
         for task in &tasks {
             let waker = Waker::from(task.clone());
             assert!(pending.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
@@ -523,8 +530,10 @@ mod tests {
             |pending, _| drop(pending),
         ];
         for (at, end) in ends.into_iter().enumerate() {
-            let (queue, permits) = (Arc::<Queue>::default(), Arc::new(Semaphore::new(1)));
-            let (was_free, mut response) = (Arc::new(AtomicBool::new(false)), Response::new());
+            let queue = Arc::<Queue>::default();
+            let permits = Arc::new(Semaphore::new(1));
+            let was_free = Arc::new(AtomicBool::new(false));
+            let mut response = Response::new();
             let waker = Waker::from(Arc::new(DropProbe(queue.clone(), was_free.clone())));
             let (mut pending, _) = queue.push(meta(&permits), |_| {});
             assert!(pending.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
@@ -562,7 +571,8 @@ mod state_tests {
     #[test]
     fn a_free_entry_keeps_little_memory() {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let (mut state, mut response) = (QueueState::default(), Response::new());
+        let mut state = QueueState::default();
+        let mut response = Response::new();
         let meta = EntryMeta::new(&Request::default(), permit);
         let (at, _) = state.push(meta, |wire| wire.resize(1 << 20, 0));
         assert!(state.take(&mut Vec::new(), true).is_some());
@@ -575,7 +585,7 @@ mod state_tests {
     }
 
     #[test]
-    fn a_free_entry_is_used_again_until_the_task_detaches() {
+    fn a_free_entry_is_used_again_until_the_task_is_removed() {
         let permits = Arc::new(Semaphore::new(4));
         let meta = || EntryMeta::new(&Request::default(), permits.clone().try_acquire_owned().unwrap());
         let mut state = QueueState::default();
@@ -585,10 +595,10 @@ mod state_tests {
         }
         assert_eq!((state.all.len(), state.unanswered()), (1, 0));
         let (at, _) = state.push(meta(), |_| {});
-        state.detach();
+        state.remove_task();
         assert_eq!((state.all.len(), state.unanswered()), (1, 1), "one is waited for");
         state.abandon(at);
-        state.detach();
+        state.remove_task();
         assert_eq!(state.all.capacity(), 0);
     }
 }

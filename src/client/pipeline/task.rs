@@ -11,7 +11,7 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
 use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
 use crate::client::send::RequestSender;
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
@@ -23,8 +23,8 @@ use crate::wire::ConnectionOption;
 /// long time.
 pub(super) struct PipelineTask {
     sender: RequestSender,
-    /// The time limits of each request on a connection. Its caller looks at that of the whole exchange.
-    limits: RequestLimits,
+    /// The timeouts of each request on a connection. Its caller looks at that of the whole exchange.
+    timeouts: RequestTimeouts,
     /// The [`origin::key`](crate::client::route::key).
     key: Arc<str>,
     queue: Arc<Queue>,
@@ -41,8 +41,8 @@ pub(super) struct PipelineTask {
     failure: Option<ClientError>,
     /// Measures how long no request has come.
     idle_timer: TokioTimer,
-    /// Whether the task is detached from the queue.
-    is_detached: bool,
+    /// Whether the task has left the queue.
+    has_left_queue: bool,
 }
 
 /// A request in flight.
@@ -84,7 +84,7 @@ enum ConnEnd {
 impl PipelineTask {
     pub(super) fn new(sender: RequestSender, key: Arc<str>, queue: Arc<Queue>) -> PipelineTask {
         PipelineTask {
-            limits: RequestLimits { deadline: None, total: None, ..sender.limits() },
+            timeouts: RequestTimeouts { deadline: None, total: None, ..sender.timeouts() },
             sender,
             key,
             queue,
@@ -95,7 +95,7 @@ impl PipelineTask {
             write_state: WriteState::Flushed,
             failure: None,
             idle_timer: TokioTimer::new(),
-            is_detached: false,
+            has_left_queue: false,
         }
     }
 
@@ -106,7 +106,7 @@ impl PipelineTask {
                 Ok(pooled) => self.serve(pooled).await,
                 // No permit became free. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
-                    self.queue.lock().expire(self.limits.timeouts(self.sender.settings()).queue);
+                    self.queue.lock().expire(self.timeouts.of_phases(self.sender.settings()).queue);
                 }
                 Err(error) => self.queue.lock().fail_waiting(error),
             }
@@ -126,8 +126,8 @@ impl PipelineTask {
             let idle = self.sender.settings().timeouts.idle;
             ready!(self.idle_timer.poll_expired(cx, TimerSlot::Total, idle));
         }
-        state.detach();
-        self.is_detached = true;
+        state.remove_task();
+        self.has_left_queue = true;
         Poll::Ready(false)
     }
 
@@ -135,20 +135,21 @@ impl PipelineTask {
     async fn connect(&self) -> Result<PooledConn, ClientError> {
         let pool = self.sender.pool(&self.key)?;
         if self.queue.lock().needs_new_conn() {
-            return open_new(pool, runtime::now(), &self.limits).await;
+            return open_new(pool, runtime::now(), &self.timeouts).await;
         }
         match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.limits).await
+                wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.timeouts).await
             }
-            Err(miss) => wait_for_conn(miss, &self.limits).await,
+            Err(miss) => wait_for_conn(miss, &self.timeouts).await,
         }
     }
 
     async fn serve(&mut self, mut pooled: PooledConn) {
-        (self.write_state, self.failure) = (WriteState::Flushed, None);
+        self.write_state = WriteState::Flushed;
+        self.failure = None;
         self.has_responded = pooled.is_reused();
         let end = poll_fn(|cx| self.poll_serve(cx, &mut pooled)).await;
         match end {
@@ -189,7 +190,8 @@ impl PipelineTask {
                 Poll::Ready(Err(error)) if error.is_timeout() => return Err(error),
                 // A server that closed may have answered before.
                 Poll::Ready(Err(error)) => {
-                    (self.write_state, self.failure) = (WriteState::Failed, Some(error));
+                    self.write_state = WriteState::Failed;
+                    self.failure = Some(error);
                 }
                 Poll::Pending => return Ok(()),
             }
@@ -203,7 +205,8 @@ impl PipelineTask {
         state.register_task(cx);
         let mut now = None;
         while self.may_take(pooled) {
-            let (sent, buffer) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
+            let sent = pooled.conn.traffic().sent;
+            let buffer = pooled.conn.write_buffer();
             let start = sent + buffer.len() as u64;
             let Some(dequeued) = state.take(buffer.bytes(), self.has_responded) else { break };
             let end = sent + buffer.len() as u64;
@@ -248,7 +251,7 @@ impl PipelineTask {
         self.response.reset();
         self.part = ResponsePart::Head;
         let traffic = pooled.conn.total_traffic();
-        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.limits, traffic);
+        pooled.exchange.next_response(request.dequeued.request_info, timings, &self.timeouts, traffic);
     }
 
     /// Receives the response to the first in flight.
@@ -321,7 +324,7 @@ impl PipelineTask {
 
     /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue_timeout(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
-        let queue = self.limits.timeouts(pooled.settings()).queue;
+        let queue = self.timeouts.of_phases(pooled.settings()).queue;
         pooled.conn.disarm(TimerSlot::Total);
         match self.queue.lock().expire(queue) {
             // A timer counts whole milliseconds, and this method is polled again until nothing is left.
@@ -352,7 +355,8 @@ impl PipelineTask {
         let mut failed = 0;
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
-            let (entry, is_sent) = (request.dequeued.entry, request.start < sent);
+            let entry = request.dequeued.entry;
+            let is_sent = request.start < sent;
             let first = error.take_if(|_| self.in_flight.is_empty());
             let position = match first {
                 Some(_) if state.mark_suspect(entry) => Position::HeadAgain,
@@ -407,7 +411,7 @@ impl PipelineTask {
 impl Drop for PipelineTask {
     /// Fails all requests if the task is dropped because its runtime ends.
     fn drop(&mut self) {
-        if self.is_detached {
+        if self.has_left_queue {
             return;
         }
         let mut state = self.queue.lock();
@@ -416,7 +420,7 @@ impl Drop for PipelineTask {
             state.fail(request.dequeued.entry, error.on_connection(self.has_responded, true));
         }
         state.fail_waiting(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
-        state.detach();
+        state.remove_task();
     }
 }
 
@@ -426,9 +430,9 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age)).
 fn is_within_age(pooled: &PooledConn) -> bool {
     let pool = &pooled.permit.pool;
-    let connection =
-        pooled.exchange.connection.as_ref().filter(|_| pool.settings.timeouts.connection_age.is_some());
-    connection.is_none_or(|connection| pool.is_within_age(connection.opened_at, runtime::now()))
+    let connection_info =
+        pooled.exchange.connection_info.as_ref().filter(|_| pool.settings.timeouts.connection_age.is_some());
+    connection_info.is_none_or(|info| pool.is_within_age(info.opened_at, runtime::now()))
 }
 
 /// Whether a request is retried that was in flight when its connection broke.

@@ -167,7 +167,9 @@ impl RuntimePools {
             // Before the map grows, pools are dropped whose hosts could never be reached.
             by_origin.prune();
         }
-        let (settings, registry, group) = (self.settings.clone(), self.registry.clone(), self.group.clone());
+        let settings = self.settings.clone();
+        let registry = self.registry.clone();
+        let group = self.group.clone();
         let new_conns =
             || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
         let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {

@@ -11,7 +11,7 @@ use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::ExchangeEnd;
 use crate::client::route::TlsHandshake;
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::memory::lock;
 use crate::message::Timings;
 use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
@@ -20,38 +20,38 @@ use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 /// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
 pub(in crate::client) async fn wait_for_conn(
     miss: CheckoutMiss,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let (pool, since) = match miss {
         CheckoutMiss::NoIdle(permit) => {
-            return boxed(|| open_or_take(permit, Duration::ZERO, limits)).await;
+            return boxed(|| open_or_take(permit, Duration::ZERO, timeouts)).await;
         }
         CheckoutMiss::NoPermit(pool, since) => (pool, since),
     };
-    let permit = pool.acquire(since, limits).await?;
+    let permit = pool.acquire(since, timeouts).await?;
     let queue = runtime::now().saturating_duration_since(since);
     permit.pool.events.count_queued(queue);
-    boxed(|| open_or_take(permit, queue, limits)).await
+    boxed(|| open_or_take(permit, queue, timeouts)).await
 }
 
 /// Opens a connection in place of a stale one, for the same request, with its permit.
 pub(in crate::client) async fn replace_stale(
     mut stale: PooledConn,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     stale.exchange.progress.end = Some(ExchangeEnd::Retried);
     stale.close();
-    open_conn(stale.permit, stale.exchange.progress.timings.queue, limits).await
+    open_conn(stale.permit, stale.exchange.progress.timings.queue, timeouts).await
 }
 
 /// Opens a connection for a request that must have a new one.
 async fn open_conn(
     permit: PoolPermit,
     queue: Duration,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
-    let mut dial = Dial::new(permit, limits);
-    let opened = before(limits.deadline, poll_fn(|cx| dial.poll(cx))).await;
+    let mut dial = Dial::new(permit, timeouts);
+    let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
     dial.end(opened).map(|new| new.into_pooled(queue))
 }
 
@@ -59,25 +59,25 @@ async fn open_conn(
 pub(in crate::client) async fn open_new(
     pool: Arc<Pool>,
     since: Instant,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let permit = match pool.try_acquire() {
         Ok(permit) => permit,
-        Err(pool) => pool.acquire(since, limits).await?,
+        Err(pool) => pool.acquire(since, timeouts).await?,
     };
     permit.pool.make_room();
-    boxed(|| open_conn(permit, Duration::ZERO, limits)).await
+    boxed(|| open_conn(permit, Duration::ZERO, timeouts)).await
 }
 
 /// Opens a connection, or takes one that comes back before. The new one is then for the next request.
 async fn open_or_take(
     permit: PoolPermit,
     queue: Duration,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     // A request may wait in one runtime, and go on in another.
     if !permit.pool.is_of_current_runtime() {
-        return open_conn(permit, queue, limits).await;
+        return open_conn(permit, queue, timeouts).await;
     }
     let since = runtime::now();
     let mut returns = Pool::await_return(&permit.pool);
@@ -86,8 +86,8 @@ async fn open_or_take(
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let mut dial = Dial::new(permit, limits);
-    let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
+    let mut dial = Dial::new(permit, timeouts);
+    let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
     let first = poll_fn(|cx| match dial.poll(cx) {
         Poll::Ready(Ok(new)) => Poll::Ready(Ok(First::Opened(new))),
         // A connection that comes back at the deadline is left to a request that can still use it.
@@ -98,7 +98,7 @@ async fn open_or_take(
             Poll::Pending => opened.map_ok(First::Opened),
         },
     });
-    let first = before(limits.deadline, first).await;
+    let first = before(timeouts.deadline, first).await;
     match dial.end(first)? {
         First::Opened(new) => Ok(new.into_pooled(queue)),
         First::Returned(pooled) => {
@@ -143,7 +143,7 @@ async fn before<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> 
     }
 }
 
-/// A connection that is being opened, within the limits that a request has for the phases, and at first for that request.
+/// A connection that is being opened, within the timeouts that a request has for the phases, and at first for that request.
 ///
 /// If the request gets another connection or is given up, the dial goes on by itself, for the next request. Otherwise a
 /// host that takes longer than its callers wait could never be reached. Only one dial of a pool, or of the pools that share
@@ -158,10 +158,11 @@ struct Dial {
 type Opening = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
 
 impl Dial {
-    fn new(permit: PoolPermit, limits: &RequestLimits) -> Dial {
-        let (pool, step) = (permit.pool.clone(), Arc::<Mutex<DialStep>>::default());
+    fn new(permit: PoolPermit, timeouts: &RequestTimeouts) -> Dial {
+        let pool = permit.pool.clone();
+        let step = Arc::<Mutex<DialStep>>::default();
         let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
-        Dial { pool, opening: Some(Box::pin(open(permit, dial, limits.clone()))), step }
+        Dial { pool, opening: Some(Box::pin(open(permit, dial, timeouts.clone()))), step }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<NewConn, ClientError>> {
@@ -214,7 +215,7 @@ impl Drop for Dial {
     }
 }
 
-/// How long a dial goes on without its request, whose phases may have no limits.
+/// How long a dial goes on without its request, whose phases may have no timeouts.
 const LONE_DIAL_MAX: Duration = Duration::from_secs(10);
 
 /// A connection that has just been opened.
@@ -242,7 +243,7 @@ impl NewConn {
     }
 }
 
-/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one, within the limits of the
+/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one, within the timeouts of the
 /// phases.
 ///
 /// # Errors
@@ -251,12 +252,12 @@ impl NewConn {
 async fn open(
     permit: PoolPermit,
     dial: HostConnector,
-    limits: RequestLimits,
+    timeouts: RequestTimeouts,
 ) -> Result<NewConn, ClientError> {
     let pool = &*permit.pool;
     let was_here = pool.is_of_current_runtime();
     pool.events.count(|counts| counts.dials += 1);
-    let (conn, timings) = connect_for_descriptors(pool, &dial, &limits).await.map_err(|error| {
+    let (conn, timings) = connect_for_descriptors(pool, &dial, &timeouts).await.map_err(|error| {
         let Pool { origin, proxy, .. } = pool;
         error.with_subject(
             proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
@@ -271,15 +272,15 @@ async fn open(
 async fn connect_for_descriptors(
     pool: &Pool,
     dial: &HostConnector,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     for _ in 0..DESCRIPTOR_RETRIES_MAX {
-        match connect(pool, dial, limits).await {
+        match connect(pool, dial, timeouts).await {
             Err(error) if is_out_of_descriptors(&error) && pool.group.free_descriptors() => {}
             opened => return opened,
         }
     }
-    connect(pool, dial, limits).await
+    connect(pool, dial, timeouts).await
 }
 
 /// How often a dial is repeated for which there was no descriptor. Others may have taken those that were freed.
@@ -288,22 +289,22 @@ const DESCRIPTOR_RETRIES_MAX: usize = 16;
 async fn connect(
     Pool { origin, proxy, settings, .. }: &Pool,
     dial: &HostConnector,
-    limits: &RequestLimits,
+    timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
-    let timeouts = limits.timeouts(settings);
+    let phases = timeouts.of_phases(settings);
     let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
-    let times = DialTimes { resolve: timeouts.resolve, connect: timeouts.connect };
+    let times = DialTimes { resolve: phases.resolve, connect: phases.connect };
     let (mut transport, taken) = match proxy {
         None => {
             let opened = dial.connect(origin.host(), origin.port, times).await;
             opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))?
         }
-        Some(proxy) => proxy.open(dial, &settings.tls, origin, times, limits.bounds(settings)).await?,
+        Some(proxy) => proxy.open(dial, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
     };
     let mut timings = Timings { resolve: taken.resolve, connect: taken.connect, ..Timings::default() };
     if let Some(handshake) = handshake {
         dial.note_step(DialStep::Secure);
-        (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls).await?;
+        (transport, timings.tls) = handshake.run(&settings.tls, transport, phases.tls).await?;
     }
     Ok((Box::new(Conn::new(transport, TokioTimer::new())), timings))
 }

@@ -26,7 +26,7 @@ pub(super) struct IdleConns {
 /// A connection that is not in use.
 pub(in crate::client) struct IdleConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
-    pub(in crate::client) connection: Arc<ClientConnection>,
+    pub(in crate::client) connection_info: Arc<ClientConnection>,
     /// Whether it has carried an exchange. One that was opened for a request which took another has not.
     pub(super) is_used: bool,
     pub(super) idle_since: Instant,

@@ -18,7 +18,7 @@ use crate::client::exchange::{
 };
 use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::route::{Origin, Proxy};
-use crate::client::settings::{ClientSettings, RequestLimits};
+use crate::client::settings::{ClientSettings, RequestTimeouts};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -80,7 +80,8 @@ struct PoolState {
 
 impl SharedConns {
     pub(super) fn new(connections_max: usize, group: Arc<PoolGroup>) -> SharedConns {
-        let (idle, exchanges) = (IdleConns::new(group), FreeList::default());
+        let idle = IdleConns::new(group);
+        let exchanges = FreeList::default();
         SharedConns {
             permits: Semaphore::new(connections_max),
             waiting: AtomicUsize::new(0),
@@ -118,7 +119,8 @@ impl Pool {
         registry: Arc<HostRegistry>,
         group: Arc<PoolGroup>,
     ) -> Pool {
-        let (mut fields, mut public_fields) = (settings.fields.clone(), settings.fields.clone());
+        let mut fields = settings.fields.clone();
+        let mut public_fields = settings.fields.clone();
         public_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
@@ -263,11 +265,11 @@ impl Pool {
     pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) -> Result<PoolPermit, ClientError> {
-        let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
         let waits = WaitGuard::new(&self);
-        match timeout_at(limits.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
+        match timeout_at(timeouts.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
@@ -291,7 +293,7 @@ impl Pool {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
             let has_expired =
-                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection.opened_at, now);
+                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection_info.opened_at, now);
             if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
@@ -348,11 +350,11 @@ impl Pool {
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
         let idle = self.idle_max(exchange.persistence.idle);
-        let connection = exchange.connection.take().expect("an exchange has a connection");
-        let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
+        let connection_info = exchange.connection_info.take().expect("an exchange has a connection");
+        let is_good = !idle.is_zero() && self.is_within_age(connection_info.opened_at, now);
         let expires_at = later(now, idle);
         let idle_conn =
-            IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
+            IdleConn { conn, connection_info, is_used: true, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let report = exchange.wanted_report(traffic);
         let mut state = lock(&self.shared.state);
@@ -477,9 +479,11 @@ impl PoolPermit {
 
     /// Leaves a connection that has just been opened to the next request.
     pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
-        let (connection, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
-        let (expires_at, pool) = (later(now, self.pool.idle_max(None)), self.pool.number);
-        self.pass_on(IdleConn { conn, connection, is_used: false, idle_since: now, expires_at, pool });
+        let connection_info = Arc::new(ClientConnection::new(&conn.transport));
+        let now = runtime::now();
+        let expires_at = later(now, self.pool.idle_max(None));
+        let pool = self.pool.number;
+        self.pass_on(IdleConn { conn, connection_info, is_used: false, idle_since: now, expires_at, pool });
     }
 
     /// Gives a connection and the permit to the first request that waits for one; if there is none, back to the pool.

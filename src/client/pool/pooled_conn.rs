@@ -15,7 +15,7 @@ use crate::client::exchange::{
     ClientConnection, ClientExchange, ExchangeSpec, OutgoingRequest, ResponseStage, Upload,
 };
 use crate::client::observe::ExchangeEnd;
-use crate::client::settings::{ClientSettings, ClientTimeouts, RequestLimits};
+use crate::client::settings::{ClientSettings, ClientTimeouts, RequestTimeouts};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -40,9 +40,10 @@ impl PooledConn {
         permit: PoolPermit,
         timings: Timings,
     ) -> PooledConn {
-        let (connection, exchange) = (ClientConnection::new(&conn.transport), permit.pool.take_exchange());
-        let now = connection.opened_at;
-        let mut pooled = PooledConn::from_parts((conn, Arc::new(connection)), exchange, permit, now);
+        let connection_info = ClientConnection::new(&conn.transport);
+        let exchange = permit.pool.take_exchange();
+        let now = connection_info.opened_at;
+        let mut pooled = PooledConn::from_parts((conn, Arc::new(connection_info)), exchange, permit, now);
         pooled.exchange.progress.timings = timings;
         pooled
     }
@@ -84,23 +85,24 @@ impl PooledConn {
 
     #[inline]
     fn from_idle_parts(
-        IdleConn { conn, connection, is_used, .. }: IdleConn,
+        IdleConn { conn, connection_info, is_used, .. }: IdleConn,
         exchange: Box<ClientExchange>,
         permit: PoolPermit,
         queue: Duration,
         now: Instant,
     ) -> PooledConn {
-        let mut pooled = PooledConn::from_parts((conn, connection), exchange, permit, now);
+        let mut pooled = PooledConn::from_parts((conn, connection_info), exchange, permit, now);
         let progress = &mut pooled.exchange.progress;
         progress.was_idle = true;
-        (progress.timings.queue, progress.timings.reused) = (queue, is_used);
+        progress.timings.queue = queue;
+        progress.timings.reused = is_used;
         pooled
     }
 
     /// Adds the memory of an exchange to a connection. A phase begins `now`.
     #[inline]
     fn from_parts(
-        (mut conn, connection): (Box<Conn<Sendable>>, Arc<ClientConnection>),
+        (mut conn, connection_info): (Box<Conn<Sendable>>, Arc<ClientConnection>),
         mut exchange: Box<ClientExchange>,
         permit: PoolPermit,
         now: Instant,
@@ -113,7 +115,7 @@ impl PooledConn {
         );
         conn.swap_io_state(&mut exchange.io_state);
         debug_assert!(exchange.io_state.is_none(), "the buffers are with the connection");
-        exchange.connection = Some(connection);
+        exchange.connection_info = Some(connection_info);
         exchange.progress.phase_start = now;
         PooledConn { conn, exchange, permit }
     }
@@ -123,9 +125,9 @@ impl PooledConn {
         &self.permit.pool.settings
     }
 
-    /// The limits of the phases of this exchange.
+    /// The timeouts of the phases of this exchange.
     pub(in crate::client) fn timeouts(&self) -> &ClientTimeouts {
-        self.exchange.spec.limits.timeouts(self.settings())
+        self.exchange.spec.timeouts.of_phases(self.settings())
     }
 
     /// The connection, the exchange and the settings, apart.
@@ -144,12 +146,12 @@ impl PooledConn {
         &mut self,
         outgoing: &OutgoingRequest<'_>,
         framing: OutgoingFraming,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = *outgoing;
-        self.exchange.spec = ExchangeSpec::new(request, limits);
+        self.exchange.spec = ExchangeSpec::new(request, timeouts);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
@@ -181,7 +183,7 @@ impl PooledConn {
                 return Poll::Ready(false);
             }
             let (conn, exchange, settings) = self.parts();
-            let bounds = exchange.spec.limits.bounds(settings);
+            let bounds = exchange.spec.timeouts.bounds(settings);
             let drained = exchange.incoming.poll_drain(cx, conn, bounds);
             drained.map(|drained| drained.unwrap_or(false))
         });
@@ -197,7 +199,7 @@ impl PooledConn {
 
     fn release_at(mut self, now: Instant) {
         let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
-        incoming.consume_chunk();
+        incoming.consume_piece();
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
         let is_clean = progress.has_response()
@@ -286,7 +288,7 @@ impl PooledConn {
         cx: &mut Context<'_>,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        match self.exchange.spec.limits.deadline {
+        match self.exchange.spec.timeouts.deadline {
             Some(deadline) => self.check_deadline_at(cx, deadline, phase),
             None => Ok(()),
         }
@@ -304,7 +306,7 @@ impl PooledConn {
         match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
             Poll::Ready(_) => Err(self
                 .error(phase, ClientCause::TimedOut)
-                .with_total_limit(self.exchange.spec.limits.total)),
+                .with_total_limit(self.exchange.spec.timeouts.total)),
             Poll::Pending => Ok(()),
         }
     }
@@ -312,9 +314,9 @@ impl PooledConn {
     /// Stores in `response` how it was received: the timings so far, the version and the connection.
     #[inline]
     pub(in crate::client) fn set_client_info(&self, response: &mut Response) {
-        let ClientExchange { connection, progress, .. } = &*self.exchange;
-        if let Some(connection) = connection {
-            response.set_client_info(&progress.timings, progress.version, connection);
+        let ClientExchange { connection_info, progress, .. } = &*self.exchange;
+        if let Some(info) = connection_info {
+            response.set_client_info(&progress.timings, progress.version, info);
         }
     }
 
@@ -357,7 +359,8 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Receive)?;
         // Nothing takes time if all of it came with the head, unless it is decoded.
-        let takes_time = self.exchange.progress.decoder.is_some() || !self.exchange.incoming.has_arrived();
+        let takes_time =
+            self.exchange.progress.decoder.is_some() || !self.exchange.incoming.has_body_arrived();
         let content = response.body.receive();
         match self.exchange.progress.decoder {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
@@ -378,56 +381,56 @@ impl PooledConn {
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let bounds = exchange.spec.limits.bounds(settings);
+        let bounds = exchange.spec.timeouts.bounds(settings);
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
-    /// The bytes that the last [`PooledConn::poll_chunk`] received.
-    pub(in crate::client) fn chunk(&self) -> &[u8] {
+    /// The bytes that the last [`PooledConn::poll_piece`] received.
+    pub(in crate::client) fn piece(&self) -> &[u8] {
         match &self.exchange.progress.decoder {
             Some(decoder) => decoder.piece(),
-            None => self.exchange.incoming.chunk(),
+            None => self.exchange.incoming.piece(),
         }
     }
 
-    /// Copies as much of the chunk as fits into `out`, and as one read may copy. The rest becomes the next chunk.
-    pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        let has_deadline = self.exchange.spec.limits.deadline.is_some();
+    /// Copies as much of the piece as fits into `out`, and as one read may copy. The rest becomes the next piece.
+    pub(in crate::client) fn read_piece(&mut self, out: &mut ReadBuf<'_>) {
+        let has_deadline = self.exchange.spec.timeouts.deadline.is_some();
         let most =
             if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
-        let chunk = self.chunk();
-        let count = chunk.len().min(out.remaining()).min(most);
-        out.put_slice(&chunk[..count]);
+        let piece = self.piece();
+        let count = piece.len().min(out.remaining()).min(most);
+        out.put_slice(&piece[..count]);
         match &mut self.exchange.progress.decoder {
             Some(decoder) => decoder.truncate_piece(count),
-            None => self.exchange.incoming.truncate_chunk(count),
+            None => self.exchange.incoming.truncate_piece(count),
         }
     }
 
-    /// Receives the next chunk of the body, which stays in the connection until the next call. Returns its length, 0 at
+    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at
     /// the end.
-    pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    pub(in crate::client) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoder.is_some();
         let is_over = !is_decoded && self.exchange.incoming.is_end_stream();
         if !is_over {
             self.check_deadline(cx, ClientPhase::Receive)?;
         }
         match is_decoded {
-            true => self.poll_decoded(cx, Reading::InChunks),
-            false => self.poll_received(cx, Reading::InChunks),
+            true => self.poll_decoded(cx, Reading::InPieces),
+            false => self.poll_received(cx, Reading::InPieces),
         }
     }
 
-    /// Receives the next chunk of the body as it was sent, which stays in `incoming` until the next call.
+    /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let limits = &exchange.spec.limits;
+        let timeouts = &exchange.spec.timeouts;
         let bounds = match reading {
-            Reading::Whole => limits.bounds(settings),
-            Reading::InChunks => limits.streamed_bounds(settings),
+            Reading::Whole => timeouts.bounds(settings),
+            Reading::InPieces => timeouts.streamed_bounds(settings),
         };
-        let received = exchange.incoming.poll_chunk(cx, conn, bounds);
+        let received = exchange.incoming.poll_piece(cx, conn, bounds);
         received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
@@ -459,7 +462,7 @@ impl PooledConn {
         Ok(())
     }
 
-    /// Decodes the next chunk of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
+    /// Decodes the next piece of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
     /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
@@ -467,7 +470,7 @@ impl PooledConn {
         loop {
             let ClientExchange { incoming, progress, budget, .. } = &mut *self.exchange;
             let Some(decoder) = &mut progress.decoder else { return self.poll_received(cx, reading) };
-            match decoder.pull(incoming.chunk()) {
+            match decoder.pull(incoming.piece()) {
                 Ok(0) => {}
                 Ok(count) => {
                     budget.spend(count);
@@ -484,7 +487,7 @@ impl PooledConn {
             // Much input may have arrived during the upload, and may decode to nothing; other tasks run in between.
             let ClientExchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_PER_STEP);
-            incoming.truncate_chunk(piece);
+            incoming.truncate_piece(piece);
             budget.spend(piece);
             ready!(budget.poll_proceed(cx));
         }
@@ -497,7 +500,7 @@ impl PooledConn {
         content: &mut Arena,
     ) -> Poll<Result<(), ClientError>> {
         while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
-            content.extend(self.chunk());
+            content.extend(self.piece());
             let body_max = self.settings().bounds.limits.body_max;
             if content.len() > body_max {
                 return Poll::Ready(Err(
@@ -518,5 +521,5 @@ impl PooledConn {
 enum Reading {
     Whole,
     /// By a caller that sees how fast it arrives, so no minimal rate applies.
-    InChunks,
+    InPieces,
 }

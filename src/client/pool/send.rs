@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
-use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
+use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, MessageHead, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
 use crate::runtime::{self, later};
@@ -41,7 +41,7 @@ impl PooledConn {
     /// Receives one head, interim or final.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let bounds = exchange.spec.limits.bounds(settings);
+        let bounds = exchange.spec.timeouts.bounds(settings);
         // The time for the response runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
@@ -58,14 +58,15 @@ impl PooledConn {
                 Ok(None) => continue,
                 Ok(Some(HeadOutcome::Idle)) => ClientCause::TimedOut,
                 Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,
-                Err(error) => match exchange.incoming.unfinished_head_error(error, &mut message, bounds) {
-                    ExchangeError::TimedOut(..) => ClientCause::TimedOut,
-                    error => ClientCause::from_exchange(error),
-                },
+                Err(error) => {
+                    let text = exchange.incoming.input.unread();
+                    ClientCause::from_head(message.unfinished_error(error, text, &bounds.limits))
+                }
             };
             return Poll::Ready(Err(self.no_response(cause)));
         }
-        let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
+        let version = message.version();
+        let ends_with_close = exchange.incoming.ends_with_close();
         exchange.persistence.note(version, &response.headers, ends_with_close);
         exchange.progress.version = version;
         self.permit.pool.note_version(version);
@@ -105,7 +106,7 @@ impl PooledConn {
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its response and closes (§9.3, §9.6).
         let is_whole_and_last = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
-            && incoming.has_arrived();
+            && incoming.has_body_arrived();
         let ends_upload =
             response.status.is_client_error() || response.status.is_server_error() || is_whole_and_last;
         match progress.upload {
@@ -228,7 +229,7 @@ impl PooledConn {
         request: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
         let (conn, exchange, settings) = self.parts();
-        let bounds = exchange.spec.limits.bounds(settings);
+        let bounds = exchange.spec.timeouts.bounds(settings);
         let sent = match request {
             Some(Request { body, trailers, .. }) => {
                 match ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds)) {
@@ -281,7 +282,7 @@ impl PooledConn {
     /// Marks the request as sent, and starts the wait for its response.
     pub(in crate::client) fn mark_sent(&mut self) {
         let (conn, exchange, settings) = self.parts();
-        let wait = exchange.spec.limits.timeouts(settings).wait;
+        let wait = exchange.spec.timeouts.of_phases(settings).wait;
         let progress = &mut exchange.progress;
         if matches!(progress.upload, Upload::Sending) {
             progress.upload = Upload::Sent;
@@ -319,7 +320,7 @@ impl PooledConn {
             return Poll::Pending;
         }
         let (conn, exchange, settings) = self.parts();
-        let written = exchange.outgoing.poll_write(cx, conn, data, exchange.spec.limits.bounds(settings));
+        let written = exchange.outgoing.poll_write(cx, conn, data, exchange.spec.timeouts.bounds(settings));
         written.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -385,7 +386,7 @@ impl PooledConn {
     /// Whether a failed write means that the server has finished with the request, which a write that failed at the
     /// deadline of the whole exchange does not.
     fn has_finished_reading(&self, error: &ClientError) -> bool {
-        let is_over = self.exchange.spec.limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_over = self.exchange.spec.timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.exchange.has_whole_response()
     }
 
@@ -396,7 +397,7 @@ impl PooledConn {
         }
         self.continue_upload();
         let (conn, exchange, settings) = self.parts();
-        let ended = exchange.outgoing.finish(conn, trailers, exchange.spec.limits.bounds(settings));
+        let ended = exchange.outgoing.finish(conn, trailers, exchange.spec.timeouts.bounds(settings));
         ended.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -425,7 +426,7 @@ impl PooledConn {
     pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Send)?;
         let (conn, exchange, settings) = self.parts();
-        let flushed = poll_flush(cx, conn, exchange.spec.limits.bounds(settings));
+        let flushed = poll_flush(cx, conn, exchange.spec.timeouts.bounds(settings));
         flushed.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 

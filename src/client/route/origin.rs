@@ -102,7 +102,8 @@ pub(crate) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
         Some((_, port)) => port,
     };
     let is_default = port.is_empty() || port == scheme.port_text();
-    let (name, host) = (scheme.as_str(), host.to_ascii_lowercase());
+    let name = scheme.as_str();
+    let host = host.to_ascii_lowercase();
     Ok(Cow::Owned(match is_default {
         true => format!("{name}://{host}"),
         false => format!("{name}://{host}:{port}"),

@@ -254,7 +254,8 @@ static USERINFO: OctetSet = OctetSet::URI_PLAIN.with(b"%:");
 impl Protocol {
     fn from_scheme(scheme: &str) -> Option<Protocol> {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
-            let (http, fields) = (HttpUse::Forward, Box::default());
+            let http = HttpUse::Forward;
+            let fields = Box::default();
             return Some(Protocol::Http { scheme, http, authorization: None, fields });
         }
         let socks = |resolution| Protocol::Socks5(Socks { resolution, login: None });
@@ -433,7 +434,8 @@ async fn open_tunnel(
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
     let bounds = &Bounds { timeouts, ..bounds.clone() };
     write_connect(conn.write_buffer().bytes(), proxy, origin);
-    let (mut incoming, mut response) = (Incoming::default(), Response::new());
+    let mut incoming = Incoming::default();
+    let mut response = Response::new();
     let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
     let idle = HeadOutcome::Idle;
     let mut received = 0;
@@ -490,10 +492,10 @@ async fn receive_refusal_body(
 ) {
     let content = response.body.receive();
     let received = async {
-        while let Ok(1..) = poll_fn(|cx| incoming.poll_chunk(cx, conn, bounds)).await {
+        while let Ok(1..) = poll_fn(|cx| incoming.poll_piece(cx, conn, bounds)).await {
             let room = REFUSAL_BODY_MAX - content.len();
-            let chunk = incoming.chunk();
-            content.extend(&chunk[..chunk.len().min(room)]);
+            let piece = incoming.piece();
+            content.extend(&piece[..piece.len().min(room)]);
             if content.len() == REFUSAL_BODY_MAX {
                 break;
             }

@@ -183,7 +183,8 @@ mod tests {
         origin: &str,
         dial: HostConnector,
     ) -> Result<(String, u64, u64), (String, u64)> {
-        let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
+        let start = Instant::now();
+        let proxy = Proxy::new(url).unwrap();
         let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
         let dial = HostConnector { dns, ..dial };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
@@ -222,7 +223,8 @@ mod tests {
         let (over, peers) = unbounded_channel();
         tokio::spawn(async move {
             for script in scripts {
-                let (mut peer, mut received) = (listener.accept().await, Vec::new());
+                let mut peer = listener.accept().await;
+                let mut received = Vec::new();
                 for (len, reply) in script {
                     received = vec![0; *len];
                     peer.read_exact(&mut received).await.unwrap();
@@ -290,7 +292,8 @@ mod tests {
     async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
         let (dial, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
         let dns = Arc::new(HostConnector::default().dns.asking(SlowNames));
-        let (dial, proxy) = (HostConnector { dns, ..dial }, Proxy::new("socks5://p").unwrap());
+        let dial = HostConnector { dns, ..dial };
+        let proxy = Proxy::new("socks5://p").unwrap();
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::from_key("http://three.example").unwrap();

@@ -10,7 +10,7 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{ExpectField, OutgoingRequest};
 use crate::client::observe::ClientSpan;
 use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, wait_for_conn};
-use crate::client::settings::RequestLimits;
+use crate::client::settings::RequestTimeouts;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{BodyLength, Request, Response, Status};
@@ -46,37 +46,38 @@ impl<'r> Attempt<'r> {
         pool: Option<Arc<Pool>>,
         outgoing: &OutgoingRequest<'r>,
         mut until: Until<'_>,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) -> Result<Attempt<'r>, ClientError> {
         let request = outgoing.request;
         if let Until::Answered(response) = &mut until {
             response.reset();
         }
         let prepared = prepare(pools, pool, outgoing, &until);
-        let (pool, framing) = prepared.map_err(|error| limits.describe(error, request, &pools.settings))?;
+        let (pool, framing) = prepared.map_err(|error| timeouts.describe(error, request, &pools.settings))?;
         let span = ClientSpan::begin(&pools.settings.spans, request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => {
-                let waited = boxed(|| wait_for_conn(miss, limits)).await;
-                waited.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?
+                let waited = boxed(|| wait_for_conn(miss, timeouts)).await;
+                waited.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?
             }
         };
         let cookies = pooled.permit.pool.cookies(outgoing);
-        let dispatch = Dispatch {
+        let prepared = PreparedRequest {
             outgoing: outgoing.with_trace(span.fields()).with_cookie(cookies.cookie()),
             framing,
-            limits,
+            timeouts,
         };
-        dispatch.begin(&mut pooled, &until);
-        if let Err(error) = poll_fn(|cx| dispatch.poll(cx, &mut pooled, &mut until)).await {
-            let retried = boxed(|| dispatch.retry(pooled, error, &mut until)).await;
-            pooled = retried.map_err(|error| limits.describe(span.fail(error), request, &pools.settings))?;
+        prepared.begin(&mut pooled, &until);
+        if let Err(error) = poll_fn(|cx| prepared.poll(cx, &mut pooled, &mut until)).await {
+            let retried = boxed(|| prepared.retry(pooled, error, &mut until)).await;
+            pooled =
+                retried.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
         }
         let attempt = Attempt { request, span, cookies, pooled };
         match until {
             Until::Answered(response) if may_drop_expectation(request, framing, response) => {
-                boxed(|| attempt.run_unexpecting(pools, outgoing, response, limits)).await
+                boxed(|| attempt.run_without_expectation(pools, outgoing, response, timeouts)).await
             }
             Until::Answered(_) | Until::FirstHead(_) | Until::HeadSent(_) => Ok(attempt),
         }
@@ -84,18 +85,18 @@ impl<'r> Attempt<'r> {
 
     /// Sends the request once more, without the expectation that the server has refused with `response`. A 417 is about
     /// the expectation only, not about the request (RFC 9110 §10.1.1).
-    async fn run_unexpecting(
+    async fn run_without_expectation(
         self,
         pools: &ClientPools,
         outgoing: &OutgoingRequest<'r>,
         response: &mut Response,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) -> Result<Attempt<'r>, ClientError> {
         let refused = self.into_answered(response);
         let pool = refused.permit.pool.clone();
         refused.discard().await;
         let outgoing = &outgoing.without_expectation();
-        let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), limits).await;
+        let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), timeouts).await;
         answered.map_err(|error| error.sent_before(true))
     }
 
@@ -143,17 +144,17 @@ impl Until<'_> {
 }
 
 /// The request of an attempt, as it is sent over its connection, and once more if that was stale.
-struct Dispatch<'a> {
+struct PreparedRequest<'a> {
     outgoing: OutgoingRequest<'a>,
     framing: OutgoingFraming,
-    limits: &'a RequestLimits,
+    timeouts: &'a RequestTimeouts,
 }
 
-impl Dispatch<'_> {
+impl PreparedRequest<'_> {
     /// Writes the head of the request to a connection.
     #[inline]
     fn begin(&self, pooled: &mut PooledConn, until: &Until<'_>) {
-        pooled.begin(&self.outgoing, self.framing, self.limits);
+        pooled.begin(&self.outgoing, self.framing, self.timeouts);
         match until {
             Until::Answered(_) => {}
             Until::FirstHead(_) | Until::HeadSent(_) => {
@@ -190,7 +191,7 @@ impl Dispatch<'_> {
             return Err(error);
         }
         let renewed = async {
-            let mut pooled = replace_stale(stale, self.limits).await?;
+            let mut pooled = replace_stale(stale, self.timeouts).await?;
             self.begin(&mut pooled, until);
             poll_fn(|cx| self.poll(cx, &mut pooled, until)).await?;
             Ok(pooled)
@@ -205,17 +206,22 @@ fn poll_first_head(
     pooled: &mut PooledConn,
     request: &Request,
 ) -> Poll<Result<(), ClientError>> {
-    with_early(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
+    with_early_response(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
 }
 
 /// Sends the head of the request of a call. Before it has left, the response that refuses the body may be here, or the
 /// reason why the server has closed.
 fn poll_head_sent(cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<Result<(), ClientError>> {
-    with_early(pooled, |pooled, early| pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush))
+    with_early_response(pooled, |pooled, early| {
+        pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush)
+    })
 }
 
 /// Lends the memory that an exchange has for the response of a call.
-fn with_early<T>(pooled: &mut PooledConn, then: impl FnOnce(&mut PooledConn, &mut Response) -> T) -> T {
+fn with_early_response<T>(
+    pooled: &mut PooledConn,
+    then: impl FnOnce(&mut PooledConn, &mut Response) -> T,
+) -> T {
     let mut early = pooled.exchange.early.take().unwrap_or_default();
     let done = then(pooled, &mut early);
     pooled.exchange.early = Some(early);

@@ -74,16 +74,16 @@ impl<'r> RedirectChain<'r> {
     ///
     /// # Errors
     ///
-    /// As [`next`].
+    /// As [`next_request`].
     pub(super) fn follow(
         &mut self,
         pooled: &PooledConn,
         response: &mut Response,
     ) -> Result<Option<OutgoingRequest<'_>>, ClientError> {
         let origin = &pooled.permit.pool.origin;
-        let next = next(self.redirects, self.followed, &self.request, origin, response).map_err(|error| {
-            error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str())
-        })?;
+        let next = next_request(self.redirects, self.followed, &self.request, origin, response).map_err(
+            |error| error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str()),
+        )?;
         let Some((request, taint)) = next else {
             if self.followed > 0 {
                 response.url = Some(self.request.target().as_str().into());
@@ -106,7 +106,7 @@ impl<'r> RedirectChain<'r> {
 ///
 /// Fails for one redirect too many, one without a usable location, one that leads from https to http, and one that
 /// requires a body that is gone.
-fn next(
+fn next_request(
     redirects: Redirects,
     followed: u32,
     request: &Request,
@@ -127,7 +127,7 @@ fn next(
     if origin.key() == target_origin {
         target.inherit_authorization(request.target());
     }
-    let retrieval = retrieval(response.status, request.method());
+    let retrieval = retrieval_method(response.status, request.method());
     let mut next = Request::with_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
     match retrieval {
@@ -170,7 +170,7 @@ fn is_redirect(status: Status) -> bool {
 }
 
 /// The method of the next request, if it only retrieves the result. `None`: the same request is sent again elsewhere.
-fn retrieval(status: Status, method: Method) -> Option<Method> {
+fn retrieval_method(status: Status, method: Method) -> Option<Method> {
     match (status, method) {
         (Status::MOVED_PERMANENTLY | Status::FOUND, Method::Post) => Some(Method::Get),
         (Status::SEE_OTHER, Method::Head) => Some(Method::Head),

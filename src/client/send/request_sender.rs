@@ -10,7 +10,7 @@ use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
 use crate::client::observe::ClientCounts;
 use crate::client::pool::{ClientPools, Pool, PooledConn};
-use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseLimits, RequestLimits};
+use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseTimeouts, RequestTimeouts};
 use crate::message::{Request, Response};
 use crate::runtime::{self, boxed};
 
@@ -22,8 +22,8 @@ pub(in crate::client) struct RequestSender {
     pub(in crate::client) pools: Arc<ClientPools>,
     /// The time limit for a whole exchange.
     total: Option<Duration>,
-    /// The limits of the phases, if they are not those of the settings.
-    phases: Option<Arc<PhaseLimits>>,
+    /// The timeouts of the phases, if they are not those of the settings.
+    phases: Option<Arc<PhaseTimeouts>>,
     redirects: Redirects,
 }
 
@@ -41,9 +41,9 @@ impl RequestSender {
         RequestSender { total, ..self.clone() }
     }
 
-    /// Returns this sender, with other limits of the phases.
+    /// Returns this sender, with other timeouts of the phases.
     pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
-        let phases = Arc::new(PhaseLimits::new(timeouts, &self.settings().bounds));
+        let phases = Arc::new(PhaseTimeouts::new(timeouts, &self.settings().bounds));
         RequestSender { phases: Some(phases), ..self.clone() }
     }
 
@@ -87,7 +87,7 @@ impl RequestSender {
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`RequestSender::send_whole`], for a caller that reads the body chunk by chunk.
+    /// As [`RequestSender::send_whole`], for a caller that reads the body piece by piece.
     pub(in crate::client) async fn open_response(
         &self,
         pool: Option<Arc<Pool>>,
@@ -105,10 +105,10 @@ impl RequestSender {
         pool: Option<Arc<Pool>>,
         request: &Request,
     ) -> Result<Call, ClientError> {
-        let limits = self.limits();
+        let timeouts = self.timeouts();
         let outgoing = OutgoingRequest::new(request);
         let length = written_length(request);
-        let attempt = self.attempt(pool, &outgoing, Until::call_of(request, length), &limits).await?;
+        let attempt = self.attempt(pool, &outgoing, Until::call_of(request, length), &timeouts).await?;
         Ok(attempt.into_call(length))
     }
 
@@ -119,13 +119,13 @@ impl RequestSender {
         request: &Request,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
-        let limits = self.limits();
+        let timeouts = self.timeouts();
         let outgoing = OutgoingRequest::new(request);
-        let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &limits).await?;
+        let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &timeouts).await?;
         let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
-            let followed = boxed(|| self.follow_redirects(pooled, request, response, &limits)).await;
+            let followed = boxed(|| self.follow_redirects(pooled, request, response, &timeouts)).await;
             pooled = followed.map_err(|error| error.sent_before(true))?;
         }
         pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
@@ -138,12 +138,12 @@ impl RequestSender {
         mut pooled: PooledConn,
         request: &Request,
         response: &mut Response,
-        limits: &RequestLimits,
+        timeouts: &RequestTimeouts,
     ) -> Result<PooledConn, ClientError> {
         let mut chain = RedirectChain::new(self.redirects, request);
         while let Some(next) = chain.follow(&pooled, response)? {
             pooled.discard().await;
-            let attempt = self.attempt(None, &next, Until::Answered(response), limits).await?;
+            let attempt = self.attempt(None, &next, Until::Answered(response), timeouts).await?;
             pooled = attempt.into_answered(response);
         }
         Ok(pooled)
@@ -157,15 +157,15 @@ impl RequestSender {
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
         until: Until<'a>,
-        limits: &'a RequestLimits,
+        timeouts: &'a RequestTimeouts,
     ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send {
-        Attempt::run(&self.pools, pool, outgoing, until, limits)
+        Attempt::run(&self.pools, pool, outgoing, until, timeouts)
     }
 
-    /// The time limits of an exchange that begins now.
-    pub(in crate::client) fn limits(&self) -> RequestLimits {
+    /// The timeouts of an exchange that begins now.
+    pub(in crate::client) fn timeouts(&self) -> RequestTimeouts {
         let deadline = self.total.map(|total| runtime::later(runtime::now(), total));
-        RequestLimits { deadline, total: self.total, phases: self.phases.clone() }
+        RequestTimeouts { deadline, total: self.total, phases: self.phases.clone() }
     }
 }
 

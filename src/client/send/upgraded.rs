@@ -74,9 +74,9 @@ pub(in crate::client) async fn switch(
     request: &Request,
     response: &mut Response,
 ) -> Result<PooledConn, ClientError> {
-    let limits = sender.limits();
+    let timeouts = sender.timeouts();
     let outgoing = OutgoingRequest::new(request);
-    let attempt = sender.attempt(pool, &outgoing, Until::Answered(response), &limits).await?;
+    let attempt = sender.attempt(pool, &outgoing, Until::Answered(response), &timeouts).await?;
     let mut pooled = attempt.into_answered(response);
     if response.status == Status::SWITCHING_PROTOCOLS {
         return Ok(pooled);

@@ -22,7 +22,8 @@ pub(super) struct BrEncoder {
 
 impl BrEncoder {
     pub(super) fn new(level: u32) -> BrEncoder {
-        let (alloc, level) = (CachingAlloc::new(ENCODER_KEPT_MAX), level.min(11));
+        let alloc = CachingAlloc::new(ENCODER_KEPT_MAX);
+        let level = level.min(11);
         BrEncoder { state: encoder_state(&alloc, level), alloc, level }
     }
 }
@@ -91,7 +92,8 @@ pub(super) struct BrDecoder {
 
 impl BrDecoder {
     pub(super) fn new() -> BrDecoder {
-        let (alloc, content_max) = (CachingAlloc::new(DECODER_KEPT_MAX), usize::MAX);
+        let alloc = CachingAlloc::new(DECODER_KEPT_MAX);
+        let content_max = usize::MAX;
         BrDecoder { state: decoder_state(&alloc), alloc, content_max, has_begun: false, is_whole: false }
     }
 
@@ -176,6 +178,16 @@ impl Decode for BrDecoder {
 
     fn set_content_max(&mut self, content_max: usize) {
         self.content_max = content_max;
+    }
+
+    fn window_len(&self, next: &[u8]) -> usize {
+        if self.has_begun && self.state.window_bits > 0 {
+            return 1 << self.state.window_bits;
+        }
+        // Content whose first octet is still to come may announce the widest window.
+        let first = narrow_window(next.first().copied().unwrap_or(u8::MAX), self.content_max);
+        let wide_bits = if first & 1 == 1 { u32::from(first >> 1 & 7) } else { 0 };
+        1 << (WIDE_BITS_BASE + wide_bits)
     }
 
     fn reset(&mut self) {
@@ -358,7 +370,9 @@ mod tests {
 
     /// Decodes what may become `content_max` bytes, with a window of `taken` bytes.
     fn decode(coded: &[u8], content_max: usize, taken: &mut usize) -> Result<Vec<u8>, CodingError> {
-        let (mut decoder, mut room, mut content) = (BrDecoder::new(), [0; 4096], Vec::new());
+        let mut decoder = BrDecoder::new();
+        let mut room = [0; 4096];
+        let mut content = Vec::new();
         decoder.set_content_max(content_max);
         let mut rest = coded;
         loop {
@@ -402,7 +416,9 @@ mod tests {
             content.truncate(len.saturating_sub(words.len() + (1 << 10)));
             content.extend_from_slice(words);
             content.extend(noise(1 << 10));
-            let (coded, len, mut taken) = (encode_with_widest_window(&content), content.len(), 0);
+            let coded = encode_with_widest_window(&content);
+            let len = content.len();
+            let mut taken = 0;
             assert!(coded.len() < 3 << 10, "the encoder has found the repetition");
             assert!(decode(&coded, len, &mut taken).as_ref() == Ok(&content), "{len} bytes");
             assert!(taken <= 1 << 20, "{taken} bytes for content of {len}");

@@ -109,7 +109,7 @@ impl Decode for DeflateDecoder {
                 self.at = ZlibPart::Data;
                 self.inflate.reset(is_zlib(first, *second));
                 let step = self.inflate(&[first, *second], room)?;
-                // There was room for all output of two octets, so an octet that was not read stands behind the end.
+                // There was room for all output of two octets, so an octet that was not read stands after the end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
             }
             (ZlibPart::Data, _) => self.inflate(input, room),
@@ -130,7 +130,8 @@ impl Decode for DeflateDecoder {
 
 /// Whether content that begins with these octets has a zlib header (RFC 1950 §2.2).
 fn is_zlib(first: u8, second: u8) -> bool {
-    let (method, window) = (first & 0x0f, first >> 4);
+    let method = first & 0x0f;
+    let window = first >> 4;
     method == 8 && window <= 7 && (u16::from(first) << 8 | u16::from(second)) % 31 == 0
 }
 
@@ -300,7 +301,8 @@ impl Decode for GzipDecoder {
             if self.at == MemberPart::Data {
                 let inflated = inflate(&mut self.inflate, &input[step.read..], room)?;
                 self.crc.update(&room[..inflated.written]);
-                (step.read, step.written) = (step.read + inflated.read, inflated.written);
+                step.read += inflated.read;
+                step.written = inflated.written;
                 if inflated.is_whole {
                     self.at = MemberPart::Trailer { seen: 0, value: 0 };
                 }

@@ -89,7 +89,8 @@ impl Decode for ZstdDecoder {
         }
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
         let status = decoder.run_on_buffers(input, room).map_err(|error| decoding_error(&error))?;
-        (self.is_whole, self.is_full) = (status.remaining == 0, status.bytes_written == room.len());
+        self.is_whole = status.remaining == 0;
+        self.is_full = status.bytes_written == room.len();
         Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
     }
 
@@ -147,7 +148,7 @@ mod tests {
     }
 
     /// If the end of a frame does not fit into the room, no further, empty frame may follow. Some decoders refuse content
-    /// behind a frame.
+    /// after a frame.
     #[test]
     fn content_is_one_frame_rfc8878_3_1() {
         let mut seed = 1u32;
@@ -158,7 +159,8 @@ mod tests {
         let content: Vec<u8> = hardly_shrinks.take(100_000).collect();
         for len in [0, 1, 240, 243, 256, 1000, 16_384, 16_385, content.len()] {
             for flush in [Flush::Later, Flush::Now, Flush::End] {
-                let (mut encoder, mut out) = (ContentEncoder::new(Coding::Zstd, 3).unwrap(), Vec::new());
+                let mut encoder = ContentEncoder::new(Coding::Zstd, 3).unwrap();
+                let mut out = Vec::new();
                 encoder.encode(&content[..len], flush, &mut out).unwrap();
                 if flush != Flush::End {
                     encoder.encode(&[], Flush::End, &mut out).unwrap();

@@ -190,7 +190,8 @@ mod tests {
         for (path, content) in [("out/x", "secret"), ("root/a/x", "open")] {
             fs::write(outside.path().join(path), content).unwrap();
         }
-        let (dir, is_over) = (RootDir::new(&root).unwrap(), AtomicBool::new(false));
+        let dir = RootDir::new(&root).unwrap();
+        let is_over = AtomicBool::new(false);
         let file = open_root(&dir.path).unwrap();
         let swap = || {
             while !is_over.load(Ordering::Relaxed) {

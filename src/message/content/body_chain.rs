@@ -107,7 +107,8 @@ pub(crate) fn multipart<H: AsRef<[u8]>>(
     parts: impl IntoIterator<Item = (H, ChainLink)>,
 ) -> Vec<ChainLink> {
     debug_assert!((1..=70).contains(&boundary.len()), "RFC 2046 bounds the boundary");
-    let (mut links, mut delimiter) = (Vec::new(), format!("--{boundary}"));
+    let mut links = Vec::new();
+    let mut delimiter = format!("--{boundary}");
     for (head, content) in parts {
         debug_assert!(head.as_ref().ends_with(b"\r\n\r\n"), "an empty line ends the head of a part");
         links.push(ChainLink::Bytes([delimiter.as_bytes(), b"\r\n", head.as_ref()].concat().into()));
@@ -135,7 +136,8 @@ mod tests {
     #[test]
     fn links_are_read_as_one_into_buffers_of_any_size() {
         for room in 1..=7 {
-            let (mut links, mut read) = (pin!(links()), Vec::new());
+            let mut links = pin!(links());
+            let mut read = Vec::new();
             for round in 0..2 * 7 {
                 // Each buffer has something in it already, and every other one has no room.
                 let mut memory = vec![b'x'; 2 + (round % 2) * room];

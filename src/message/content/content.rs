@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn an_unknown_charset_is_named() {
-        let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
+        let mut request = Request::post("/").unwrap();
+        let mut response = Response::new();
         let content_type = format!("text/plain; charset=x-{}", "y".repeat(100));
         for headers in [&mut request.headers, &mut response.headers] {
             headers.set("content-type", &content_type).unwrap();

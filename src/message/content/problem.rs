@@ -137,7 +137,8 @@ impl Problem {
 
     /// Writes the problem as a page.
     pub(crate) fn write_html(&self, out: &mut impl Write) -> io::Result<()> {
-        let (status, title) = (self.status.as_u16(), escape_html(self.title()));
+        let status = self.status.as_u16();
+        let title = escape_html(self.title());
         let space = if title.is_empty() { "" } else { " " };
         write!(
             out,

@@ -110,7 +110,8 @@ fn row_62_no_part_of_a_cookie_breaks_out() {
     for path in ["", "a", "*", "http://a/", &format!("/{}", "a".repeat(1024))] {
         check_refused(SetCookie { path: Some(path), ..PLAIN }, CookieFault::Path);
     }
-    let (domain, path) = ("a.".repeat(126) + "a", format!("/{}", "a".repeat(1023)));
+    let domain = "a.".repeat(126) + "a";
+    let path = format!("/{}", "a".repeat(1023));
     assert_eq!(SetCookie { domain: Some(&domain), path: Some(&path), ..PLAIN }.check(), Ok(()));
     check_refused(SetCookie { domain: Some(&(domain + "a")), ..PLAIN }, CookieFault::Domain);
 }

@@ -236,7 +236,9 @@ impl Headers {
             true => self.text.push(value),
             false => self.text.overwrite(old, value),
         };
-        let (text, mut index, before) = (&self.text, 0, self.fields.len());
+        let text = &self.text;
+        let mut index = 0;
+        let before = self.fields.len();
         self.fields.retain(|field| {
             index += 1;
             index <= first + 1 || !field.is(name, text)
@@ -293,7 +295,8 @@ impl Headers {
     /// Appends a field that is known to be valid.
     #[inline]
     pub(crate) fn push(&mut self, name: FieldName<'_>, value: &[u8]) {
-        let (hash, name) = (name.hash(), name.as_str().as_bytes());
+        let hash = name.hash();
+        let name = name.as_str().as_bytes();
         debug_assert!(is_token(name) && is_field_value(value), "the caller has checked the field");
         self.push_line(hash, name, value);
     }
@@ -401,7 +404,8 @@ impl Headers {
     /// adjacent in the text, as those of a received head are, come in one piece.
     #[inline]
     pub(crate) fn write_all_but(&self, names: &NameSet, mut write: impl FnMut(&[u8])) {
-        let (text, mut piece) = (self.text.as_slice(), 0..0);
+        let text = self.text.as_slice();
+        let mut piece = 0..0;
         for field in &self.fields {
             if field.is_any(names, &self.text) {
                 continue;
@@ -688,8 +692,8 @@ mod tests {
     /// Lines are added as they are to a head that was received or patched, and to one that is built.
     #[test]
     fn the_lines_of_other_headers_are_appended() {
-        let (built, mut patched) =
-            (headers(&[("A", "1"), ("vary", "x")]), headers(&[("b", "22"), ("c", "3")]));
+        let built = headers(&[("A", "1"), ("vary", "x")]);
+        let mut patched = headers(&[("b", "22"), ("c", "3")]);
         patched.set("b", "2").unwrap();
         for (first, second) in
             [(&built, &patched), (&patched, &built), (&patched, &patched), (&built, &built)]

@@ -71,7 +71,8 @@ pub(crate) struct NameSet {
 
 impl NameSet {
     pub(crate) const fn new(names: &'static [FieldName<'static>]) -> NameSet {
-        let (mut bits, mut at) = (0, 0);
+        let mut bits = 0;
+        let mut at = 0;
         while at < names.len() {
             bits |= names[at].hash.bit();
             at += 1;
@@ -160,7 +161,8 @@ impl FieldLine {
     /// and the value of one that was set again is elsewhere.
     #[inline]
     pub(super) fn wire_range(&self, text: &[u8]) -> Option<Range<usize>> {
-        let (name_end, end) = (self.name.end(), self.value.end() + "\r\n".len());
+        let name_end = self.name.end();
+        let end = self.value.end() + "\r\n".len();
         let is_usual = self.value.start() == name_end + ": ".len()
             && matches!(text.get(name_end..end)?, [b':', b' ', .., b'\r', b'\n']);
         is_usual.then_some(self.name.start()..end)

@@ -65,7 +65,8 @@ impl<'a> Parameters<'a> {
     /// Fails if a parameter is malformed, or if this one is repeated. Nor may it be in pieces, as `name*0` (RFC 2231 §3):
     /// some programs join the pieces, others ignore them, and so read another value.
     pub fn get(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, ParametersError> {
-        let (base, name) = (name.trim_end_matches('*').as_bytes(), name.as_bytes());
+        let base = name.trim_end_matches('*').as_bytes();
+        let name = name.as_bytes();
         let mut found = None;
         for parameter in self.clone() {
             let (other, value) = parameter?;
@@ -150,7 +151,8 @@ fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
 ///
 /// A backslash escapes a quote or a backslash, and otherwise stands for itself: some browsers send `C:\dir\file`.
 fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), ParametersError> {
-    let (mut at, mut quotes) = (0, 0);
+    let mut at = 0;
+    let mut quotes = 0;
     loop {
         match text[at..] {
             [b'\\', b'"' | b'\\', ..] => (at, quotes) = (at + 2, quotes + 1),
@@ -159,7 +161,8 @@ fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), ParametersError> {
             [] => return Err(ParametersError),
         }
     }
-    let (string, used) = (&text[..at], at + 2);
+    let string = &text[..at];
+    let used = at + 2;
     match quotes {
         0 => Ok((Cow::Borrowed(string), used)),
         _ => Ok((Cow::Owned(unquoted(string)), used)),

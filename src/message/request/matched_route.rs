@@ -235,7 +235,8 @@ impl Steps {
     fn set_host(&mut self, host: &str) {
         if !host.is_empty() || self.host_step >= self.depth {
             self.pattern.replace_range(..self.host_len, host);
-            (self.host_len, self.host_step) = (host.len(), self.depth);
+            self.host_len = host.len();
+            self.host_step = self.depth;
         }
     }
 

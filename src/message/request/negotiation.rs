@@ -72,7 +72,8 @@ impl Request {
     ) -> Option<&'o str> {
         // An empty or malformed list states no preference.
         let has_preference = self.headers.weighted(list).next().is_some();
-        let (mut most, mut preferred) = (0, None);
+        let mut most = 0;
+        let mut preferred = None;
         for value in offered {
             let ranked = self
                 .headers
@@ -83,7 +84,8 @@ impl Request {
                 false => 1,
             };
             if weight > most {
-                (most, preferred) = (weight, Some(value));
+                most = weight;
+                preferred = Some(value);
             }
         }
         preferred

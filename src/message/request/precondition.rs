@@ -26,7 +26,8 @@ pub(crate) enum PreconditionResult {
 
 /// Evaluates all preconditions except If-Range, in the order of RFC 9110 §13.2.2.
 pub(crate) fn evaluate_preconditions(request: &Request, current: Validators<'_>) -> PreconditionResult {
-    let (fields, modified) = (&request.headers, current.modified);
+    let fields = &request.headers;
+    let modified = current.modified;
     let is_read = match request.method() {
         Method::Connect | Method::Options | Method::Trace => return PreconditionResult::Proceed,
         Method::Get | Method::Head => true,
@@ -334,7 +335,8 @@ mod tests {
         let whole = |status| {
             (true, status, "content-type etag last-modified vary cache-control expires".to_owned(), 6)
         };
-        let (seen, changed) = (get(&[("if-none-match", ETAG)]), get(&[("if-unmodified-since", BEFORE)]));
+        let seen = get(&[("if-none-match", ETAG)]);
+        let changed = get(&[("if-unmodified-since", BEFORE)]);
         let not_modified =
             (false, Status::NOT_MODIFIED, "etag last-modified vary cache-control expires".to_owned(), 0);
         let failed = (false, Status::PRECONDITION_FAILED, "etag vary".to_owned(), 0);

@@ -37,7 +37,8 @@ impl RangeSelection {
         if !unit.eq_ignore_ascii_case(UNIT) {
             return None;
         }
-        let (mut ranges, mut count) = (Vec::new(), 0);
+        let mut ranges = Vec::new();
+        let mut count = 0;
         for spec in members(set) {
             count += 1;
             match RangeSpec::parse(spec)?.satisfiable(len) {
@@ -269,9 +270,12 @@ mod tests {
         len: u64,
         expected: (u16, Option<&str>, Option<Range<u64>>),
     ) {
-        let (mut request, mut response) = (Request::new(method, "/").unwrap(), Response::new());
+        let mut request = Request::new(method, "/").unwrap();
+        let mut response = Response::new();
         request.headers.set("range", range).unwrap();
-        if_range.into_iter().for_each(|value| request.headers.set("if-range", value).unwrap());
+        if let Some(value) = if_range {
+            request.headers.set("if-range", value).unwrap();
+        }
         response.headers.set("etag", ETAG).unwrap();
         response.headers.set("cache-control", "max-age=60").unwrap();
         let found = response.check_range(&request, len);

@@ -506,7 +506,9 @@ impl Response {
         connection: &Arc<C>,
     ) {
         let info = self.client_info.get_or_insert_default();
-        (info.timings, info.version, info.is_set) = (*timings, version, true);
+        info.timings = *timings;
+        info.version = version;
+        info.is_set = true;
         // A response that is used again nearly always comes over the same connection.
         let known = info.connection.as_ref().map_or(std::ptr::null(), |known| Arc::as_ptr(known).cast());
         if !std::ptr::eq(known, Arc::as_ptr(connection)) {

@@ -53,7 +53,8 @@ impl HttpDate {
 
     /// The date as logs have it (RFC 3339 §5.6): `1994-11-06T08:49:37Z`.
     pub(crate) fn to_rfc3339(self) -> String {
-        let (text, month) = (self.as_str(), month_number(&self.0[8..]).unwrap_or_default());
+        let text = self.as_str();
+        let month = month_number(&self.0[8..]).unwrap_or_default();
         format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
     }
 }

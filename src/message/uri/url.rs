@@ -217,7 +217,8 @@ fn is_slash(octet: &u8) -> bool {
 
 /// Appends a path, without its segments `.` and `..` and those that the latter remove (RFC 3986 §5.2.4).
 fn append_path(path: &[u8], text: &mut String) {
-    let (start, path) = (text.len(), path.split_first().map_or(path, |(_slash, path)| path));
+    let start = text.len();
+    let path = path.split_first().map_or(path, |(_slash, path)| path);
     let mut segments = path.split(is_slash).peekable();
     while let Some(segment) = segments.next() {
         let dots = dot_count(segment);
@@ -237,9 +238,11 @@ fn append_path(path: &[u8], text: &mut String) {
 
 /// How many dots a segment consists of, escaped or not; 0 if there is anything else.
 fn dot_count(segment: &[u8]) -> usize {
-    let (mut rest, mut dots) = (segment, 0);
+    let mut rest = segment;
+    let mut dots = 0;
     while let [b'.', behind @ ..] | [b'%', b'2', b'e' | b'E', behind @ ..] = rest {
-        (rest, dots) = (behind, dots + 1);
+        rest = behind;
+        dots += 1;
     }
     if rest.is_empty() { dots } else { 0 }
 }

@@ -99,7 +99,8 @@ mod tests {
         let balancer = client.balance(["http://one", "http://two"]).unwrap().build();
         metrics.add_balancer("shop", &balancer);
         crate::block_on(async {
-            let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+            let request = Request::get("/").unwrap();
+            let mut response = Response::new();
             for _ in 0..3 {
                 balancer.send(&request, &mut response).await.unwrap();
             }

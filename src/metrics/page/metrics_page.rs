@@ -70,7 +70,8 @@ impl Page {
     async fn send_events(&self, ctx: &mut Context) -> Result {
         let Ok(_permit) = self.viewers.try_acquire() else { return Err(Status::SERVICE_UNAVAILABLE.into()) };
         let mut stopping = Box::pin(ctx.stopping());
-        let (mut events, mut sent) = (ctx.events().await?, None);
+        let mut events = ctx.events().await?;
+        let mut sent = None;
         loop {
             let (slot, data) = snapshot(&self.metrics, sent);
             sent = Some(slot);

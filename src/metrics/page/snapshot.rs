@@ -111,7 +111,8 @@ fn core(index: usize, core: &CoreTotals, recent: &SlotCounts) -> Value {
 /// percentiles since the start. A host whose times are among those of [`OTHER`] has no recent figures of its own.
 fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
     let Some(ClientCounts { hosts, other, .. }) = metrics.client_counts() else { return json!([]) };
-    let (times, timelines) = (metrics.host_counts(), metrics.host_timelines(recent));
+    let times = metrics.host_counts();
+    let timelines = metrics.host_timelines(recent);
     let has_others = other != HostCounts::default() || times.contains_key(OTHER);
     let others = has_others.then(|| (OTHER.into(), other));
     let hosts = hosts.into_iter().chain(others).map(|(host, counts)| {

@@ -86,7 +86,8 @@ impl DnsCache {
 
     /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
-        let (mut known, name) = (lock(&self.known), host.to_ascii_lowercase());
+        let mut known = lock(&self.known);
+        let name = host.to_ascii_lowercase();
         if let Some(entry) = known.get_mut(&*name)
             && entry.found.as_ref().is_some_and(|found| Arc::ptr_eq(found, &addresses.found))
         {
@@ -96,7 +97,8 @@ impl DnsCache {
 
     /// The addresses of `name`, if they are known and still valid; and how many callers have asked for them before.
     fn take_turn(&self, name: &str) -> (Option<Arc<[IpAddr]>>, usize) {
-        let (mut known, now) = (lock(&self.known), Instant::now());
+        let mut known = lock(&self.known);
+        let now = Instant::now();
         if let Some(entry) = known.get_mut(name) {
             entry.rotation = entry.rotation.wrapping_add(1);
             return (entry.valid_at(now), entry.rotation);
@@ -136,7 +138,8 @@ impl DnsCache {
 
     fn store(&self, name: &str, answer: io::Result<(Vec<IpAddr>, Option<Duration>)>) -> LookUpResult {
         let (found, ttl) = answer?;
-        let (found, keep) = (addresses(found)?, ttl.map_or(self.keep, |ttl| ttl.min(self.keep)));
+        let found = addresses(found)?;
+        let keep = ttl.map_or(self.keep, |ttl| ttl.min(self.keep));
         let mut known = lock(&self.known);
         // Names that were needed more recently may have taken the place of this one.
         if !known.contains_key(name) {
@@ -510,7 +513,8 @@ mod tests {
             let names = Arc::new(DnsCache::new(ScriptedResolver::default(), KEEP));
             let mut callers = Vec::new();
             for number in 0..NAMES_MAX + 2 {
-                let (names, name) = (names.clone(), format!("n{number}"));
+                let names = names.clone();
+                let name = format!("n{number}");
                 callers.push(tokio::spawn(async move { names.resolve(&name).await.map(|_| Instant::now()) }));
             }
             let start = Instant::now();

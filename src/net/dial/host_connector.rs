@@ -517,8 +517,8 @@ mod tests {
     #[test]
     fn a_connection_to_itself_counts_as_refused() {
         block_on(async {
-            let (socket, far) =
-                (TcpSocket::new_v4().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let socket = TcpSocket::new_v4().unwrap();
+            let far = TcpListener::bind("127.0.0.1:0").await.unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let address = socket.local_addr().unwrap();
             let itself = socket.connect(address).await.unwrap();
@@ -532,7 +532,8 @@ mod tests {
     #[test]
     fn the_addresses_of_a_name_that_does_not_answer_are_forgotten() {
         block_on(async {
-            let (dial, listener) = (tcp(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let dial = tcp();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let known = dial.dns.resolve("a").await.unwrap();
             dial.connect("a", port, LIMITS).await.unwrap();

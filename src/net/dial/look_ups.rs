@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_name_that_hangs_takes_one_thread_whoever_asks_and_in_whichever_runtime() {
-        let (look_ups, hung) = (LookUps::new(2), hung());
+        let look_ups = LookUps::new(2);
+        let hung = hung();
         for _ in 0..3 {
             let late = runtime()
                 .block_on(async { tokio::join!(hung.ask(&look_ups, "a"), hung.ask(&look_ups, "a")) });
@@ -207,7 +208,8 @@ mod tests {
 
     #[test]
     fn names_that_hang_take_no_more_threads_than_there_may_be() {
-        let (look_ups, hung) = (LookUps::new(2), hung());
+        let look_ups = LookUps::new(2);
+        let hung = hung();
         let names = ["a", "b", "c", "c"];
         for name in names {
             assert!(runtime().block_on(hung.ask(&look_ups, name)).is_none());

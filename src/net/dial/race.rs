@@ -29,7 +29,8 @@ pub(super) async fn race<T, F>(
 where
     F: Future<Output = io::Result<T>>,
 {
-    let (mut running, mut failures) = (Vec::new(), Failures::default());
+    let mut running = Vec::new();
+    let mut failures = Failures::default();
     loop {
         if let Some(address) = addresses.pop_front() {
             running.push(Connecting { address, connects: Box::pin(attempt(address)) });
@@ -189,7 +190,9 @@ mod tests {
 
     /// The winner and when it won, when each attempt began, and how many were dropped before they ended.
     async fn run(plan: Plan<'_>) -> (Result<(String, u128), Kind>, Vec<u128>, usize) {
-        let (start, begun, ended) = (Instant::now(), RefCell::new(Vec::new()), Cell::new(0));
+        let start = Instant::now();
+        let begun = RefCell::new(Vec::new());
+        let ended = Cell::new(0);
         let attempt = async |address: SocketAddr| {
             begun.borrow_mut().push(start.elapsed().as_millis());
             let of = |row: &&(&str, u64, Result<(), Kind>)| row.0 == address.to_string();

@@ -395,7 +395,8 @@ impl PortClaim {
     /// Whether a server has claimed the port of `address`, at this address or at one that overlaps it, as all addresses
     /// overlap the unspecified ones.
     fn exists(address: SocketAddr) -> bool {
-        let (address, port) = (canonical(address), address.port());
+        let port = address.port();
+        let address = canonical(address);
         let is_claimed = |holder| UnixDatagram::unbound()?.connect_addr(&name(holder)?);
         if address.ip().is_unspecified() {
             return is_claimed(port.to_string()).is_ok();

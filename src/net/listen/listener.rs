@@ -198,7 +198,9 @@ mod tests {
         let address = first.local_addr().unwrap();
         block_on(async {
             let [first, second] = [first, second].map(|bound| Listener::open(bound).unwrap());
-            let (mut by_first, mut by_second, mut peers) = (0, 0, Vec::new());
+            let mut by_first = 0;
+            let mut by_second = 0;
+            let mut peers = Vec::new();
             // The kernel chooses by a hash of the ports. All 64 go to one side once in 2^63 runs.
             while by_first + by_second < 64 {
                 peers.push(net::TcpStream::connect(address).unwrap());
@@ -265,7 +267,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn an_accepted_socket_has_the_options_that_were_set() {
-        let (limit, seen) = (Duration::from_secs(7), Arc::new(AtomicUsize::new(0)));
+        let limit = Duration::from_secs(7);
+        let seen = Arc::new(AtomicUsize::new(0));
         let counted = seen.clone();
         let socket_options = SocketOptions {
             receive_buffer: Some(100_000),

@@ -196,14 +196,16 @@ fn send(to: BorrowedFd<'_>, address: &str, socket: BorrowedFd<'_>) -> io::Result
     let sockets = [socket];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&sockets));
-    let (len, text) = (len.to_be_bytes(), address.as_bytes());
+    let len = len.to_be_bytes();
+    let text = address.as_bytes();
     let sent = sendmsg(to, &[IoSlice::new(&len), IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
     if sent == len.len() + text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// Receives one socket. Its address is empty if it is the last one.
 fn receive(mut from: &StdStream) -> io::Result<(String, OwnedFd)> {
-    let (mut len, mut space) = ([0; 2], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
+    let mut len = [0; 2];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::WAITALL | CLOSE_ON_EXEC;
     let received = recvmsg(from, &mut [IoSliceMut::new(&mut len)], &mut control, flags)?;

@@ -161,7 +161,8 @@ impl DeadlineTable {
         self.drain();
         self.stopping.set(true);
         if let Mode::Swept = self.mode.get() {
-            let (now, age) = (Instant::now(), Duration::from_millis(self.now.get()));
+            let now = Instant::now();
+            let age = Duration::from_millis(self.now.get());
             self.mode.set(Mode::Sleeps { epoch: now.checked_sub(age).unwrap_or(now) });
         }
         self.on_stopping.notify_waiters();
@@ -431,7 +432,9 @@ impl TableTimer {
 
     /// Adds to the bytes of a life that is noted.
     pub(crate) fn add_traffic(&self, more: Traffic) {
-        self.table.entries.borrow_mut().life(self.entry).into_iter().for_each(|life| life.add(more));
+        if let Some(life) = self.table.entries.borrow_mut().life(self.entry) {
+            life.add(more);
+        }
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -457,7 +460,9 @@ impl Drop for TableTimer {
         let mut entries = self.table.entries.borrow_mut();
         let left = std::mem::take(entries.at(self.entry));
         debug_assert!(entries.len() > 0, "an entry is freed once");
-        entries.life(self.entry).into_iter().for_each(|life| *life = Life::default());
+        if let Some(life) = entries.life(self.entry) {
+            *life = Life::default();
+        }
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);
@@ -567,7 +572,8 @@ mod tests {
     }
 
     async fn expired_after(table: &Rc<DeadlineTable>, slot: TimerSlot, limit: Duration) -> Duration {
-        let (mut timer, start) = (table.timer(Peer::default()), Instant::now());
+        let mut timer = table.timer(Peer::default());
+        let start = Instant::now();
         poll_fn(|cx| timer.poll_expired(cx, slot, limit)).await;
         start.elapsed()
     }
@@ -600,8 +606,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_disarmed_wait_begins_anew_and_slots_are_independent() {
         let table = DeadlineTable::with_sleeps();
-        let (mut timer, start, limit) =
-            (table.timer(Peer::default()), Instant::now(), Duration::from_secs(1));
+        let mut timer = table.timer(Peer::default());
+        let start = Instant::now();
+        let limit = Duration::from_secs(1);
         for _ in 0..5 {
             poll_fn(|cx| {
                 assert!(timer.poll_expired(cx, TimerSlot::Read, limit).is_pending());

@@ -135,7 +135,8 @@ impl TokioTimer {
             self.waker = Some(cx.waker().clone());
         }
         if self.runtime != here {
-            (self.runtime, self.sleep) = (here, LazySleep::default());
+            self.runtime = here;
+            self.sleep = LazySleep::default();
         }
         self.sleep.set(cx, self.epoch, self.deadlines.next(now));
         Poll::Pending
@@ -234,7 +235,8 @@ mod tests {
     /// A timer that belongs to a runtime panics in another one when the first has ended.
     #[test]
     fn a_timer_goes_on_in_another_runtime() {
-        let (mut timer, hour) = (TokioTimer::new(), Duration::from_secs(3600));
+        let mut timer = TokioTimer::new();
+        let hour = Duration::from_secs(3600);
         for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
             for _ in 0..3 {
                 let runtime = builder.worker_threads(1).enable_time().build().unwrap();
@@ -257,7 +259,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_slot_has_its_time_and_the_earliest_expires() {
-        let (mut timer, start) = (TokioTimer::new(), Instant::now());
+        let mut timer = TokioTimer::new();
+        let start = Instant::now();
         let second = Duration::from_secs(1);
         for whole in [5, 3] {
             poll_fn(|cx| {
@@ -279,7 +282,8 @@ mod tests {
 
     /// A task that waits after another one is woken in time, whatever each of them had waited for before.
     async fn check(mut timer: impl Timer, first: Duration, second: Duration) {
-        let (start, limit) = (Instant::now(), Duration::from_secs(5));
+        let start = Instant::now();
+        let limit = Duration::from_secs(5);
         let mut another = Context::from_waker(Waker::noop());
         assert!(timer.poll_expired(&mut another, TimerSlot::Read, first).is_pending());
         timer.disarm(TimerSlot::Read);
@@ -298,7 +302,8 @@ mod tests {
 
     /// A handler that gives up a read and then writes must not be woken again and again by the deadline of the read.
     async fn check_given_up(mut timer: impl Timer) {
-        let (second, mut polls) = (Duration::from_secs(1), 0);
+        let second = Duration::from_secs(1);
+        let mut polls = 0;
         poll_fn(|cx| {
             polls += 1;
             if polls == 1 {
@@ -318,7 +323,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_begins_to_wait_without_budget_is_woken() {
-        let (mut timer, limit) = (TokioTimer::new(), Duration::from_secs(5));
+        let mut timer = TokioTimer::new();
+        let limit = Duration::from_secs(5);
         let waits = poll_fn(|cx| {
             while has_budget_remaining() {
                 let _ = pin!(consume_budget()).poll(cx);

@@ -1,7 +1,7 @@
 //! The carriers of a connection's bytes.
 
+mod peer_end;
 mod transport;
-mod watch;
 
+pub(crate) use peer_end::PeerEnd;
 pub(crate) use transport::{DetachedTransport, Rewind, Transport};
-pub(crate) use watch::PeerEnd;

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::task::unconstrained;
 
-use super::watch::{PeerEnd, ReadAhead, Watched};
+use super::peer_end::{EndAware, PeerEnd, ReadAhead};
 use crate::net::memory_listener::MemoryStream;
 use crate::net::tls::{self, TlsStream};
 use crate::net::{AnyStream, PeerCredentials, ReadBuffer, Stream, delegate_write, socket};
@@ -33,9 +33,9 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.
     #[default]
     Closed,
-    Tcp(Watched<TcpStream>),
+    Tcp(EndAware<TcpStream>),
     #[cfg(unix)]
-    Unix(Watched<UnixStream>),
+    Unix(EndAware<UnixStream>),
     Memory(ReadAhead<MemoryStream>),
     Tls(Box<TlsStream<Transport<B>>>),
     Boxed(ReadAhead<B>),
@@ -393,9 +393,9 @@ impl<B: AnyStream> Transport<B> {
     fn stream(&mut self) -> io::Result<Pin<&mut dyn Stream>> {
         Ok(match self {
             Transport::Closed => return Err(io::ErrorKind::NotConnected.into()),
-            Transport::Tcp(stream) => Pin::<&mut Watched<TcpStream>>::new(stream),
+            Transport::Tcp(stream) => Pin::<&mut EndAware<TcpStream>>::new(stream),
             #[cfg(unix)]
-            Transport::Unix(stream) => Pin::<&mut Watched<UnixStream>>::new(stream),
+            Transport::Unix(stream) => Pin::<&mut EndAware<UnixStream>>::new(stream),
             Transport::Memory(stream) => stream.as_stream(),
             Transport::Tls(stream) => stream.stream(),
             Transport::Boxed(stream) => stream.as_stream(),

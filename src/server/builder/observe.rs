@@ -56,7 +56,7 @@ impl Server {
         })
     }
 
-    /// Adds a function that is called with each new connection before its first request, behind its PROXY header and its
+    /// Adds a function that is called with each new connection before its first request, after its PROXY header and its
     /// TLS handshake. It may refuse the connection, or give it a state. Default: none, which costs nothing.
     ///
     /// The function runs on the core of the connection, so it should return quickly. A panic of it refuses the

@@ -511,7 +511,7 @@ impl Server {
     /// You then decide how many connections there are, and when they stop: settings for listening, for cores and for
     /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].
     pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
-        Service::new(handler.into_handler(), &self.settings)
+        Service::new(handler.into_handler(), &self.settings.with_memory())
     }
 }
 

@@ -47,7 +47,8 @@ pub struct Service<H: Handler + 'static> {
 impl<H: Handler + 'static> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
         let per_core = PerCore::new(0, handler, settings, DeadlineTable::with_sleeps(), Arc::default());
-        let (per_core, acceptor) = (Rc::new(per_core), settings.acceptor.clone());
+        let per_core = Rc::new(per_core);
+        let acceptor = settings.acceptor.clone();
         Service { per_core, connections: Rc::default(), acceptor }
     }
 
@@ -108,13 +109,14 @@ impl<H: Handler + 'static> Service<H> {
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
         // The connection is made outside of the future, which would otherwise keep room for `io` until its end.
-        let (conn, acceptor) = (self.connect(peer, io), self.acceptor.clone());
+        let conn = self.connect(peer, io);
+        let acceptor = self.acceptor.clone();
         let expects_proxy_header = self.per_core.core.expects_proxy_header(peer);
         let opening = Opening { conn, acceptor, expects_proxy_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
-            let served = poll_fn(|cx| connection.poll_serve(cx)).await;
-            poll_fn(|cx| connection.poll_closing(cx)).await;
+            let served = poll_fn(|cx| connection.poll_http(cx)).await;
+            poll_fn(|cx| connection.poll_close_if_dropped(cx)).await;
             self.per_core.trim_if_due();
             served
         }

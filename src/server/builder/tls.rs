@@ -69,7 +69,7 @@ impl Context {
 }
 
 impl ExchangeReport<'_> {
-    /// Returns the session that the handshake has agreed on, also behind an upgrade; `None` if the connection is not
+    /// Returns the session that the handshake has agreed on, also after an upgrade; `None` if the connection is not
     /// secure.
     ///
     /// # Examples

@@ -18,13 +18,13 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
     match mode {
         CloseMode::Now => {
             exchange.conn.with(|conn| conn.transport.try_shutdown());
-            exchange.end(request, |cut| cut.or(Some(CutBy::Peer)));
+            exchange.report_end(request, |cut| cut.or(Some(CutBy::Peer)));
         }
         CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
-            let is_whole = sent && exchange.outgoing.is_over();
-            exchange.end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
+            let is_whole = sent && exchange.outgoing.is_finished_or_bodyless();
+            exchange.report_end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
                 // Many peers may linger at once, so none of them keeps the memory of its exchange.
@@ -39,7 +39,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
             // After a reset, the peer cannot mistake a part of the response for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
-            exchange.end(request, |cut| cut.or(Some(CutBy::Handler)));
+            exchange.report_end(request, |cut| cut.or(Some(CutBy::Handler)));
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn age_limit(
     if conn.is_waiting(TimerSlot::Read) {
         return Duration::from_millis((*aging_limit).into());
     }
-    // Just behind a response, it may have a request on its way.
+    // Just after a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
     // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
     *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);

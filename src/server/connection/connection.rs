@@ -53,12 +53,12 @@ impl<H: Handler + 'static> Connection<H> {
         connection
     }
 
-    /// Serves until the connection closes, or is upgraded.
+    /// Serves requests until the connection closes, or is upgraded.
     ///
     /// # Errors
     ///
     /// Fails with the error that ended the connection early. The peer has been answered before, if that was possible.
-    pub(in crate::server) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::server) fn poll_http(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         // Time has passed since the last poll, if only in the queue of the core.
         self.per_core.core.clock.mark_stale();
         loop {
@@ -69,7 +69,9 @@ impl<H: Handler + 'static> Connection<H> {
                 }
             }
             let Some(mut context) = ready!(self.poll_wake(cx)) else {
-                self.idle.iter_mut().for_each(|conn| conn.transport.try_shutdown());
+                if let Some(conn) = &mut self.idle {
+                    conn.transport.try_shutdown();
+                }
                 return Poll::Ready(Ok(()));
             };
             context.exchange.attach(&mut self.idle, self.exchange_count);
@@ -77,13 +79,15 @@ impl<H: Handler + 'static> Connection<H> {
         }
     }
 
-    /// Closes a connection that was upgraded, unless its owner still has it.
-    pub(in crate::server) fn poll_closing(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_closing(cx))
+    /// Closes a connection that was upgraded, if its owner was dropped. A [`Service`](crate::Service) does not wait for an
+    /// owner that still has it.
+    pub(in crate::server) fn poll_close_if_dropped(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_close_if_dropped(cx))
     }
 
-    /// Serves until the connection is closed, even if it was upgraded. Errors of the connection have been reported.
-    pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+    /// The whole life of a connection that a server has accepted: serves until the connection is closed, even if it was
+    /// upgraded. Errors of the connection have been reported.
+    pub(in crate::server) fn poll_until_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.per_core.core.events.observes_polls() {
             return self.poll_timed(cx);
         }
@@ -106,11 +110,11 @@ impl<H: Handler + 'static> Connection<H> {
 
     fn poll_untimed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.upgraded.is_none() {
-            let _ = ready!(self.poll_serve(cx));
+            let _ = ready!(self.poll_http(cx));
         }
         let Some(upgraded) = &mut self.upgraded else { return Poll::Ready(()) };
         self.end = ConnectionEnd::Aborted;
-        ready!(upgraded.poll_closed(cx));
+        ready!(upgraded.poll_until_closed(cx));
         self.end = ConnectionEnd::Upgraded;
         Poll::Ready(())
     }
@@ -213,6 +217,8 @@ impl<H: Handler + 'static> Drop for Connection<H> {
             (Some(conn), _) => ConnectionReport::new(conn, *exchange_count),
             (None, upgraded) => upgraded.as_mut().and_then(|upgraded| upgraded.report.take()),
         };
-        report.into_iter().for_each(|report| per_core.core.report_connection(report, *end));
+        if let Some(report) = report {
+            per_core.core.report_connection(report, *end);
+        }
     }
 }

@@ -45,7 +45,7 @@ impl<H: Handler + 'static> Drop for ContextGuard<'_, H> {
         let Some(mut context) = self.context.take() else { return };
         context.exchange.abandon();
         let Context { exchange, request, .. } = &mut *context;
-        exchange.end(request, |cut| cut.or(Some(CutBy::Stop)));
+        exchange.report_end(request, |cut| cut.or(Some(CutBy::Stop)));
         if thread::panicking() {
             // For example, a handler ran out of time, and a value that it held panicked when it was dropped. A second
             // panic would abort the process, so none may escape from this function.
@@ -53,7 +53,7 @@ impl<H: Handler + 'static> Drop for ContextGuard<'_, H> {
             exchange.report_error(request, None, ErrorCause::Panic);
             drop_all_user_values(&mut context);
         }
-        context.exchange.disconnect();
+        context.exchange.report_disconnect();
         self.per_core.give_context(context);
     }
 }

@@ -11,7 +11,7 @@ use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
-use crate::server::error::{Refused, write_error_response};
+use crate::server::error::{Failure, write_error_response};
 use crate::server::exchange::{CloseMode, OnWait, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
@@ -75,11 +75,11 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
 /// Turns the response that the handler left into one that can be sent, and writes its head, and its body if that is in
 /// memory and small.
 #[inline]
-pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
+pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Failure>> {
     let is_sendable = matches!(outcome, HandlerOutcome::Returned(Ok(())))
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
-    if is_sendable || set_final_response(ctx, outcome)? {
+    if is_sendable || respond_to_outcome(ctx, outcome)? {
         let length = ctx.response.body.declared_length();
         ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
     }
@@ -89,28 +89,30 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most
 /// handlers leave one that can be sent.
 #[inline(never)]
-fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
+fn respond_to_outcome(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
     ctx.exchange.conn.set_on_wait(OnWait::EndIfGone);
     match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
-        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(false),
+        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_finished_or_full() => {
+            return Ok(false);
+        }
         (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
         (HandlerOutcome::Returned(Err(error)), false) if error.is_connection_lost() => {
-            return Err(Refused::unanswered(ErrorCause::Handler(error)));
+            return Err(Failure::unanswered(ErrorCause::Handler(error)));
         }
         (HandlerOutcome::Returned(Err(error)), false) => set_error_response(ctx, error),
         (HandlerOutcome::Returned(Err(error)), true) => {
-            return Err(Refused::unanswered(ErrorCause::Handler(error)));
+            return Err(Failure::unanswered(ErrorCause::Handler(error)));
         }
         (HandlerOutcome::Panicked, _) => {
-            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
+            return Err(Failure::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
         }
         (HandlerOutcome::Failed(error), _) => {
             let failed = error.into_cause::<ExchangeError>();
             return Err(
-                failed.map_or_else(|error| Refused::unanswered(ErrorCause::Handler(error)), From::from)
+                failed.map_or_else(|error| Failure::unanswered(ErrorCause::Handler(error)), From::from)
             );
         }
     }
@@ -149,18 +151,19 @@ pub(super) fn check_status(ctx: &mut Context) {
     }
 }
 
-/// Writes the response to a refused peer, unless part of another response has been sent. Returns how to close, and how
+/// Writes the response to a failure, unless part of another response has been sent. Returns how to close, and how
 /// the connection ended.
 #[cold]
-pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Result<()>) {
-    let Refused { status, cause } = refused;
+pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode, io::Result<()>) {
+    let Failure { status, cause } = failure;
     let failed = match &cause {
         ErrorCause::Exchange(error) => Some(error),
         ErrorCause::Handler(error) => error.downcast_cause(),
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
+    let now = ctx.exchange.conn.core().clock.now();
+    let head = ctx.exchange.info.head;
     let Context { exchange, request, .. } = ctx;
     let line = (head == HeadState::NoLine).then(|| {
         exchange.conn.bounds(|bounds| refused_line(exchange.incoming.borrow().input.unread(), &bounds.limits))
@@ -180,9 +183,6 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();
             ctx.exchange.stop_persisting();
-            if let ErrorCause::Connections(_) = cause {
-                ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
-            }
             respond_error(ctx, status, cause);
             let length = ctx.response.body.declared_length();
             ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
@@ -191,30 +191,30 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         None => {
             ctx.exchange.report_error(&ctx.request, None, cause);
             // An error after the end of a response must not take the response away.
-            let is_whole = ctx.exchange.outgoing.is_over();
+            let is_whole = ctx.exchange.outgoing.is_finished_or_bodyless();
             (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
         }
     }
 }
 
-/// Seconds until one of so many connections is likely to have closed.
+/// Seconds until one of so many connections is likely to have closed, or given memory back.
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
 pub(in crate::server) async fn refuse_connection<H: Handler + 'static>(
     per_core: &PerCore<H>,
     conn: Conn,
-    refused: Box<Refused>,
+    failure: Box<Failure>,
 ) {
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
-    guard.exchange.info.connection_end = match refused.cause {
+    guard.exchange.info.connection_end = match failure.cause {
         ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => {
             ConnectionEnd::Unopened(Unopened::Overload)
         }
         _ => ConnectionEnd::Unopened(Unopened::Handshake),
     };
-    let (mode, _) = refuse(&mut guard, *refused);
+    let (mode, _) = answer_failure(&mut guard, *failure);
     close(&mut guard, mode).await;
 }
 
@@ -226,11 +226,14 @@ fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
         drop_all_user_values(ctx);
     }
     let Context { exchange, request, response, .. } = ctx;
+    if cause.is_overload() {
+        response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
+    }
     let status = if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status };
     let report = exchange.error_report(request, Some(status), cause);
     let function = exchange.conn.core().error_response.as_ref();
     let written = write_error_response(function, &report, response);
-    if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_response()) {
+    if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_unreported()) {
         exchange.send_error_report(report);
     }
     if written.is_err() {

@@ -13,9 +13,9 @@ mod close;
 mod context_guard;
 mod handler_outcome;
 
-mod detached;
+mod respond;
 
 pub(super) use connection::Connection;
-pub(super) use detached::respond;
 pub(super) use handler_outcome::refuse_connection;
 pub(crate) use per_core::PerCore;
+pub(super) use respond::respond;

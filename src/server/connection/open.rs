@@ -17,7 +17,7 @@ use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, Transport, tls};
 use crate::server::core_state::CoreState;
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::opening::{Opening, PeerPermit, RareConnectionState};
 use crate::server::report::{ConnectionEnd, Unopened};
 use crate::server::{ErrorCause, ErrorReport, Handler};
@@ -35,7 +35,7 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
-                cause.into_iter().for_each(|cause| conn.fail(HANDSHAKE, cause));
+                cause.into_iter().for_each(|cause| conn.fail(HANDSHAKE_FAILED, cause));
                 return JobOutcome::Closed(Ok(None));
             }
         };
@@ -58,7 +58,7 @@ pub(super) async fn open<H: Handler + 'static>(per_core: Rc<PerCore<H>>, opening
 }
 
 /// The end of a connection whose PROXY header or TLS handshake fails.
-const HANDSHAKE: ConnectionEnd = ConnectionEnd::Unopened(Unopened::Handshake);
+const HANDSHAKE_FAILED: ConnectionEnd = ConnectionEnd::Unopened(Unopened::Handshake);
 
 /// Closes a connection of a peer that has too many, with a response if the connection is in the clear.
 async fn refuse_peer<H: Handler + 'static>(
@@ -69,8 +69,8 @@ async fn refuse_peer<H: Handler + 'static>(
 ) -> JobOutcome {
     match is_plain {
         true => {
-            let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
-            refuse_connection(per_core, conn.into_inner(), refused).await;
+            let failure = Failure::new(Status::TOO_MANY_REQUESTS, cause);
+            refuse_connection(per_core, conn.into_inner(), failure).await;
         }
         false => conn.fail(ConnectionEnd::Unopened(Unopened::Overload), cause),
     }
@@ -111,14 +111,14 @@ async fn tls_handshake<H: Handler + 'static>(
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            conn.fail(HANDSHAKE, error.into());
+            conn.fail(HANDSHAKE_FAILED, error.into());
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(tls::Error::PlainText, transport) => {
             conn.transport = transport;
             let result = tls::Error::PlainText.as_io();
             let cause = ErrorCause::Tls(tls::Error::PlainText);
-            refuse_connection(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
+            refuse_connection(per_core, conn.into_inner(), Failure::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
@@ -127,7 +127,7 @@ async fn tls_handshake<H: Handler + 'static>(
             per_core.core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn.into_inner()), 0);
-            guard.exchange.info.connection_end = HANDSHAKE;
+            guard.exchange.info.connection_end = HANDSHAKE_FAILED;
             shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(result))
         }
@@ -173,7 +173,9 @@ impl DerefMut for UnopenedConn<'_> {
 
 impl Drop for UnopenedConn<'_> {
     fn drop(&mut self) {
-        self.conn.iter().for_each(|conn| self.core.report_connection_end(conn, self.end));
+        if let Some(conn) = &self.conn {
+            self.core.report_connection_end(conn, self.end);
+        }
     }
 }
 

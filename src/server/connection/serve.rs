@@ -8,13 +8,13 @@ use std::task::{self, Poll, ready};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
+use super::handler_outcome::{HandlerOutcome, answer_failure, finalize_response, report_failure};
 use super::open::open;
 use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::exchange::{CloseMode, Exchange, NextStep, OnWait, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
@@ -27,25 +27,28 @@ pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, 
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&per_core, context);
-    let (mode, result) = match exchanges(&per_core, &mut guard).await {
+    let (mode, result) = match serve_exchanges(&per_core, &mut guard).await {
         Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
-        Err(refused) => refuse(&mut guard, *refused),
+        Err(failure) => answer_failure(&mut guard, *failure),
     };
-    guard.exchange.note_end(result.is_ok());
+    guard.exchange.note_connection_end(result.is_ok());
     close(&mut guard, mode).await;
     JobOutcome::Closed(result.map(|()| guard.exchange.upgraded.take()))
 }
 
 /// Serves requests as long as bytes of the next one have arrived.
-async fn exchanges<H: Handler + 'static>(
+async fn serve_exchanges<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
-) -> Result<NextStep, Box<Refused>> {
-    let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
+) -> Result<NextStep, Box<Failure>> {
+    let conn = ctx.exchange.conn.clone();
+    let mut unflushed = 0;
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
-            outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => return Ok(close_idle(ctx, &outcome)),
+            outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => {
+                return Ok(close_without_request(ctx, &outcome));
+            }
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
@@ -66,12 +69,12 @@ async fn exchanges<H: Handler + 'static>(
         if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
-            ctx.exchange.end(&ctx.request, |cut| cut);
+            ctx.exchange.report_end(&ctx.request, |cut| cut);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
         debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
-        if !ctx.exchange.outgoing.is_done() {
+        if !ctx.exchange.outgoing.is_finished() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
         drop_user_values(ctx);
@@ -79,12 +82,12 @@ async fn exchanges<H: Handler + 'static>(
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
         let next = ctx.exchange.next_step();
-        let is_last = next != NextStep::KeepAlive || !ctx.exchange.has_input();
-        if is_last || ctx.exchange.is_observed() {
+        let is_batch_over = next != NextStep::KeepAlive || !ctx.exchange.has_input();
+        if is_batch_over || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
-            ctx.exchange.end(&ctx.request, |_| None);
+            ctx.exchange.report_end(&ctx.request, |_| None);
         }
-        if is_last {
+        if is_batch_over {
             return Ok(next);
         }
         unflushed += 1;
@@ -101,7 +104,7 @@ async fn exchanges<H: Handler + 'static>(
 /// Notes why a connection that carries no exchange is closed.
 #[cold]
 #[inline(never)]
-fn close_idle(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
+fn close_without_request(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
     let is_late = matches!(outcome, HeadOutcome::Idle);
     ctx.exchange.info.connection_end = if is_late { ConnectionEnd::Idle } else { ConnectionEnd::Peer };
     NextStep::Close(CloseMode::Now)
@@ -109,7 +112,7 @@ fn close_idle(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
 
 /// Notes the expectation of the peer, which may wait for `100 Continue` (RFC 9110 §10.1.1).
 #[inline]
-pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Failure>> {
     match request.headers.may_have(FieldName::EXPECT) {
         true => read_expectation(exchange, request),
         false => Ok(()),
@@ -117,7 +120,7 @@ pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Re
 }
 
 #[cold]
-fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Failure>> {
     if exchange.info.request_info.version == Version::Http10 {
         return Ok(());
     }
@@ -141,16 +144,16 @@ pub(super) enum RequestAction {
 pub(super) fn decide_action<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
-) -> Result<RequestAction, Box<Refused>> {
+) -> Result<RequestAction, Box<Failure>> {
     let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(ctx)));
-    let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
+    let decided = decided.map_err(|_| Failure::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     let exchange = &mut ctx.exchange;
     Ok(match (exchange.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => RequestAction::Refuse(Refusal::unplanned(Status::NOT_IMPLEMENTED).note(ctx)),
-        (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
+        (false, _) if exchange.is_end_stream() && !exchange.info.is_captured => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
             RequestAction::Buffer(exchange.conn.bounds(|bounds| bounds.limits.body_max))
@@ -161,7 +164,7 @@ pub(super) fn decide_action<H: Handler + 'static>(
 
 /// Refuses a request whose body could not be received. A peer that is gone gets no answer.
 #[cold]
-pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Refused>> {
+pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<RequestAction, Box<Failure>> {
     if error.status().is_none() {
         return Err(error.into());
     }
@@ -186,8 +189,8 @@ pub(super) async fn run_refusal<H: Handler + 'static>(
 }
 
 /// Sends what is left of the response. The body's source belongs to the application, and may panic as a handler may.
-pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-    let panicked = |_| Poll::Ready(Err(Refused::unanswered(ErrorCause::Panic)));
+pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Failure>>> {
+    let panicked = |_| Poll::Ready(Err(Failure::unanswered(ErrorCause::Panic)));
     let Context { exchange, response, .. } = ctx;
     catch_unwind(AssertUnwindSafe(|| exchange.poll_send(cx, response))).unwrap_or_else(panicked)
 }
@@ -230,7 +233,7 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         loop {
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            let late = time.note_polled();
+            let uncaught = time.take_uncaught();
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
@@ -239,12 +242,12 @@ pub(super) fn run_handler(
             if let Some(end) = end_of_wait(conn, cx) {
                 return Poll::Ready(end);
             }
-            if let Some(limit) = late {
+            if let Some(limit) = uncaught {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
             conn.send_earlier_responses(cx);
             conn.note_waiting();
-            if let Err(late) = ready!(time.poll_over(cx, conn)) {
+            if let Err(late) = ready!(time.poll_time_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));
             }
         }

@@ -8,10 +8,10 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::coding::{CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
+use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Incoming};
-use crate::message::{Body, Headers, Request};
-use crate::runtime::Budget;
+use crate::message::{Headers, Request};
+use crate::runtime::{Budget, MemoryShare};
 use crate::server::Result;
 use crate::server::exchange::SharedConn;
 
@@ -24,10 +24,12 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
-    /// How much of a buffered body has been read, and the length of the current piece behind that.
+    /// How much of a buffered body has been read, and the length of the current piece after that.
     buffered: usize,
-    chunk_len: usize,
+    piece_len: usize,
     decoder: Option<Box<ContentDecoder>>,
+    /// The memory of the decoder's window.
+    window: MemoryShare,
     budget: Budget,
 }
 
@@ -42,8 +44,9 @@ impl<'a> BodyReader<'a> {
             incoming,
             conn,
             buffered: 0,
-            chunk_len: 0,
+            piece_len: 0,
             decoder: None,
+            window: MemoryShare::default(),
             budget: Budget::default(),
         }
     }
@@ -60,7 +63,7 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if a coding is unknown, or if there are [too many](CodingError::TooMany) (answered with 415 if passed on
+    /// Fails if a coding is unknown, or if there are [too many](crate::coding::CodingError::TooMany) (answered with 415 if passed on
     /// with `?`). Later, reading fails if the content is corrupt or cut short (400), or exceeds the limit when decoded
     /// (413). Do not act on the content before the end of the body, because such an error may still follow.
     ///
@@ -99,9 +102,9 @@ impl<'a> BodyReader<'a> {
     /// Fails if the body is cut short, malformed or too slow, or as described at [`BodyReader::decoded_up_to`]. The end of
     /// the body is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        if !self.next_arrived_chunk() {
+        if !self.next_arrived_piece() {
             let wait = PauseBodyOnDrop(self);
-            if poll_fn(|cx| wait.0.poll_chunk(cx)).await? == 0 {
+            if poll_fn(|cx| wait.0.poll_piece(cx)).await? == 0 {
                 return Ok(None);
             }
         }
@@ -127,21 +130,30 @@ impl<'a> BodyReader<'a> {
     }
 
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
-    fn next_arrived_chunk(&mut self) -> bool {
+    fn next_arrived_piece(&mut self) -> bool {
         self.decoder.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
-            && self.incoming.next_arrived_chunk()
+            && self.incoming.next_arrived_piece()
     }
 
     /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.
-    fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_piece(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         // A little input may decode to a lot.
         ready!(self.budget.poll_proceed(cx));
         loop {
             let Some(mut decoder) = self.decoder.take() else {
                 return self.poll_received(cx).map_err(io::Error::from);
             };
+            let window_len = decoder.window_len(self.received());
+            if window_len > UNCOUNTED {
+                // The current piece is not read again: a wait that is given up changes nothing.
+                let taken = self.conn.poll_memory(cx, &mut self.window, window_len + window_len / 4);
+                if !matches!(taken, Poll::Ready(Ok(()))) {
+                    self.decoder = Some(decoder);
+                    return taken.map(|taken| Ok(taken.map(|()| 0)?));
+                }
+            }
             let pulled = decoder.pull(self.received());
             self.decoder = Some(decoder);
             match pulled? {
@@ -170,40 +182,40 @@ impl<'a> BodyReader<'a> {
     /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     fn truncate_piece(&mut self, count: usize) {
         debug_assert!(count <= self.piece().len(), "a piece is truncated, not extended");
-        match (&mut self.decoder, self.chunk_len) {
+        match (&mut self.decoder, self.piece_len) {
             (Some(decoder), _) => decoder.truncate_piece(count),
-            (None, 0) => self.incoming.truncate_chunk(count),
-            (None, _) => self.chunk_len = count,
+            (None, 0) => self.incoming.truncate_piece(count),
+            (None, _) => self.piece_len = count,
         }
     }
 
     /// Makes the next piece, as it was sent, the current one: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        self.buffered += self.chunk_len;
+        self.buffered += self.piece_len;
         debug_assert!(self.buffered <= self.request.body.len(), "pieces of a buffered body lie within it");
         let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
-        self.chunk_len = most.min(self.request.body.len() - self.buffered);
-        if self.chunk_len > 0 {
-            return Poll::Ready(Ok(self.chunk_len));
+        self.piece_len = most.min(self.request.body.len() - self.buffered);
+        if self.piece_len > 0 {
+            return Poll::Ready(Ok(self.piece_len));
         }
-        let chunk = match (self.incoming.has_discarded(), self.conn.is_none()) {
+        let piece = match (self.incoming.has_discarded(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(discarded())),
             (false, true) => Poll::Ready(Ok(0)),
             (false, false) => {
-                self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_chunk(cx, conn, bounds))
+                self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_piece(cx, conn, bounds))
             }
         };
-        if matches!(chunk, Poll::Ready(Err(_))) {
+        if matches!(piece, Poll::Ready(Err(_))) {
             self.incoming.mark_body_end_unknown();
         }
-        chunk
+        piece
     }
 
     /// The current piece, as it was sent.
     fn received(&self) -> &[u8] {
-        match self.chunk_len {
-            0 => self.incoming.chunk(),
-            chunk_len => &self.request.body.bytes()[self.buffered..][..chunk_len],
+        match self.piece_len {
+            0 => self.incoming.piece(),
+            piece_len => &self.request.body.bytes()[self.buffered..][..piece_len],
         }
     }
 }
@@ -229,8 +241,8 @@ impl AsyncRead for BodyReader<'_> {
         cx: &mut task::Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let chunk_len = ready!(self.poll_chunk(cx))?;
-        let count = chunk_len.min(out.remaining());
+        let piece_len = ready!(self.poll_piece(cx))?;
+        let count = piece_len.min(out.remaining());
         out.put_slice(&self.piece()[..count]);
         self.truncate_piece(count);
         Poll::Ready(Ok(()))
@@ -243,24 +255,5 @@ impl fmt::Debug for BodyReader<'_> {
     }
 }
 
-/// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
-/// lot, and much input may decode to nothing and still take time.
-pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<Body, CodingError> {
-    let (mut body, mut budget) = (Body::new(), Budget::default());
-    let content = body.receive();
-    for mut piece in coded.chunks(PIECE) {
-        budget.spend(piece.len());
-        loop {
-            poll_fn(|cx| budget.poll_proceed(cx)).await;
-            match decoders.pull(&mut piece, content)? {
-                0 => break,
-                count => budget.spend(count),
-            }
-        }
-    }
-    decoders.end()?;
-    Ok(body)
-}
-
-/// How many bytes are decoded in one step.
-const PIECE: usize = 16 << 10;
+/// A window up to this length, as most codings have, takes no share of the memory.
+const UNCOUNTED: usize = 32 << 10;

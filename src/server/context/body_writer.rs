@@ -73,11 +73,12 @@ impl<'a> BodyWriter<'a> {
         let Exchange { incoming, outgoing, conn, transformed, info, .. } = exchange;
         // A method that is not safe has work to do beside its response (RFC 9110 §9.2.1).
         let is_safe = info.request_info.is_head || request.method().is_safe();
-        conn.set_on_wait(if is_safe && outgoing.is_empty() { OnWait::End } else { OnWait::EndIfGone });
+        conn.set_on_wait(if is_safe && outgoing.is_bodyless() { OnWait::End } else { OnWait::EndIfGone });
         // A body that is not sent, such as that of a HEAD, need not be transformed.
-        let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_empty());
+        let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_bodyless());
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
-        let (trailers, budget) = (&mut response.trailers, Budget::default());
+        let trailers = &mut response.trailers;
+        let budget = Budget::default();
         Ok((BodyWriter { request, trailers, transform, outgoing, conn, incoming: None, budget }, incoming))
     }
 
@@ -188,7 +189,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     fn poll_write_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        if self.outgoing.is_empty() {
+        if self.outgoing.is_bodyless() {
             ready!(self.poll_drop(cx))?;
             self.budget.spend(data.len());
         }
@@ -205,7 +206,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     fn poll_flush_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        if self.outgoing.is_empty() {
+        if self.outgoing.is_bodyless() {
             ready!(self.poll_drop(cx))?;
         }
         let BodyWriter { transform, outgoing, conn, .. } = self;

@@ -9,16 +9,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::body_reader::{BodyReader, decode};
+use super::body_reader::BodyReader;
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
 use super::head_filter::{HeadFilters, SentKind};
 use super::transform::Transform;
-use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
 use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
+use crate::runtime::MemoryBudget;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -129,6 +129,17 @@ impl Context {
         self.request.reset();
         self.response.reset();
         self.exchange.begin_next();
+        self.yield_memory();
+    }
+
+    /// Gives memory back for which others wait.
+    #[inline]
+    fn yield_memory(&mut self) {
+        let Exchange { incoming, conn, .. } = &mut self.exchange;
+        // Few bodies are large.
+        if incoming.get_mut().memory.len() > 0 && conn.bounds(|bounds| bounds.memory.is_contended()) {
+            self.shrink();
+        }
     }
 }
 
@@ -282,10 +293,10 @@ impl Context {
             return Err(RespondError::Status(status.as_u16()).into());
         }
         let Exchange { info, .. } = &self.exchange;
-        if info.request_info.version == Version::Http10 || info.detached {
+        if info.request_info.version == Version::Http10 || info.is_captured {
             return Ok(());
         }
-        self.exchange.write(|out| encode::interim(out, status, fields, None))?;
+        self.exchange.write_head(|out| encode::interim(out, status, fields, None))?;
         self.exchange.flush().await
     }
 
@@ -351,6 +362,12 @@ impl Context {
         poll_fn(|cx| self.exchange.conn.poll_peer_closed(cx)).await;
     }
 
+    /// The memory that the peers of the server share.
+    #[allow(dead_code, reason = "unused without the features `compress` and `multipart`")]
+    pub(crate) fn memory_budget(&self) -> MemoryBudget {
+        self.exchange.conn.bounds(|bounds| bounds.memory.clone())
+    }
+
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
         Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
@@ -365,48 +382,6 @@ impl Context {
         self.check_unsent()?;
         let Context { request, response, transform, exchange, .. } = self;
         BodyWriter::begin(request, response, transform.as_deref_mut(), exchange, unread)
-    }
-
-    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
-    /// the coded form: `content-encoding`, `content-length` and digests.
-    ///
-    /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
-    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
-    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::{Context, Result};
-    ///
-    /// async fn save(ctx: &mut Context) -> Result {
-    ///     ctx.decode_body().await?;
-    ///     println!("{} bytes", ctx.request.body.len());
-    ///     Ok(())
-    /// }
-    /// ```
-    pub async fn decode_body(&mut self) -> io::Result<()> {
-        self.decode_body_up_to(self.limits().body_max).await
-    }
-
-    /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.
-    ///
-    /// # Errors
-    ///
-    /// As [`Context::decode_body`], with `limit` for the decoded content; the body as received may have
-    /// [`Limits::body_max`](crate::Limits::body_max) bytes.
-    pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
-        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
-        self.buffer_body().await?;
-        let Some(decoders) = decoders else { return Ok(()) };
-        self.request.body = decode(decoders, self.request.body.bytes()).await?;
-        self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
-        self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
-        Ok(())
     }
 
     /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
@@ -579,6 +554,7 @@ impl Reset for Context {
         clear_cold(&mut head_filters.first);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
+        self.yield_memory();
     }
 
     fn shrink(&mut self) -> usize {

@@ -33,7 +33,7 @@ pub(crate) trait HeadFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentKind {
     Stream,
-    /// The connection is upgraded, behind a head with this status.
+    /// The connection is upgraded, after a head with this status.
     Upgrade(Status),
 }
 

@@ -5,11 +5,12 @@
 //! context.
 
 mod context;
+mod decode_body;
+#[cfg(feature = "tracing")]
+mod exchange_end;
 #[cfg(feature = "tower")]
 mod tower;
 mod upgrade;
-#[cfg(feature = "tracing")]
-mod watch;
 #[cfg(feature = "websocket")]
 mod websocket;
 

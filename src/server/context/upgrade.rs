@@ -110,7 +110,7 @@ impl Context {
     pub async fn take_over(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         let exchange = &mut self.exchange;
-        if exchange.info.detached {
+        if exchange.info.is_captured {
             return Err(RespondError::Detached.into());
         }
         // If the handler is cancelled from here on, the peer gets no response either.

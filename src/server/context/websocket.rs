@@ -11,6 +11,7 @@ use std::task;
 use super::context::Context;
 use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer, Traffic};
+use crate::runtime::MemoryBudget;
 use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedGuard;
 use crate::server::report::WebSocketCounts;
@@ -20,7 +21,7 @@ pub(crate) struct SwitchedConn {
     pub(crate) conn: Conn,
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
-    pub(crate) observer: WebSocketCounter,
+    pub(crate) counter: WebSocketCounter,
     pub(crate) guard: UpgradedGuard,
 }
 
@@ -34,11 +35,11 @@ impl Context {
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_socket()));
-        let observer = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
+        let counter = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        Ok(SwitchedConn { conn, early, observer, guard })
+        Ok(SwitchedConn { conn, early, counter, guard })
     }
 
     /// Has `on_pause` called whenever this handler waits.
@@ -57,6 +58,11 @@ impl WebSocketCounter {
     /// Counts in `reported` too, if exchanges are reported.
     pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<WebSocketCounts>>) -> WebSocketCounter {
         WebSocketCounter { core, reported }
+    }
+
+    /// The memory that the peers of the server share.
+    pub(crate) fn memory(&self) -> Option<&MemoryBudget> {
+        self.core.memory.get()
     }
 
     /// Counts bytes.

@@ -245,7 +245,7 @@ impl Error {
     }
 
     /// Whether the error is a response like any other, which is not reported: a bare status, or a [`Problem`] alone.
-    pub(crate) fn is_response(&self) -> bool {
+    pub(crate) fn is_unreported(&self) -> bool {
         self.cause().is_none_or(|cause| cause.is::<Problem>())
     }
 
@@ -254,8 +254,8 @@ impl Error {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
-    /// Whether the handler has failed with a bare status that is not the server's fault, such as 404: an answer.
-    pub(super) fn is_answer(&self) -> bool {
+    /// Whether the handler has refused with a bare status, such as 404, which is not the fault of the server.
+    pub(super) fn is_bare_refusal(&self) -> bool {
         self.cause().is_none() && !self.status().is_server_error()
     }
 

@@ -1,4 +1,4 @@
-//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to
+//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Failure`], one that is still to
 //! be answered.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::io;
 
 use super::error::Error;
 use crate::error_text::write_escaped;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Phase};
 use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, tls};
 
@@ -189,6 +189,17 @@ impl ErrorCause {
         if let ErrorCause::Handler(error) = self { error.problem() } else { None }
     }
 
+    /// Whether the server has no room, and may have some in a moment.
+    pub(in crate::server) fn is_overload(&self) -> bool {
+        let failed = match self {
+            ErrorCause::Connections(_) => return true,
+            ErrorCause::Exchange(error) => Some(error),
+            ErrorCause::Handler(error) => error.downcast_cause(),
+            _ => None,
+        };
+        matches!(failed, Some(ExchangeError::TimedOut(Phase::Memory, _)))
+    }
+
     /// A sentence for a person, where the reason of the status is not enough.
     fn explanation(&self) -> Option<Cow<'static, str>> {
         match self {
@@ -219,7 +230,7 @@ impl fmt::Display for ErrorReport<'_> {
         match (&self.cause, self.exchange_number) {
             (ErrorCause::Panic, 0) => f.write_str("a function of the application panicked")?,
             // Such a status answers nobody, since another response has begun.
-            (ErrorCause::Handler(error), _) if error.is_answer() => {
+            (ErrorCause::Handler(error), _) if error.is_bare_refusal() => {
                 write!(f, "the handler failed: {error}")?;
             }
             (cause, _) => write_escaped(f, &cause.to_string())?,
@@ -262,7 +273,7 @@ impl fmt::Display for ErrorCause {
             ErrorCause::Certificate(fault) => fault.fmt(f),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(fault) => fault.fmt(f),
-            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_answer() => {
+            ErrorCause::Handler(error) if error.is_peer_fault() || error.is_bare_refusal() => {
                 write!(f, "{error:#}")
             }
             ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
@@ -312,28 +323,29 @@ impl From<ProxyHeaderFault> for ErrorCause {
     }
 }
 
-/// A refusal that is still to be answered: with which status, and why.
+/// The failure of an exchange, or of a connection before its first, that is still to be answered: with which status, and
+/// why.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct Failure {
     /// `None` if the peer is not answered, because it is gone, or has received part of another response.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: ErrorCause,
 }
 
-impl Refused {
+impl Failure {
     // Boxed, because it is rare, and the results that hold it are moved for every request.
-    pub(in crate::server) fn new(status: Status, cause: ErrorCause) -> Box<Refused> {
-        Box::new(Refused { status: Some(status), cause })
+    pub(in crate::server) fn new(status: Status, cause: ErrorCause) -> Box<Failure> {
+        Box::new(Failure { status: Some(status), cause })
     }
 
-    /// A refusal that comes too late to be answered.
-    pub(in crate::server) fn unanswered(cause: ErrorCause) -> Box<Refused> {
-        Box::new(Refused { status: None, cause })
+    /// A failure that comes too late to be answered.
+    pub(in crate::server) fn unanswered(cause: ErrorCause) -> Box<Failure> {
+        Box::new(Failure { status: None, cause })
     }
 }
 
-impl From<ExchangeError> for Box<Refused> {
-    fn from(error: ExchangeError) -> Box<Refused> {
-        Box::new(Refused { status: error.status(), cause: ErrorCause::Exchange(error) })
+impl From<ExchangeError> for Box<Failure> {
+    fn from(error: ExchangeError) -> Box<Failure> {
+        Box::new(Failure { status: error.status(), cause: ErrorCause::Exchange(error) })
     }
 }

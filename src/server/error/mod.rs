@@ -8,7 +8,7 @@ mod error_response;
 
 pub(crate) use error::ErrorStatuses;
 pub use error::{Error, IntoError, Result};
-pub(crate) use error_report::Refused;
+pub(crate) use error_report::Failure;
 pub use error_report::{ErrorCause, ErrorReport, ProxyHeaderFault};
 pub(crate) use error_response::{ErrorResponseFn, write_error_response};
 pub use error_response::{error_page, problem_details};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, UnreadBody, may_persist};
+use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
 use super::shared_conn::{OnWait, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{
@@ -18,11 +18,9 @@ use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
-use crate::server::error::{ErrorCause, ErrorReport, Refused, RespondError};
+use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
-use crate::server::report::{
-    ConnectionEnd, ConnectionReport, CutBy, ExchangeWatcher, HeadState, Observation,
-};
+use crate::server::report::{ConnectionEnd, ConnectionReport, CutBy, ExchangeEndFn, HeadState, Observation};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -92,10 +90,10 @@ impl Exchange {
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
     pub(crate) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
-        if self.conn.core().events.observes_disconnects() {
-            slot.iter().for_each(Conn::add_traffic_to_life);
-        }
         if let Some(conn) = slot {
+            if self.conn.core().events.observes_disconnects() {
+                conn.add_traffic_to_life();
+            }
             // A read that a handler has given up has left this armed, which `poll_wake` would take for a wake-up.
             conn.disarm(TimerSlot::Read);
             conn.swap_io_state(&mut self.io_state);
@@ -104,12 +102,12 @@ impl Exchange {
         self.info.exchange_count
     }
 
-    /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
-    pub(crate) fn begin_detached(&mut self, conn: Conn, request: &Request) {
+    /// Begins an exchange for a request that is already here. `conn` captures the response, in place of a peer.
+    pub(crate) fn begin_captured(&mut self, conn: Conn, request: &Request) {
         self.attach(&mut Some(conn), 0);
         self.note_request(request);
-        self.info.detached = true;
-        // There is no peer to leave, and a watch would read the content before the handler does.
+        self.info.is_captured = true;
+        // There is no peer to leave, and a wait for its end would read the content before the handler does.
         self.change_bounds(|bounds| bounds.cancel = Cancel::Never);
     }
 
@@ -119,14 +117,14 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         request: &mut Request,
-    ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
+    ) -> Poll<Result<HeadOutcome, Box<Failure>>> {
         let Exchange { incoming, conn, info, .. } = self;
         let incoming = incoming.get_mut();
         let polled = conn.poll_uncounted(|conn, bounds, core| {
             incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
         });
         polled.map_err(|error| {
-            info.note_refused(request, incoming);
+            info.note_failed_head(request, incoming);
             error.into()
         })
     }
@@ -135,14 +133,16 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, observation, .. } = self;
-        let (request_info, core) = (RequestInfo::new(request), conn.core());
+        let request_info = RequestInfo::new(request);
+        let core = conn.core();
         let exchange_count = info.exchange_count + 1;
         let may_follow =
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
-        info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
-        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
+        info.is_last_request =
+            !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
+        // After a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
-        info.persists = may_follow && !info.is_last && !request_info.is_connect;
+        info.persists = may_follow && !info.is_last_request && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.counters.requests.add(1);
@@ -160,14 +160,19 @@ impl Exchange {
         let incoming = incoming.get_mut();
         if !incoming.is_end_stream() {
             let content = request.body.receive();
-            ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
+            let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
+            if received.is_pending() && incoming.memory.is_waiting() {
+                // Nothing is read, so no read finds that the peer has left.
+                return conn.poll_gone(cx).map(Err);
+            }
+            ready!(received)?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Writes the head of the response, with content of this `length`, to the write buffer. A body that is in memory and
-    /// small, as most are, is copied behind it.
+    /// small, as most are, is copied after it.
     pub(crate) fn begin_response(
         &mut self,
         response: &Response,
@@ -179,7 +184,9 @@ impl Exchange {
             if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
-        let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
+        let incoming = incoming.get_mut();
+        let core = conn.core();
+        let request_info = info.request_info;
         let framing = OutgoingFraming::from_response(request_info, response, length);
         outgoing.begin(framing);
         conn.with_bounds(|conn, bounds| {
@@ -190,7 +197,7 @@ impl Exchange {
             if incoming.expectation == Expectation::Continue {
                 incoming.expectation = Expectation::BodyEndUnknown;
             }
-            if info.detached {
+            if info.is_captured {
                 return outgoing.begin_raw();
             }
             let persist = match (info.persists, request_info.version) {
@@ -210,7 +217,7 @@ impl Exchange {
     }
 
     /// Writes an interim response, or another head that begins no body.
-    pub(crate) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub(crate) fn write_head(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
         written.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -225,7 +232,7 @@ impl Exchange {
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
-    ) -> Poll<Result<(), Box<Refused>>> {
+    ) -> Poll<Result<(), Box<Failure>>> {
         self.note_response_time();
         let Exchange { incoming, outgoing, conn, .. } = self;
         conn.poll(|conn, bounds| {
@@ -250,7 +257,7 @@ impl Exchange {
 
     /// Sends all responses in the write buffer.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Failure>>> {
         let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);
@@ -273,7 +280,7 @@ impl Exchange {
 
     /// Checks that the connection can be upgraded.
     pub(crate) fn check_upgrade(&mut self) -> io::Result<()> {
-        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
+        match (self.info.is_captured, self.incoming.get_mut().is_end_stream()) {
             (true, _) => Err(RespondError::Detached.into()),
             (false, false) => Err(RespondError::Unread.into()),
             (false, true) => Ok(()),
@@ -290,7 +297,7 @@ impl Exchange {
     }
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
-    /// behind the request. The caller sets the handle of the upgraded connection.
+    /// after the request. The caller sets the handle of the upgraded connection.
     pub(crate) async fn switch(
         &mut self,
         response: &mut Response,
@@ -298,7 +305,7 @@ impl Exchange {
     ) -> io::Result<(Conn, ReadBuffer)> {
         self.check_upgrade()?;
         let headers = &response.headers;
-        self.write(|out| match protocol {
+        self.write_head(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.conn.core().clock.with_common_fields(|common| encode::tunnel(out, headers, common)),
         })?;
@@ -324,17 +331,17 @@ impl Exchange {
         Ok((conn, incoming.input.take_unread()))
     }
 
-    /// Notes why the connection is closed behind its last exchange, which went well or not.
-    pub(crate) fn note_end(&mut self, is_well: bool) {
+    /// Notes why the connection is closed after its last exchange, which went well or not.
+    pub(crate) fn note_connection_end(&mut self, is_well: bool) {
         let Exchange { conn, info, .. } = self;
         if info.connection_end == ConnectionEnd::Aborted {
-            let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
+            let end = conn.with(|open| ExchangeInfo::connection_end_of(conn.core(), open, is_well));
             info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
         }
     }
 
     /// Reports that the connection is over, if a report is wanted.
-    pub(crate) fn disconnect(&mut self) {
+    pub(crate) fn report_disconnect(&mut self) {
         let count = self.info.exchange_count;
         let report = match &mut self.upgraded {
             Some(upgraded) => upgraded.report.take(),
@@ -387,12 +394,12 @@ impl Exchange {
         conn.on_pause().take();
         conn.set_on_wait(OnWait::EndIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
-        if conn.is_none() {
+        if conn.is_taken() {
             io_state.get_or_insert_default();
         }
         conn.with(|conn| {
             core.count_traffic(conn);
-            if outgoing.has_begun() && !outgoing.is_whole() {
+            if outgoing.has_begun() && !outgoing.is_finished_or_full() {
                 conn.transport.reset();
             }
         });
@@ -441,7 +448,9 @@ impl Exchange {
     #[inline]
     pub(crate) fn note_handler(&mut self) {
         let Exchange { observation, conn, .. } = self;
-        observation.iter_mut().for_each(|observation| observation.note_handler(conn.core().clock.now()));
+        if let Some(observation) = observation {
+            observation.note_handler(conn.core().clock.now());
+        }
     }
 
     /// Notes that something else than the head of the response takes time from here on.
@@ -457,7 +466,11 @@ impl Exchange {
 
     /// Reports the exchange, if one has begun and reports are wanted. `cut_by` gets the cause that was noted, and returns
     /// the one to report.
-    pub(crate) fn end(&mut self, request: &Request, cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    pub(crate) fn report_end(
+        &mut self,
+        request: &Request,
+        cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
+    ) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
             observation.cut = cut_by(observation.cut);
             self.report_exchange(request);
@@ -468,7 +481,7 @@ impl Exchange {
     fn report_exchange(&mut self, request: &Request) {
         let number = self.info.exchange_count + u64::from(self.info.head != HeadState::Accepted);
         let Some(observation) = &mut self.observation else { return };
-        let conn = self.conn.open();
+        let conn = self.conn.borrow();
         let upgraded = || self.upgraded.as_ref().map(|upgraded| upgraded.peer()).unwrap_or_default();
         let (peer, traffic) = match &*conn {
             Some(conn) => (conn.peer(), conn.total_traffic()),
@@ -480,11 +493,12 @@ impl Exchange {
         }
     }
 
-    /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
+    /// Calls `on_end` with the report of this exchange. The next one is observed only if all are, or if it has such a
+    /// function, too.
     #[allow(dead_code, reason = "unused without the feature `tracing`")]
-    pub(crate) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
-        let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
-        self.observation.get_or_insert_default().watch((arrived, now), request, watcher);
+    pub(crate) fn on_end(&mut self, request: &Request, on_end: Box<ExchangeEndFn>) {
+        let times = (self.info.arrived, self.conn.core().clock.now());
+        self.observation.get_or_insert_default().on_end(times, request, on_end);
     }
 
     /// The peer of the connection, even if that was upgraded.
@@ -521,7 +535,7 @@ impl Exchange {
     /// Whether the connection was upgraded.
     #[inline]
     pub(crate) fn is_upgraded(&self) -> bool {
-        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or upgraded");
+        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_taken(), "a connection is here or upgraded");
         self.upgraded.is_some()
     }
 
@@ -535,14 +549,15 @@ impl Exchange {
     #[inline]
     pub(crate) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
-        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
+        // After a handler that read exactly as much as there was, the last piece is still current. An idle connection
         // has none.
-        incoming.consume_chunk();
+        incoming.consume_piece();
         debug_assert!(
             !self.info.persists || incoming.is_end_stream(),
             "the rest of a body would pass for a request"
         );
-        let may_receive_more = !self.info.is_last || !incoming.is_end_stream() || !incoming.input.is_empty();
+        let may_receive_more =
+            !self.info.is_last_request || !incoming.is_end_stream() || !incoming.input.is_empty();
         match (self.info.persists, may_receive_more) {
             (true, _) => NextStep::KeepAlive,
             (false, true) => NextStep::Close(CloseMode::Linger),
@@ -565,8 +580,12 @@ impl Reset for Exchange {
         *info = ExchangeInfo::new(info.arrived);
         transformed.clear();
         clear_cold(upgraded);
-        observation.iter_mut().for_each(|observation| observation.reset());
-        io_state.iter_mut().for_each(|io_state| io_state.reset());
+        if let Some(observation) = observation {
+            observation.reset();
+        }
+        if let Some(io_state) = io_state {
+            io_state.reset();
+        }
     }
 
     fn shrink(&mut self) -> usize {
@@ -579,12 +598,3 @@ impl Reset for Exchange {
 
 /// How much memory of a transform's output is kept for the next exchange.
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
-
-/// Where the content of a response is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ResponseContent {
-    /// In the body of the response.
-    Body,
-    /// In what the handler writes, while the unread part of the request's body is treated like this.
-    Streamed(UnreadBody),
-}

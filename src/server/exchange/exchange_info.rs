@@ -17,7 +17,7 @@ use crate::wire::{ConnectionOption, RequestInfo};
 pub(crate) struct ExchangeInfo {
     pub(crate) request_info: RequestInfo,
     /// Whether the peer has announced that this request is its last.
-    pub(super) is_last: bool,
+    pub(super) is_last_request: bool,
     /// Whether another request may follow, by the request, the response, the limits and the state of the server.
     pub(super) persists: bool,
     /// How many exchanges the connection has carried, this one included.
@@ -29,8 +29,8 @@ pub(crate) struct ExchangeInfo {
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
     pub(crate) arrived: Instant,
-    /// Whether there is no peer: the response is for [`Service::respond`](crate::Service::respond).
-    pub(crate) detached: bool,
+    /// Whether a stream captures the response in place of a peer, for [`Service::respond`](crate::Service::respond).
+    pub(crate) is_captured: bool,
     /// Whether the exchange has bounds of its own, in place of the server's.
     pub(super) has_own_bounds: bool,
 }
@@ -39,21 +39,21 @@ impl ExchangeInfo {
     pub(super) fn new(arrived: Instant) -> ExchangeInfo {
         ExchangeInfo {
             request_info: RequestInfo::default(),
-            is_last: false,
+            is_last_request: false,
             persists: false,
             exchange_count: 0,
             connection_end: ConnectionEnd::Aborted,
             head: HeadState::Accepted,
             reported: None,
             arrived,
-            detached: false,
+            is_captured: false,
             has_own_bounds: false,
         }
     }
 
     /// Notes that the head of `request` was refused, or did not come to its end.
     #[cold]
-    pub(super) fn note_refused(&mut self, request: &Request, incoming: &Incoming) {
+    pub(super) fn note_failed_head(&mut self, request: &Request, incoming: &Incoming) {
         self.head = match (request.has_line(), incoming.has_partial_head()) {
             (false, _) => HeadState::NoLine,
             (true, true) => HeadState::Partial,
@@ -66,8 +66,8 @@ impl ExchangeInfo {
         };
     }
 
-    /// Why a connection is closed behind its last exchange, which went well or not.
-    pub(super) fn end(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
+    /// Why a connection is closed after its last exchange, which went well or not.
+    pub(super) fn connection_end_of(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
         match is_well {
             false => ConnectionEnd::Failed,
             true if conn.is_draining() => ConnectionEnd::Stop,
@@ -83,6 +83,15 @@ pub(crate) enum UnreadBody {
     Discard,
     /// The handler is about to read it.
     Keep,
+}
+
+/// Where the content of a response is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ResponseContent {
+    /// In the body of the response.
+    Body,
+    /// In what the handler writes, while the unread part of the request's body is treated like this.
+    Streamed(UnreadBody),
 }
 
 /// Whether the handler's response, and the unread part of the request, allow another request.

@@ -6,8 +6,8 @@ mod exchange_info;
 mod shared_conn;
 mod upgraded;
 
-pub(crate) use exchange::{Exchange, ResponseContent};
-pub(crate) use exchange_info::{CloseMode, NextStep, UnreadBody};
+pub(crate) use exchange::Exchange;
+pub(crate) use exchange_info::{CloseMode, NextStep, ResponseContent, UnreadBody};
 pub(crate) use shared_conn::{OnWait, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;

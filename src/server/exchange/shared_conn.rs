@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use crate::exchange::{Bounds, ExchangeError};
 use crate::net::{Conn, tls};
+use crate::runtime::MemoryShare;
 use crate::server::core_state::CoreState;
 
 /// The connection of an exchange.
@@ -51,7 +52,9 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        let (lent, on_pause, on_wait) = (RefCell::new(lent), RefCell::default(), Cell::default());
+        let lent = RefCell::new(lent);
+        let on_pause = RefCell::default();
+        let on_wait = Cell::default();
         SharedConn(Rc::new(SharedInner { lent, core, on_pause, on_wait }))
     }
 
@@ -136,7 +139,9 @@ impl SharedConn {
 
     #[cold]
     fn pause_upgraded(&self, cx: &mut Context<'_>) {
-        self.on_pause().borrow().iter().for_each(|on_pause| on_pause(cx));
+        if let Some(on_pause) = &*self.on_pause().borrow() {
+            on_pause(cx);
+        }
     }
 
     /// The function that is called when the handler of an upgraded connection waits.
@@ -163,7 +168,7 @@ impl SharedConn {
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
-        if self.is_none() {
+        if self.is_taken() {
             return Poll::Pending;
         }
         let gone: Poll<Result<(), _>> =
@@ -196,7 +201,9 @@ impl SharedConn {
         let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
         debug_assert!(conn.is_none() && slot.is_some(), "an exchange has one connection");
         mem::swap(conn, slot);
-        conn.iter_mut().for_each(Conn::share);
+        if let Some(conn) = conn {
+            conn.share();
+        }
     }
 
     /// Puts the connection back into its slot.
@@ -213,19 +220,29 @@ impl SharedConn {
     }
 
     /// The connection, unless it was upgraded.
-    pub(super) fn open(&self) -> Ref<'_, Option<Conn>> {
+    pub(super) fn borrow(&self) -> Ref<'_, Option<Conn>> {
         Ref::map(self.0.lent.borrow(), |lent| &lent.conn)
     }
 
     /// The session of the connection, if that is secure and was not upgraded.
     #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
     pub(crate) fn tls_session(&self) -> Option<Arc<tls::Session>> {
-        self.open().as_ref()?.transport.tls_session()
+        self.borrow().as_ref()?.transport.tls_session()
     }
 
-    /// Whether the connection was upgraded.
+    /// Waits until `share` has at least so many bytes of memory, while the handler runs.
+    pub(crate) fn poll_memory(
+        &self,
+        cx: &mut Context<'_>,
+        share: &mut MemoryShare,
+        bytes: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.bounds(|bounds| bounds.poll_memory(cx, share, bytes))
+    }
+
+    /// Whether the connection was taken out, as an upgrade does.
     #[inline]
-    pub(crate) fn is_none(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.0.lent.borrow().conn.is_none()
     }
 

@@ -41,7 +41,7 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// Dropped by the owner of a connection that was upgraded, behind the connection, which counts until then. An owner that is
+/// Dropped by the owner of a connection that was upgraded, after the connection, which counts until then. An owner that is
 /// dropped before the connection is closed in order sends the future that closes it.
 pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 
@@ -61,7 +61,7 @@ pub(crate) struct UpgradedHandle {
 }
 
 impl UpgradedHandle {
-    /// A handle, and the sender that the owner of the connection drops behind it.
+    /// A handle, and the sender that the owner of the connection drops after it.
     pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
         (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
@@ -73,15 +73,15 @@ impl UpgradedHandle {
     }
 
     /// Ready when the owner of the connection was dropped, and the connection is closed.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_until_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
         }
-        self.poll_closing(cx)
+        self.poll_close_if_dropped(cx)
     }
 
     /// Ready when the connection is closed, or its owner still has it.
-    pub(crate) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = self.dropped.try_recv().ok();
         }

@@ -67,30 +67,32 @@ pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<R
 #[derive(Default)]
 pub(crate) struct HandlerTime {
     timer: Option<TableTimer>,
-    part: HandlerPart,
+    phase: HandlerPhase,
 }
 
 /// Whose time passes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum HandlerPart {
+enum HandlerPhase {
+    /// That of the handler.
     #[default]
     Handler,
-    /// The innermost confinement ends what waits there.
-    End,
+    /// That of the handler is over: the innermost confinement ends what waits there, in the next poll.
+    TimeOver,
     /// That of the middleware around the handler, which has as long again to finish.
     Middleware,
 }
 
 impl HandlerTime {
-    /// Notes that the handler was polled. Returns the limit if its time was over and nothing around it has ended it.
+    /// Called after each poll of the handler. Returns the limit if its time was over, and no confinement has ended what
+    /// waited.
     #[inline]
-    pub(crate) fn note_polled(&mut self) -> Option<Duration> {
-        if self.part == HandlerPart::End { self.begin_last_part() } else { None }
+    pub(crate) fn take_uncaught(&mut self) -> Option<Duration> {
+        if self.phase == HandlerPhase::TimeOver { self.begin_middleware() } else { None }
     }
 
     #[cold]
-    fn begin_last_part(&mut self) -> Option<Duration> {
-        self.part = HandlerPart::Middleware;
+    fn begin_middleware(&mut self) -> Option<Duration> {
+        self.phase = HandlerPhase::Middleware;
         TIME_OVER.take()
     }
 
@@ -99,15 +101,15 @@ impl HandlerTime {
     /// # Errors
     ///
     /// Fails if the middleware around the handler was late as well.
-    pub(crate) fn poll_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
+    pub(crate) fn poll_time_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
         ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
         self.timer = None;
-        if self.part == HandlerPart::Middleware {
+        if self.phase == HandlerPhase::Middleware {
             return Poll::Ready(Err(time_over(limit)));
         }
-        self.part = HandlerPart::End;
+        self.phase = HandlerPhase::TimeOver;
         TIME_OVER.set(Some(limit));
         Poll::Ready(Ok(()))
     }

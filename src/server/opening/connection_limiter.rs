@@ -81,7 +81,9 @@ impl ConnectionLimiter {
     fn release(&self, peer: Option<IpAddr>) {
         let open = self.totals.open.fetch_sub(1, Relaxed);
         debug_assert!(open > 0, "a connection is counted before its count ends");
-        peer.into_iter().for_each(|peer| self.release_peer(peer));
+        if let Some(peer) = peer {
+            self.release_peer(peer);
+        }
     }
 
     fn release_peer(&self, peer: IpAddr) {

@@ -31,7 +31,7 @@ impl Opening {
     }
 }
 
-/// A connection before its first request: behind its PROXY header and its TLS handshake, if it has them.
+/// A connection before its first request: after its PROXY header and its TLS handshake, if it has them.
 ///
 /// See [`Server::on_connect`](crate::Server::on_connect).
 pub struct OpenedConnection<'c> {

@@ -46,7 +46,8 @@ pub struct ConnectionReport {
 impl ConnectionReport {
     /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted.
     pub(crate) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
-        let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
+        let opened_at = conn.life().opened_at()?;
+        let traffic = conn.life().traffic();
         let Peer { addr: peer_addr, id: connection_id } = conn.peer();
         Some(Box::new(ConnectionReport {
             end: ConnectionEnd::Aborted,

@@ -226,7 +226,7 @@ impl fmt::Debug for ExchangeReport<'_> {
 }
 
 /// Gets the report of one exchange.
-pub(crate) type ExchangeWatcher = dyn FnOnce(&ExchangeReport<'_>);
+pub(crate) type ExchangeEndFn = dyn FnOnce(&ExchangeReport<'_>);
 
 /// The notes of an exchange that is to be reported. Its memory is kept for the next one.
 #[derive(Default)]
@@ -246,8 +246,8 @@ pub(crate) struct Observation {
     pub(crate) cut: Option<CutBy>,
     /// The traffic of the connection at the end of the last exchange.
     traffic_before: Traffic,
-    // In a cell, since the report that watchers get borrows the observation.
-    watchers: RefCell<Vec<Box<ExchangeWatcher>>>,
+    // In a cell, since the report that these functions get borrows the observation.
+    on_end: RefCell<Vec<Box<ExchangeEndFn>>>,
     upgrade: Option<Box<UpgradeInfo>>,
 }
 
@@ -307,7 +307,8 @@ impl Observation {
     #[inline(never)]
     pub(crate) fn begin(&mut self, now: Instant, request: &Request) {
         self.arrived = Some(now);
-        (self.method, self.version) = (Some(request.method()), request.version());
+        self.method = Some(request.method());
+        self.version = request.version();
         self.target.push_str(request.target().as_str());
     }
 
@@ -328,19 +329,19 @@ impl Observation {
         self.target.push_str(target);
     }
 
-    /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
-    pub(crate) fn watch(
+    /// Adds a function for the end of this exchange, whose head has arrived and whose handler was called at these times.
+    pub(crate) fn on_end(
         &mut self,
         (arrived, called): (Instant, Instant),
         request: &Request,
-        watcher: Box<ExchangeWatcher>,
+        on_end: Box<ExchangeEndFn>,
     ) {
-        // The first watcher of a context makes its notes, too late for what was noted before.
+        // The first such function of a context makes its notes, too late for what was noted before.
         if !self.is_open() {
             self.begin(arrived, request);
             self.note_handler(called);
         }
-        self.watchers.get_mut().push(watcher);
+        self.on_end.get_mut().push(on_end);
     }
 
     #[inline]
@@ -432,8 +433,8 @@ impl Observation {
 
     /// Adds the counts of the WebSocket that the exchange has opened to its report.
     pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
-        if let Some(upgrade) = &self.upgrade {
-            upgrade.socket.iter().for_each(|socket| socket.add_to(report));
+        if let Some(socket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.socket.as_ref()) {
+            socket.add_to(report);
         }
     }
 
@@ -442,14 +443,14 @@ impl Observation {
         self.upgrade.as_ref().map(|upgrade| upgrade.traffic).unwrap_or_default()
     }
 
-    /// Calls the watchers of the exchange, which has this report.
-    pub(crate) fn call_watchers(&self, report: &ExchangeReport<'_>) {
-        if !self.watchers.borrow().is_empty() {
-            call_watchers(self.watchers.take(), report);
+    /// Calls the functions for the end of the exchange, which has this report.
+    pub(crate) fn call_on_end(&self, report: &ExchangeReport<'_>) {
+        if !self.on_end.borrow().is_empty() {
+            call_on_end(self.on_end.take(), report);
         }
     }
 
-    /// Forgets the exchange, whose watchers have been called, and notes the `traffic` of its connection so far.
+    /// Forgets the exchange, whose functions for its end were called, and notes the `traffic` of its connection so far.
     #[inline]
     pub(crate) fn close(&mut self, traffic: Traffic) {
         let Observation {
@@ -464,7 +465,7 @@ impl Observation {
             target,
             cut,
             traffic_before,
-            watchers: _,
+            on_end: _,
             upgrade,
         } = self;
         (*arrived, *handler_called, *status, *responded) = Default::default();
@@ -484,9 +485,9 @@ fn is_event_stream(response: &Response) -> bool {
 
 #[cold]
 #[inline(never)]
-fn call_watchers(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
-    for watcher in watchers {
-        let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
+fn call_on_end(functions: Vec<Box<ExchangeEndFn>>, report: &ExchangeReport<'_>) {
+    for on_end in functions {
+        let _ = catch_unwind(AssertUnwindSafe(|| on_end(report)));
     }
 }
 
@@ -494,8 +495,8 @@ impl Reset for Observation {
     #[inline]
     fn reset(&mut self) {
         self.close(Traffic::default());
-        if !self.watchers.get_mut().is_empty() {
-            self.watchers.take();
+        if !self.on_end.get_mut().is_empty() {
+            self.on_end.take();
         }
     }
 

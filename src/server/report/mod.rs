@@ -11,6 +11,6 @@ pub use error_log::ErrorLog;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange_report::WebSocketCounts;
 pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
-pub(crate) use exchange_report::{ExchangeWatcher, HeadState, Observation};
+pub(crate) use exchange_report::{ExchangeEndFn, HeadState, Observation};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub(crate) use report_limiter::ReportLimiter;

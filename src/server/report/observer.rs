@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connection_report::ConnectionReport;
 use super::exchange_report::ExchangeReport;
 use crate::net::Conn;
-use crate::runtime::Hooks;
+use crate::runtime::{Hooks, MemoryCounts};
 use crate::server::counts::{CoreCounterSet, CoreCounts};
 use crate::server::error::ErrorReport;
 use crate::server::opening::OpenedConnection;
@@ -234,6 +234,11 @@ impl CoreCounters {
     /// Returns the counts at this moment. After the core has stopped, they stay as they were.
     pub fn counts(&self) -> CoreCounts {
         self.0.counts()
+    }
+
+    /// Returns the state of the memory that the peers of all cores share, at this moment.
+    pub fn memory(&self) -> MemoryCounts {
+        self.0.memory_counts()
     }
 }
 

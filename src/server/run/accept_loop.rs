@@ -22,7 +22,7 @@ use crate::runtime;
 use crate::server::connection::{Connection, PerCore, refuse_connection};
 use crate::server::core_state::CoreState;
 use crate::server::counts::{CoreCounterSet, OpenGuard};
-use crate::server::error::{ErrorCause, ErrorReport, Refused};
+use crate::server::error::{ErrorCause, ErrorReport, Failure};
 use crate::server::handler::Handler;
 use crate::server::opening::{ConnectionLimiter, ConnectionPermit, Opening};
 use crate::server::report::{ConnectionEnd, Unopened};
@@ -55,7 +55,8 @@ impl AcceptLoop {
         if per_core.core.events.index() == 0 {
             watch_certificates(&self.listeners, &per_core.core);
         }
-        let (mut stop, core) = (self.stop.clone(), per_core.core.clone());
+        let mut stop = self.stop.clone();
+        let core = per_core.core.clone();
         let stopped = async move {
             // Without a sender, no stop can be ordered any more.
             if stop.wait_for(Option::is_some).await.is_err() {
@@ -130,10 +131,10 @@ impl AcceptLoop {
             return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
         }
         for index in 0..self.listeners.len() {
-            let CoreListener { listener, dispatch, acceptor } = &self.listeners[index];
+            let CoreListener { listener, placement, acceptor } = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
                 let accepted =
-                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *dispatch));
+                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *placement));
                 // The listener that had its turn is polled last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -150,12 +151,12 @@ impl AcceptLoop {
                     self.admit(per_core, (transport, peer), info, open);
                 }
             }
-            NewConnection::Accepted(accepted, acceptor, dispatch) => {
+            NewConnection::Accepted(accepted, acceptor, placement) => {
                 let CoreState { clock, events, counters, .. } = &*per_core.core;
                 clock.mark_stale();
                 let info =
                     AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
-                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, counters.open()) {
+                if let Some((kept, info)) = self.hand_off(accepted, info, placement, counters.open()) {
                     self.admit(per_core, kept, info, OpenGuard::new(counters));
                 }
             }
@@ -168,14 +169,14 @@ impl AcceptLoop {
         &self,
         accepted: Accepted,
         info: AcceptInfo,
-        dispatch: Dispatch,
+        placement: Placement,
         own: u64,
     ) -> Option<(Accepted, AcceptInfo)> {
         let least = self.core_senders.iter().min_by_key(|sender| sender.load());
-        match (dispatch, least) {
-            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, info),
-            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
-            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, info)),
+        match (placement, least) {
+            (Placement::LeastLoaded, Some(sender)) => sender.send(accepted, info),
+            (Placement::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
+            (Placement::LeastLoaded | Placement::Local, _) => Some((accepted, info)),
         }
     }
 
@@ -186,7 +187,8 @@ impl AcceptLoop {
         AcceptInfo { acceptor, accepted_at }: AcceptInfo,
         open: OpenGuard,
     ) {
-        let (per_core, core) = (per_core.clone(), &per_core.core);
+        let core = &per_core.core;
+        let per_core = per_core.clone();
         // The peer that a PROXY header names is counted in place of the proxy, once the header is there.
         let expects_proxy_header = core.expects_proxy_header(peer);
         let counted = if expects_proxy_header { None } else { Some(peer) };
@@ -205,16 +207,16 @@ impl AcceptLoop {
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
-            connection.poll_closed(cx)
+            connection.poll_until_closed(cx)
         }));
     }
 
     /// Serves the peers that have already connected, then stops listening.
     async fn stop_listening<H: Handler + 'static>(&mut self, per_core: &Rc<PerCore<H>>) {
-        for CoreListener { listener, dispatch, acceptor } in std::mem::take(&mut self.listeners) {
+        for CoreListener { listener, placement, acceptor } in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
             waiting.for_each(|accepted| {
-                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), dispatch));
+                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), placement));
             });
         }
         self.core_senders.clear();
@@ -246,7 +248,8 @@ fn watch_certificates(listeners: &[CoreListener], core: &Rc<CoreState>) {
         core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Certificate(fault)));
     };
     for mut watch in watches {
-        let (looking, daily) = (core.clone(), watch.clone());
+        let looking = core.clone();
+        let daily = watch.clone();
         runtime::spawn(async move {
             loop {
                 daily.expiring().into_iter().for_each(|fault| report(&looking, fault));
@@ -290,20 +293,20 @@ const WAITING_MAX: usize = 4096;
 enum NewConnection {
     /// From the core that has accepted it for this one.
     HandedOff(Handoff),
-    Accepted(Accepted, Option<TlsAcceptor>, Dispatch),
+    Accepted(Accepted, Option<TlsAcceptor>, Placement),
 }
 
 /// A listener of one core.
 pub(super) struct CoreListener {
     pub(super) listener: Listener,
-    pub(super) dispatch: Dispatch,
+    pub(super) placement: Placement,
     /// Makes its connections secure, if they are to be.
     pub(super) acceptor: Option<TlsAcceptor>,
 }
 
 /// Which core serves the connections that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dispatch {
+pub(super) enum Placement {
     /// This core, unless one of the next cores has clearly fewer. The system spreads connections by a hash of their
     /// addresses, so of a few one core may have nearly all.
     Local,
@@ -332,7 +335,8 @@ impl CoreSender {
 
     /// Gives a connection to the core. Returns it if the core has stopped.
     fn send(&self, (transport, peer): Accepted, info: AcceptInfo) -> Option<(Accepted, AcceptInfo)> {
-        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.counters));
+        let detached = transport.detach().ok()?;
+        let open = OpenGuard::new(&self.counters);
         let handoff = Handoff { detached, peer, info, open };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
         Some(((kept.detached.attach().ok()?, kept.peer), kept.info))
@@ -381,7 +385,7 @@ impl RefusedConnection {
                 ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            refuse_connection(&per_core, conn, Refused::new(status, cause)).await;
+            refuse_connection(&per_core, conn, Failure::new(status, cause)).await;
             debug_assert!((1..=REFUSING_MAX).contains(&limiter.refusing.get()), "this connection is counted");
             limiter.refusing.set(limiter.refusing.get() - 1);
             drop(open);

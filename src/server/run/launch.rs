@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept_loop::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
+use super::accept_loop::{AcceptLoop, CoreListener, CoreSender, Handoff, NEXT_CORES, Placement};
 use super::handover::{Announcement, Handover, StartLimit};
 use super::server_handle::{ListenedAddress, ServerHandle, StopOnDrop};
 use super::stop::{Signal, Stop, grace_elapsed};
@@ -69,6 +69,7 @@ where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
+    let settings = settings.with_memory();
     let (cores, addresses) = bind(&mut options, &settings)?;
     let announcement = options.handover.as_mut().map(Handover::announcement);
     let counters = cores.iter().map(|core| core.counters.clone()).collect();
@@ -79,7 +80,9 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (started_tx, started_rx) = std_mpsc::channel();
-    let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
+    let drained = Arc::<DrainBarrier>::default();
+    let make = Arc::new(make);
+    let count = cores.len();
     for (index, bound) in cores.into_iter().enumerate() {
         let background = BackgroundTasks {
             handover: options.handover.take(),
@@ -188,11 +191,15 @@ fn announce(running: &ServerHandle, announcement: Option<Announcement>, notifier
     if running.is_stopping() {
         return;
     }
-    if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
-        notifier.into_iter().for_each(Notifier::replace_main_process);
+    if let Some(notifier) = notifier {
+        if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
+            notifier.replace_main_process();
+        }
+        notifier.ready();
     }
-    notifier.into_iter().for_each(Notifier::ready);
-    announcement.into_iter().for_each(Announcement::make);
+    if let Some(announcement) = announcement {
+        announcement.make();
+    }
 }
 
 /// Waits until so many cores have started. A core that ended without a report has panicked: its error has no cause, and
@@ -213,7 +220,9 @@ struct BackgroundTasks {
 impl BackgroundTasks {
     fn spawn(self, index: usize, mut stop: watch::Receiver<Option<Stop>>) {
         let BackgroundTasks { handover, notifier, running, grace } = self;
-        notifier.into_iter().for_each(|notifier| drop(runtime::spawn(notifier.beat(index))));
+        if let Some(notifier) = notifier {
+            runtime::spawn(notifier.beat(index));
+        }
         let Some(handover) = handover else { return };
         runtime::spawn(async move {
             // A stop ends the wait for a successor, since all sockets must be closed then.
@@ -277,7 +286,7 @@ struct BoundCore {
 /// A listener of one core that does not listen yet.
 struct BoundListener {
     bound: BoundSocket,
-    dispatch: Dispatch,
+    placement: Placement,
     acceptor: Option<TlsAcceptor>,
 }
 
@@ -290,11 +299,14 @@ fn bind(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
     debug_assert!((1..=CORES_MAX).contains(&options.cores), "`Server::cores` clamps the count");
-    let (handlers_ready, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
-    let (mut cores, mut senders) = (Vec::new(), Vec::new());
+    let handlers_ready = Arc::new(Barrier::new(options.cores));
+    let totals = Arc::<ServerTotals>::default();
+    let mut cores = Vec::new();
+    let mut senders = Vec::new();
     for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
-        let (counters, settings) = (Arc::<CoreCounterSet>::default(), settings.clone());
+        let counters = Arc::<CoreCounterSet>::default();
+        let settings = settings.clone();
         senders.push(CoreSender::new(sender, counters.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
@@ -325,7 +337,7 @@ fn bind(
     }
     handover.iter_mut().try_for_each(Handover::listen)?;
     for (index, core) in cores.iter_mut().enumerate() {
-        let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
+        let accepts_for_all = core.listeners.iter().any(|own| own.placement == Placement::LeastLoaded);
         // Of the cores with the fewest connections the first is chosen: this core, since to keep a connection costs
         // nothing.
         let (first, count) = match accepts_for_all {
@@ -374,11 +386,12 @@ fn spread(
     cores: &mut [BoundCore],
     mut keep: impl FnMut(&BoundSocket) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut listener = |bound, dispatch| {
+    let mut listener = |bound, placement| {
         keep(&bound)?;
-        io::Result::Ok(BoundListener { bound, dispatch, acceptor: acceptor.cloned() })
+        io::Result::Ok(BoundListener { bound, placement, acceptor: acceptor.cloned() })
     };
-    let (mut sockets, mut dispatch) = (sockets.into_iter(), Dispatch::Local);
+    let mut sockets = sockets.into_iter();
+    let mut placement = Placement::Local;
     let Some(first) = sockets.next() else { return Ok(()) };
     for core in &mut cores[1..] {
         let own = match balanced {
@@ -386,14 +399,14 @@ fn spread(
             false => sockets.next().map_or_else(|| first.sibling(), |next| Ok(Some(next)))?,
         };
         match own {
-            Some(own) => core.listeners.push(listener(own, Dispatch::Local)?),
-            None => dispatch = Dispatch::LeastLoaded,
+            Some(own) => core.listeners.push(listener(own, Placement::Local)?),
+            None => placement = Placement::LeastLoaded,
         }
     }
-    cores[0].listeners.push(listener(first, dispatch)?);
+    cores[0].listeners.push(listener(first, placement)?);
     // A predecessor with more cores had more sockets, and connections wait in each of them.
     for (index, more) in sockets.enumerate() {
-        cores[index % cores.len()].listeners.push(listener(more, dispatch)?);
+        cores[index % cores.len()].listeners.push(listener(more, placement)?);
     }
     Ok(())
 }
@@ -424,8 +437,8 @@ where
     // lost if another core failed now.
     handlers_ready.wait().await;
     start_limit.iter().try_for_each(StartLimit::check)?;
-    let listeners = listeners.into_iter().map(|BoundListener { bound, dispatch, acceptor }| {
-        Ok(CoreListener { listener: Listener::open(bound)?, dispatch, acceptor })
+    let listeners = listeners.into_iter().map(|BoundListener { bound, placement, acceptor }| {
+        Ok(CoreListener { listener: Listener::open(bound)?, placement, acceptor })
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, counters.clone(), &settings.bounds.limits);

@@ -73,7 +73,9 @@ impl ServerHandle {
         notifier: Option<Notifier>,
     ) -> ServerHandle {
         let (addresses, schemes) = addresses.into_iter().unzip();
-        let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        let stop = watch::Sender::new(None);
+        let threads = Mutex::default();
+        let thread_ids = Mutex::default();
         let inner =
             HandleInner { addresses, schemes, stop, stop_delay, counters, notifier, threads, thread_ids };
         ServerHandle { inner: Arc::new(inner) }
@@ -139,7 +141,9 @@ impl ServerHandle {
     /// service goes on, so its manager learns of no stop.
     #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(super) fn stop_for_successor(&self, grace: Duration) {
-        self.inner.notifier.iter().for_each(Notifier::retire);
+        if let Some(notifier) = &self.inner.notifier {
+            notifier.retire();
+        }
         self.order_stop(Duration::ZERO, grace, Later::Shortens);
     }
 
@@ -163,8 +167,10 @@ impl ServerHandle {
 
     /// Orders a stop after which no process serves, so the manager learns of it.
     fn stop_service(&self, grace: Duration, later: Later) {
-        if self.order_stop(self.inner.stop_delay, grace, later) {
-            self.inner.notifier.iter().for_each(Notifier::stopping);
+        if self.order_stop(self.inner.stop_delay, grace, later)
+            && let Some(notifier) = &self.inner.notifier
+        {
+            notifier.stopping();
         }
     }
 
@@ -204,7 +210,7 @@ impl ServerHandle {
 
     /// Returns the counts of the server so far.
     pub fn counts(&self) -> ServerCounts {
-        ServerCounts::from_cores(self.inner.counters.iter().map(|core| &**core))
+        ServerCounts::from_cores(&self.inner.counters)
     }
 }
 

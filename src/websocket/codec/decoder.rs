@@ -93,6 +93,11 @@ impl Decoder {
         }
     }
 
+    /// How many bytes of a message that is being read are decompressed.
+    pub(crate) fn inflated_len(&self) -> usize {
+        self.inflater.as_ref().map_or(0, |inflater| inflater.out.len())
+    }
+
     /// Returns how many bytes were decompressed since the last call, read and written.
     pub(crate) fn take_inflated(&mut self) -> usize {
         self.inflater.as_mut().map_or(0, |inflater| std::mem::take(&mut inflater.done))
@@ -132,7 +137,11 @@ impl Decoder {
         match &mut self.inflater {
             Some(inflater) if self.message.is_some() => inflater.out.clear(),
             Some(inflater) if self.deflate.is_some_and(|deflate| deflate.keeps_peers) => inflater.begin(),
-            _ => self.inflater.take().into_iter().for_each(Inflater::give),
+            _ => {
+                if let Some(inflater) = self.inflater.take() {
+                    inflater.give();
+                }
+            }
         }
     }
 
@@ -239,7 +248,8 @@ impl Decoder {
             }
         }
         if message.is_finishing && message.finish(self.inflater.as_deref_mut(), most)? {
-            let (kind, utf8) = (message.kind, message.utf8);
+            let kind = message.kind;
+            let utf8 = message.utf8;
             self.message = None;
             return match reading {
                 Reading::Whole => Ok(Some(Step::Message(kind))),
@@ -331,7 +341,8 @@ impl OpenFrame {
         reading: Reading,
     ) -> Result<bool, Error> {
         let count = self.unmask(input);
-        (self.left, self.unmasked) = (self.left - count as u64, 0);
+        self.left -= count as u64;
+        self.unmasked = 0;
         let is_last = self.is_final && self.left == 0;
         let piece = input.append_raw(count);
         // A whole text is checked once more when it becomes a `str`, so that check is left to do the rest.
@@ -350,10 +361,12 @@ impl OpenFrame {
         message: &mut OpenMessage,
         most: usize,
     ) -> Result<bool, Error> {
-        let (count, before) = (self.unmask(input), inflater.out.len());
+        let count = self.unmask(input);
+        let before = inflater.out.len();
         let read = inflater.feed(&input.raw()[..count], most)?;
         input.skip(read);
-        (self.left, self.unmasked) = (self.left - read as u64, count - read);
+        self.left -= read as u64;
+        self.unmasked = count - read;
         message.check_text(&inflater.out.as_slice()[before..])?;
         Ok(self.is_final && self.left == 0)
     }

@@ -176,7 +176,8 @@ pub(super) struct Deflater {
 impl Deflater {
     /// Takes a state from the thread's cache, or makes one.
     pub(super) fn take(params: DeflateParams, level: u32) -> Box<Deflater> {
-        let (window_bits, level) = (params.window_bits, level.clamp(1, 9));
+        let window_bits = params.window_bits;
+        let level = level.clamp(1, 9);
         let cached = DEFLATERS.try_with(|cache| {
             cache.take(|deflater| deflater.window_bits == window_bits && deflater.level == level)
         });
@@ -289,7 +290,7 @@ impl Inflater {
             read += count;
             self.has_ended &= count == 0;
             match status {
-                // A message may contain a final block, behind which another stream begins (§7.2.3.4).
+                // A message may contain a final block, after which another stream begins (§7.2.3.4).
                 Status::StreamEnd => {
                     self.inflate.reset(false);
                     self.has_ended = true;

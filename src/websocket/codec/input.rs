@@ -1,4 +1,4 @@
-//! [`Input`]: bytes that have arrived: a message as far as it is here, and behind it bytes that were not parsed yet.
+//! [`Input`]: bytes that have arrived: a message as far as it is here, and after it bytes that were not parsed yet.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(crate) struct Input {
     /// Initialized throughout, so that a socket can read into it.
     bytes: Vec<u8>,
     message: Range<usize>,
-    /// The bytes that were not parsed. They begin behind the message.
+    /// The bytes that were not parsed. They begin after the message.
     raw: Range<usize>,
     /// Whether the last read filled all room, so that there is probably more.
     is_full: bool,
@@ -71,6 +71,11 @@ impl Input {
     /// Whether there is neither a message nor anything else.
     pub(super) fn is_empty(&self) -> bool {
         self.message.is_empty() && self.raw.is_empty()
+    }
+
+    /// How many bytes are here.
+    pub(crate) fn len(&self) -> usize {
+        self.message.len() + self.raw.len()
     }
 
     /// Skips `count` bytes that were parsed.

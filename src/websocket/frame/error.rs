@@ -48,6 +48,9 @@ pub enum Error {
     /// [`Options::control_rate_max`](crate::websocket::Options::control_rate_max) allows, which is this many a
     /// second on average.
     TooManyControls(u32),
+    /// There is no memory for a message, because other peers of the server hold all that
+    /// [`Limits::memory_max`](crate::Limits::memory_max) allows.
+    Memory,
     /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
     Closed,
     /// A message cannot be sent between the parts of another one.
@@ -96,7 +99,7 @@ impl Error {
             Error::Text | Error::Compressed => CloseCode::INVALID_DATA,
             Error::MessageTooLarge(_) | Error::FrameTooLarge(_) => CloseCode::TOO_LARGE,
             Error::TooManyFragments(_) | Error::TooManyControls(_) => CloseCode::POLICY,
-            Error::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
+            Error::Lagged(_) | Error::Memory => CloseCode::TRY_AGAIN_LATER,
             Error::Handshake(_)
             | Error::PartText
             | Error::Closed
@@ -109,7 +112,7 @@ impl Error {
     fn kind(&self) -> io::ErrorKind {
         match self {
             Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::Lagged(_) => io::ErrorKind::TimedOut,
+            Error::Lagged(_) | Error::Memory => io::ErrorKind::TimedOut,
             Error::Handshake(_)
             | Error::PartText
             | Error::Interleaved
@@ -138,6 +141,7 @@ impl fmt::Display for Error {
             Error::Interleaved => f.write_str("a message cannot be sent between the parts of another one"),
             Error::LongPayload => f.write_str("the payload of a control frame exceeds 125 bytes"),
             Error::Code(code) => write!(f, "the code {code} must not be sent"),
+            Error::Memory => f.write_str("there is no memory for the message, because others hold it"),
             Error::Lagged(lost) => {
                 write!(f, "the peer has not kept up with a broadcast, and has lost {lost} messages")
             }

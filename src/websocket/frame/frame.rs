@@ -67,7 +67,8 @@ impl FrameHeader {
         may_compress: bool,
     ) -> Result<Option<(FrameHeader, usize)>, ProtocolFault> {
         let Some(&first) = bytes.first() else { return Ok(None) };
-        let (opcode, is_compressed) = (OpCode::from_bits(first & 0x0f)?, first & RSV1 != 0);
+        let opcode = OpCode::from_bits(first & 0x0f)?;
+        let is_compressed = first & RSV1 != 0;
         let may_have_rsv1 = may_compress && matches!(opcode, OpCode::Text | OpCode::Binary);
         if first & (RSV2 | RSV3) != 0 || is_compressed && !may_have_rsv1 {
             return Err(ProtocolFault::ReservedBits);
@@ -261,7 +262,8 @@ mod tests {
         let expected: Vec<u8> =
             plain.iter().zip(key.iter().cycle()).map(|(octet, key)| octet ^ key).collect();
         for cut in 0..=plain.len() {
-            let (mut mask, mut masked) = (Mask::new(key), plain.clone());
+            let mut mask = Mask::new(key);
+            let mut masked = plain.clone();
             mask.apply(&mut masked[..cut]);
             mask.apply(&mut masked[cut..]);
             assert_eq!(masked, expected, "cut at {cut}");

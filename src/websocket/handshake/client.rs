@@ -130,12 +130,12 @@ impl ClientRequest {
             Ok(())
         };
         let (conn, early) = switch_protocols(builder, response, check).await?;
-        Ok(WebSocket::new(*conn, &early, &options, agreement, None, close_behind))
+        Ok(WebSocket::new(*conn, &early, &options, agreement, None, close_in_background))
     }
 }
 
 /// Closes in a task, if there is a runtime.
-fn close_behind(shared: Arc<Shared<ClientRole>>) {
+fn close_in_background(shared: Arc<Shared<ClientRole>>) {
     if let Some(handle) = Handle::current() {
         handle.spawn(close_dropped(shared));
     }

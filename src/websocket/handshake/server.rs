@@ -95,18 +95,21 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
-        let socket = WebSocket::new(conn, &early, options, agreement, Some((observer, guard)), close_behind);
+        let SwitchedConn { conn, early, counter, guard } = self.switch_to(PROTOCOL_NAME).await?;
+        let socket =
+            WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_in_background);
         let shared = Arc::downgrade(socket.writer.shared.shared());
         self.set_on_pause(move |cx| {
-            shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));
+            if let Some(shared) = shared.upgrade() {
+                shared.with(|link| link.pause(cx));
+            }
         });
         Ok(socket)
     }
 }
 
 /// Leaves the close to the connection of the server, which lasts until then.
-fn close_behind(shared: Arc<Shared<ServerRole>>) {
+fn close_in_background(shared: Arc<Shared<ServerRole>>) {
     if let Some(guard) = shared.with(Link::take_guard) {
         // Without a connection of the server, the future is dropped, and closes at once.
         let _ = guard.send(Box::pin(close_dropped(shared)));

@@ -7,29 +7,29 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 
 use super::link::Link;
-use super::role::private::{Sealed, SharedCell};
+use super::role::private::{RoleParts, SharedCell};
 use crate::server::WebSocketCounter;
 
 /// The connection, and the state that is read without borrowing it.
-pub(crate) struct Shared<E: Sealed> {
+pub(crate) struct Shared<E: RoleParts> {
     pub(super) link: E::Cell<Link<E>>,
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(crate) is_corked: AtomicBool,
     /// Counts, at a server.
-    pub(crate) observer: Option<WebSocketCounter>,
+    pub(crate) counter: Option<WebSocketCounter>,
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
-    close_behind: fn(Arc<Shared<E>>),
+    close_in_background: fn(Arc<Shared<E>>),
 }
 
-impl<E: Sealed> Shared<E> {
+impl<E: RoleParts> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
     pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
         self.link.with_mut(|link| {
             let done = step(link);
-            if let Some(observer) = &self.observer {
-                link.count(observer);
+            if let Some(counter) = &self.counter {
+                link.count(counter);
             }
             done
         })
@@ -37,17 +37,19 @@ impl<E: Sealed> Shared<E> {
 }
 
 /// One of the two halves that share a connection.
-pub(crate) struct Half<E: Sealed>(Arc<Shared<E>>);
+pub(crate) struct Half<E: RoleParts>(Arc<Shared<E>>);
 
-impl<E: Sealed> Half<E> {
-    /// Returns both halves. `close_behind` is called if both were dropped before the connection is closed.
+impl<E: RoleParts> Half<E> {
+    /// Returns both halves. `close_in_background` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
         link: Link<E>,
-        observer: Option<WebSocketCounter>,
-        close_behind: fn(Arc<Shared<E>>),
+        counter: Option<WebSocketCounter>,
+        close_in_background: fn(Arc<Shared<E>>),
     ) -> (Half<E>, Half<E>) {
-        let (link, is_corked, is_halved) = (E::Cell::new(link), AtomicBool::default(), AtomicBool::default());
-        let shared = Arc::new(Shared { link, observer, is_corked, is_halved, close_behind });
+        let link = E::Cell::new(link);
+        let is_corked = AtomicBool::default();
+        let is_halved = AtomicBool::default();
+        let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_in_background });
         (Half(shared.clone()), Half(shared))
     }
 
@@ -56,7 +58,7 @@ impl<E: Sealed> Half<E> {
     }
 }
 
-impl<E: Sealed> Deref for Half<E> {
+impl<E: RoleParts> Deref for Half<E> {
     type Target = Shared<E>;
 
     fn deref(&self) -> &Shared<E> {
@@ -64,21 +66,21 @@ impl<E: Sealed> Deref for Half<E> {
     }
 }
 
-impl<E: Sealed> Drop for Half<E> {
+impl<E: RoleParts> Drop for Half<E> {
     /// Begins the close, if this is the last half (RFC 6455 §7.1.1). A socket that is closed while the peer still sends
     /// would be reset, which could take the last messages and the close frame away before the peer has read them.
     fn drop(&mut self) {
         if self.0.is_halved.swap(true, AcqRel) {
             let is_open = self.0.with(Link::begin_drop);
             if is_open {
-                (self.0.close_behind)(self.0.clone());
+                (self.0.close_in_background)(self.0.clone());
             }
         }
     }
 }
 
 /// Closes a WebSocket whose halves were dropped, in no more than the time for the close.
-pub(crate) async fn close_dropped<E: Sealed>(shared: Arc<Shared<E>>) {
+pub(crate) async fn close_dropped<E: RoleParts>(shared: Arc<Shared<E>>) {
     if poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
         poll_fn(|cx| shared.with(|link| link.poll_linger(cx))).await;
     }

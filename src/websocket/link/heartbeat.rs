@@ -73,7 +73,8 @@ mod tests {
     /// Of the pongs among these frames, so many may be answers. A pong after a ping has a round trip.
     #[track_caller]
     fn check(frames: &[Frame], expected: usize) {
-        let (mut heartbeat, mut answers) = (Heartbeat::default(), 0);
+        let mut heartbeat = Heartbeat::default();
+        let mut answers = 0;
         for frame in frames {
             match frame {
                 Ping => heartbeat.note_ping(),

@@ -6,7 +6,7 @@ use std::{io, mem};
 
 use super::heartbeat::Heartbeat;
 use super::ready_state::ReadyState;
-use super::role::private::Sealed;
+use super::role::private::RoleParts;
 use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
@@ -18,7 +18,7 @@ use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_pay
 use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
-pub(crate) struct Link<E: Sealed> {
+pub(crate) struct Link<E: RoleParts> {
     conn: Conn<E::Locality>,
     pub(crate) bounds: LinkBounds,
     pub(crate) encoder: Encoder,
@@ -34,7 +34,7 @@ pub(crate) struct Link<E: Sealed> {
     guard: Option<E::Guard>,
 }
 
-impl<E: Sealed> Link<E> {
+impl<E: RoleParts> Link<E> {
     pub(crate) fn new(
         mut conn: Conn<E::Locality>,
         bounds: LinkBounds,
@@ -58,9 +58,9 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Counts what went over the connection since the last call.
-    pub(super) fn count(&mut self, observer: &WebSocketCounter) {
+    pub(super) fn count(&mut self, counter: &WebSocketCounter) {
         self.uncounted.take_traffic(&mut self.conn);
-        self.uncounted.count(observer);
+        self.uncounted.count(counter);
     }
 
     /// Milliseconds since some fixed moment.
@@ -215,7 +215,7 @@ impl<E: Sealed> Link<E> {
 
     /// Appends a close frame with code 1001, because the server stops: at once between two messages of the peer, or else
     /// once the rest of the message takes too long. Returns whether it did.
-    pub(crate) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
+    pub(crate) fn try_go_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
         if !self.state.is_open() {
             return Ok(false);
         }
@@ -339,13 +339,13 @@ impl<E: Sealed> Link<E> {
         // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace bounds
         // that.
         if self.state.is_closing() && (is_flushed || !self.is_stopping()) {
-            self.poll_close_expired(cx)?;
+            self.check_close_timeout(cx)?;
         }
         Ok(())
     }
 
     /// Fails once the close has taken too long.
-    fn poll_close_expired(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn check_close_timeout(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.conn.poll_expired(cx, TimerSlot::Total, self.bounds.close) {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
@@ -367,7 +367,7 @@ impl<E: Sealed> Link<E> {
     /// Sends what waits to be written, and closes the sending half.
     pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.with_waker(cx, |link, cx| {
-            link.poll_close_expired(cx)?;
+            link.check_close_timeout(cx)?;
             ready!(link.poll_flush(cx))?;
             let shut = ready!(link.conn.poll_shutdown(cx, link.bounds.close));
             Poll::Ready(shut.map_err(|error| link.fail(error, Phase::Close)))
@@ -470,15 +470,15 @@ impl Uncounted {
         }
     }
 
-    fn count(&mut self, observer: &WebSocketCounter) {
+    fn count(&mut self, counter: &WebSocketCounter) {
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
-            observer.count_traffic(mem::take(&mut self.traffic));
+            counter.count_traffic(mem::take(&mut self.traffic));
             // Messages that are held back are counted together, with the next bytes.
-            observer.count_sent(mem::take(&mut self.sent));
+            counter.count_sent(mem::take(&mut self.sent));
         }
         if let Some(code) = self.close_code.take() {
-            observer.note_close(code);
+            counter.note_close(code);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! [`Role`]: the two ends of a WebSocket, a server and a client (RFC 6455 §1.2).
 
-use self::private::Sealed;
+use self::private::RoleParts;
 
 /// An end of a WebSocket: [`ServerRole`] or [`ClientRole`]. No other type implements this trait.
 #[expect(private_bounds, reason = "no other crate can implement it")]
-pub trait Role: Sealed {}
+pub trait Role: RoleParts {}
 
 /// The end of a server. Its sockets stay on their core.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ pub(crate) mod private {
     use crate::server::UpgradedGuard;
     use crate::websocket::frame::{CloseCode, Side};
 
-    pub(crate) trait Sealed {
+    /// The types and values in which a server and a client differ. Private, so that no other crate adds a role.
+    pub(crate) trait RoleParts {
         type Locality: Locality;
         /// The cell of the state that both halves share.
         type Cell<T>: SharedCell<T>;
@@ -72,7 +73,7 @@ pub(crate) mod private {
         }
     }
 
-    impl Sealed for ServerRole {
+    impl RoleParts for ServerRole {
         type Locality = Local;
 
         // Both halves stay on their core, so no message pays for a lock.
@@ -88,7 +89,7 @@ pub(crate) mod private {
         }
     }
 
-    impl Sealed for ClientRole {
+    impl RoleParts for ClientRole {
         type Locality = Sendable;
         type Cell<T> = Mutex<T>;
 

@@ -76,7 +76,8 @@ mod tests {
     /// How often each task is woken by the waker that the last of these polls waits with.
     #[track_caller]
     fn check(polls: &[usize], expected: [usize; 3]) {
-        let (mut wakers, counts) = (Wakers::default(), [(); 3].map(|()| Arc::new(Count::default())));
+        let mut wakers = Wakers::default();
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let tasks = counts.clone().map(Waker::from);
         let waits = polls.iter().map(|task| {
             let waker = wakers.register(&Context::from_waker(&tasks[*task]));

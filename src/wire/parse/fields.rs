@@ -63,7 +63,7 @@ pub(super) fn check_plain(input: &[u8]) -> Result<(), WireError> {
 }
 
 /// `input` up to the end of the head that begins at `start`, or all of it if the head does not end. So a copy of the head
-/// does not include all that is pipelined behind it.
+/// does not include all that is pipelined after it.
 pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
     const END: &[u8] = b"\r\n\r\n";
     memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])

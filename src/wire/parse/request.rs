@@ -151,7 +151,8 @@ fn check_announced(headers: &Headers) -> Result<(), WireError> {
 /// Returns where the request line starts. Some clients send a CRLF after a body, which comes before it (RFC 9112 §2.2).
 #[cold]
 fn skip_empty_lines(input: &[u8]) -> Result<Option<usize>, WireError> {
-    let (mut start, mut lines) = (0, 0);
+    let mut start = 0;
+    let mut lines = 0;
     loop {
         match &input[start..] {
             [] | [b'\r'] => return Ok(None),

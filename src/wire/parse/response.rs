@@ -150,7 +150,8 @@ fn parse_without_bad_cookies(
     draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<ResponseHead>, WireError> {
     let mut masked = first_head(input, 0).to_vec();
-    let (mut start, mut is_cookie) = (0, false);
+    let mut start = 0;
+    let mut is_cookie = false;
     for line in first_head(input, 0).split_inclusive(|&octet| octet == b'\n') {
         // A folded line belongs to the field before it.
         is_cookie = match line.first() {
@@ -210,7 +211,8 @@ mod tests {
     /// A complete `head` is read as `expected`. Cut at any byte, the head is incomplete, or fails for the same reason.
     #[track_caller]
     fn check(head: &str, expected: Result<(u16, Version, &str), WireError>) {
-        let (limits, mut into) = (Limits::default(), Response::new());
+        let limits = Limits::default();
+        let mut into = Response::new();
         for cut in 0..head.len() {
             match response(&head.as_bytes()[..cut], &limits, &mut into) {
                 Ok(None) => {}
@@ -343,7 +345,9 @@ mod tests {
 
     #[test]
     fn a_head_that_begins_badly_fails_for_the_same_reason_rfc9112_2_2() {
-        let (limits, mut into, mut bad) = (Limits::default(), Response::new(), 0);
+        let limits = Limits::default();
+        let mut into = Response::new();
+        let mut bad = 0;
         for head in variations(b"HTTP/1.1 200\r\na:\r\n b\r\n\t\r\nc: d\r\n\r\n") {
             let whole = response(&head, &limits, &mut into).map(drop);
             let of_a_front = (1..head.len()).find_map(|end| response(&head[..end], &limits, &mut into).err());

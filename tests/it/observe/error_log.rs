@@ -140,10 +140,12 @@ fn a_listener_that_fails_is_a_line() {
 fn identity(days_left: i64) -> corehttp::tls::Identity {
     let mut params = rcgen::CertificateParams::new(vec!["a.example".into()]).unwrap();
     let day = std::time::Duration::from_secs(24 * 60 * 60);
-    let (now, left) = (std::time::SystemTime::now(), day * u32::try_from(days_left.unsigned_abs()).unwrap());
+    let now = std::time::SystemTime::now();
+    let left = day * u32::try_from(days_left.unsigned_abs()).unwrap();
     // An hour more, so that a slow test has as many days.
     let end = if days_left < 0 { now - left } else { now + left + day / 24 };
-    (params.not_before, params.not_after) = ((end - 90 * day).into(), end.into());
+    params.not_before = (end - 90 * day).into();
+    params.not_after = end.into();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = params.self_signed(&key).unwrap();
     corehttp::tls::Identity::from_pem(certificate.pem(), key.serialize_pem()).unwrap()

@@ -35,7 +35,8 @@ fn the_default_limits_are_as_documented() {
     assert_eq!((drain_max, pipeline_bytes_max, pipeline_responses_max), (256 << 10, 64 << 10, 64));
     let Limits { connections_max, connections_per_peer_max, requests_per_connection_max, .. } =
         Limits::default();
-    assert_eq!(connections_max, 65_536);
+    // Machines with little memory have fewer.
+    assert!((1..=65_536).contains(&connections_max));
     assert_eq!((connections_per_peer_max, requests_per_connection_max), (None, None));
 }
 
@@ -281,6 +282,7 @@ fn every_limit_may_be_zero_or_boundless() {
         pipeline_responses_max: 0,
         connections_max: 0,
         connections_per_peer_max: Some(0),
+        memory_max: 0,
         requests_per_connection_max: Some(0),
     };
     const ALL: Limits = Limits {
@@ -296,6 +298,7 @@ fn every_limit_may_be_zero_or_boundless() {
         pipeline_responses_max: usize::MAX,
         connections_max: usize::MAX,
         connections_per_peer_max: Some(usize::MAX),
+        memory_max: usize::MAX,
         requests_per_connection_max: Some(u64::MAX),
     };
     for wire in [

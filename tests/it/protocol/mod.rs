@@ -12,6 +12,7 @@ mod histories;
 mod hostile;
 mod kinds;
 mod limits;
+mod memory;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
 #[cfg(all(feature = "access-log", feature = "tls"))]

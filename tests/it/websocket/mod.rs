@@ -12,4 +12,4 @@ mod histories;
 mod reports;
 #[cfg(feature = "tls")]
 mod secure;
-mod support;
+pub mod support;

@@ -42,7 +42,8 @@ impl CertificateWatch {
 
     /// The certificates that expire soon, or have expired.
     pub(crate) fn expiring(&self) -> Vec<CertificateFault> {
-        let (now, table) = (SystemTime::now(), self.resolver.table());
+        let now = SystemTime::now();
+        let table = self.resolver.table();
         let checked = table.identities().filter(|_| self.checks_dates);
         checked.filter_map(|identity| fault_at(now, identity)).collect()
     }
@@ -54,7 +55,8 @@ impl CertificateWatch {
 }
 
 fn fault_at(now: SystemTime, identity: &Identity) -> Option<CertificateFault> {
-    let (names, not_after) = (identity.names(), identity.not_after());
+    let names = identity.names();
+    let not_after = identity.not_after();
     let Ok(left) = not_after.duration_since(now) else {
         return Some(CertificateFault::Expired { names, not_after });
     };
@@ -91,7 +93,8 @@ mod tests {
             (6 * DAY, 23 * HOUR, Some("expires within a day")),
         ] {
             let mut params = CertificateParams::new(vec!["a.example".into()]).unwrap();
-            (params.not_before, params.not_after) = (began.into(), (began + whole).into());
+            params.not_before = began.into();
+            params.not_after = (began + whole).into();
             let key = KeyPair::generate().unwrap();
             let certificate = params.self_signed(&key).unwrap();
             let identity = Identity::from_pem(certificate.pem(), key.serialize_pem()).unwrap();

@@ -85,7 +85,8 @@ impl ServerTls {
     /// Creates settings that show `identity` to all peers, whichever host they ask for.
     pub fn new(identity: Identity) -> ServerTls {
         let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
-        let (client_auth, version_min) = (ClientAuth::None, Version::default());
+        let client_auth = ClientAuth::None;
+        let version_min = Version::default();
         ServerTls::from_source(Source::Settings(Settings {
             resolver,
             client_auth,

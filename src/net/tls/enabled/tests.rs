@@ -52,8 +52,8 @@ async fn meet(
     host: &str,
 ) -> (Result<Near, Error>, Result<Transport, Error>) {
     let (near, far) = duplex(1 << 16);
-    let (mut handshake, host) =
-        (acceptor.accept(Transport::Memory(far.into())), HostName::new(host).unwrap());
+    let mut handshake = acceptor.accept(Transport::Memory(far.into()));
+    let host = HostName::new(host).unwrap();
     let near = async {
         let stream = connector.connect(host, Near::Memory(near.into())).await?;
         Ok(Near::Tls(Box::new(stream)))
@@ -106,7 +106,8 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
         ("a.example", unlinked, "UnknownIssuer"),
         ("a.example", identity(&self_signed(&["a.example"])), "UnknownIssuer"),
     ] {
-        let (server, client) = (ServerTls::new(shown.clone()), ClientTls::new().roots(roots(&ours)));
+        let server = ServerTls::new(shown.clone());
+        let client = ClientTls::new().roots(roots(&ours));
         let (near, far) = shake(&server, &client, host).await;
         let near = outcome(near);
         match expected {
@@ -245,10 +246,8 @@ async fn an_end_without_close_notify_is_an_error() {
 async fn sessions_are_resumed_in_the_newest_version() {
     let authority = Authority::new("ours");
     let server = ServerTls::new(identity(&authority.issue(&["a.example"]))).version_min(Version::Tls13);
-    let (acceptor, connector) = (
-        server.acceptor(),
-        ClientTls::new().roots(roots(&authority)).version_min(Version::Tls13).connector(),
-    );
+    let acceptor = server.acceptor();
+    let connector = ClientTls::new().roots(roots(&authority)).version_min(Version::Tls13).connector();
     for resumed in [false, true, true] {
         let (near, far) = meet(&acceptor, &connector, "a.example").await;
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
@@ -276,7 +275,8 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
     let connector = ClientTls::new().roots(roots(&authority)).connector();
     for (tickets, is_quiet_in_runtime) in [(0, true), (2, true), (20, true), (200, false)] {
-        let ((near, far), mut config) = (duplex(1 << 24), server.config());
+        let (near, far) = duplex(1 << 24);
+        let mut config = server.config();
         config.send_tls13_tickets = tickets;
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(
@@ -307,7 +307,8 @@ async fn a_connection_stays_quiet_while_records_without_content_arrive() {
         let (far, _) = listener.accept().await.unwrap();
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near.into())), acceptor.accept(far));
-        let (mut near, mut far) = (Near::Tls(Box::new(near.unwrap())), far.unwrap());
+        let mut near = Near::Tls(Box::new(near.unwrap()));
+        let mut far = far.unwrap();
         assert!(near.is_quiet_in_kernel());
         // All records leave at once (RFC 8446 §4.6.3).
         let (_, tls) = far.get_mut();

@@ -52,7 +52,8 @@ impl Handover {
         self.start_limit.ready_by = runtime::later(runtime::now(), self.start_limit.start_max);
         let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
         let (inherited, control) = predecessor.receive(&self.path)?;
-        (self.inherited, self.control) = (inherited, Some(control));
+        self.inherited = inherited;
+        self.control = Some(control);
         self.start_limit.predecessor = Some(Arc::new(predecessor));
         Ok(())
     }
@@ -104,7 +105,8 @@ impl Handover {
     pub(in crate::server) fn announcement(&mut self) -> Announcement {
         let (serves, serving) = oneshot::channel();
         self.serving = Some(serving);
-        let (predecessor, abandoned) = (self.start_limit.predecessor.take(), mem::take(&mut self.abandoned));
+        let predecessor = self.start_limit.predecessor.take();
+        let abandoned = mem::take(&mut self.abandoned);
         Announcement { predecessor, abandoned, files: self.files.clone(), serves }
     }
 
@@ -201,7 +203,9 @@ impl Announcement {
         let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());
         abandoned.chain(self.files).for_each(|file| file.set_owned(true));
         drop(self.abandoned);
-        self.predecessor.iter().for_each(|predecessor| predecessor.announce());
+        if let Some(predecessor) = &self.predecessor {
+            predecessor.announce();
+        }
         let _ = self.serves.send(());
     }
 }

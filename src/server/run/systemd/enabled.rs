@@ -92,9 +92,10 @@ mod tests {
     #[test]
     fn a_core_that_stands_still_keeps_back_the_notification() {
         let notifier = Notifier::default().with_cores(3);
-        let (mut seen, beat) = ([0; 3], |core: usize| {
+        let mut seen = [0; 3];
+        let beat = |core: usize| {
             notifier.beats[core].fetch_add(1, Relaxed);
-        });
+        };
         assert!(!notifier.has_moved(&mut seen));
         for stuck in [0, 1, 2] {
             (0..3).for_each(beat);

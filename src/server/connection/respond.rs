@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{finalize_response, refuse};
+use super::handler_outcome::{answer_failure, finalize_response};
 use super::per_core::PerCore;
 use super::serve::{
     RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
@@ -20,7 +20,7 @@ use super::serve::{
 use crate::exchange::{ExchangeError, Expectation};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Request, Response};
 use crate::net::Conn;
-use crate::server::error::Refused;
+use crate::server::error::Failure;
 use crate::server::exchange::CloseMode;
 use crate::server::{Context, Handler};
 use crate::wire::Framing;
@@ -41,11 +41,11 @@ pub(in crate::server) async fn respond<H: Handler + 'static>(
     // A handler may have passed its own request on.
     ctx.request.matched_route_mut().clear();
     announce_body(&mut ctx.request);
-    ctx.exchange.begin_detached(connect(stream), &ctx.request);
+    ctx.exchange.begin_captured(connect(stream), &ctx.request);
     let mode = match answer(per_core, &mut guard, &content).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
-        Err(refused) => match refuse(&mut guard, *refused).0 {
+        Err(failure) => match answer_failure(&mut guard, *failure).0 {
             CloseMode::Linger => CloseMode::Graceful,
             mode => mode,
         },
@@ -65,7 +65,7 @@ async fn answer<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
     content: &Cell<Option<Content>>,
-) -> Result<(), Box<Refused>> {
+) -> Result<(), Box<Failure>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
     // An interim response would pass for content here.
     ctx.exchange.incoming.get_mut().expectation = Expectation::None;
@@ -77,7 +77,7 @@ async fn answer<H: Handler + 'static>(
                 action = refuse_body(ctx, error)?;
             }
         }
-        RequestAction::Call => withhold(ctx, content),
+        RequestAction::Call => defer_body(ctx, content),
     }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
@@ -106,7 +106,7 @@ fn announce_body(request: &mut Request) {
 }
 
 /// Has the body arrive only when the handler reads it, which has planned for a stream.
-fn withhold(ctx: &mut Context, content: &Cell<Option<Content>>) {
+fn defer_body(ctx: &mut Context, content: &Cell<Option<Content>>) {
     let body = mem::take(&mut ctx.request.body);
     let (framing, left) = match body.declared_length() {
         BodyLength::NoContent => return,
@@ -124,7 +124,8 @@ fn withhold(ctx: &mut Context, content: &Cell<Option<Content>>) {
 /// `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     if let Some(source) = body.take_source() {
-        let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
+        let most = (body_max as u64).saturating_add(1);
+        let mut content = Vec::new();
         source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
         body.set_bytes(content);
     }
@@ -132,7 +133,7 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
 }
 
 /// The peer of a request without a connection: a stream that keeps the bytes that are written to it, and yields
-/// the content that is left for it. Behind that it yields nothing, not even its end.
+/// the content that is left for it. After that it yields nothing, not even its end.
 pub(in crate::server) struct CaptureStream {
     written: Rc<Cell<Vec<u8>>>,
     content: Rc<Cell<Option<Content>>>,

@@ -1,4 +1,4 @@
-//! [`LineQueue`]: lines on their way to the thread that writes them.
+//! [`LineBuffers`]: lines on their way to the thread that writes them.
 
 use std::array;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use crate::memory::lock;
 
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
 /// thread holds, and begins with one that is usually its own.
-pub(super) struct LineQueue {
+pub(super) struct LineBuffers {
     log: Log,
     buffers: [Mutex<LineBuffer>; BUFFERS],
     dropped: AtomicU64,
@@ -36,9 +36,9 @@ impl LineBuffer {
     }
 }
 
-impl LineQueue {
-    pub(super) fn new(log: Log) -> LineQueue {
-        LineQueue {
+impl LineBuffers {
+    pub(super) fn new(log: Log) -> LineBuffers {
+        LineBuffers {
             log,
             buffers: array::from_fn(|_| Mutex::new(LineBuffer::new())),
             dropped: AtomicU64::new(0),
@@ -106,7 +106,8 @@ impl LineQueue {
     pub(super) fn write_to(&self, mut target: LineTarget) {
         let log = self.log.name();
         let _ = self.writer.set(thread::current());
-        let (mut notices, mut taken) = (DropNotices::new(), LineBuffer::new());
+        let mut notices = DropNotices::new();
+        let mut taken = LineBuffer::new();
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
             if self.reopen_requested.swap(false, Ordering::Acquire)
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     /// A writer that causes a line with each that it writes, as a server does that goes on.
-    struct Busy(Arc<LineQueue>, u64);
+    struct Busy(Arc<LineBuffers>, u64);
 
     impl Write for Busy {
         fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
@@ -224,10 +225,10 @@ mod tests {
 
     #[test]
     fn a_log_ends_while_lines_are_added() {
-        let queue = Arc::new(LineQueue::new(Log::Error));
-        queue.push(|line| line.extend_from_slice(b"first\n"));
-        queue.end_requested.store(true, Ordering::Release);
-        queue.write_to(LineTarget::from_writer(Busy(queue.clone(), 0)));
+        let buffers = Arc::new(LineBuffers::new(Log::Error));
+        buffers.push(|line| line.extend_from_slice(b"first\n"));
+        buffers.end_requested.store(true, Ordering::Release);
+        buffers.write_to(LineTarget::from_writer(Busy(buffers.clone(), 0)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! [`Watched`] and [`ReadAhead`]: streams whose end is seen while their bytes are left unread.
+//! [`PeerEnd`]: the end of a peer; and [`EndAware`] and [`ReadAhead`], streams whose end is seen while their bytes are
+//! left unread.
 
 use std::io::{self, Read};
 use std::ops::Deref;
@@ -26,7 +27,7 @@ pub(crate) enum PeerEnd {
 ///
 /// tokio wakes a task for bytes and for the end alike, and not while it takes the socket for readable. So a wait for the
 /// end clears tokio's readiness and leaves the bytes in the kernel, which the next read asks itself.
-pub(crate) struct Watched<S> {
+pub(crate) struct EndAware<S> {
     socket: S,
     /// Whether the kernel may have bytes of which tokio does not know any more.
     has_unseen: bool,
@@ -78,7 +79,7 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(UnixStream);
 
-impl<S: Socket> Watched<S> {
+impl<S: Socket> EndAware<S> {
     /// Waits until a read may succeed.
     pub(in crate::net) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.has_unseen {
@@ -120,13 +121,13 @@ impl<S: Socket> Watched<S> {
     }
 }
 
-impl<S> From<S> for Watched<S> {
-    fn from(socket: S) -> Watched<S> {
-        Watched { socket, has_unseen: false }
+impl<S> From<S> for EndAware<S> {
+    fn from(socket: S) -> EndAware<S> {
+        EndAware { socket, has_unseen: false }
     }
 }
 
-impl<S> Deref for Watched<S> {
+impl<S> Deref for EndAware<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -134,7 +135,7 @@ impl<S> Deref for Watched<S> {
     }
 }
 
-impl<S: Socket> AsyncRead for Watched<S> {
+impl<S: Socket> AsyncRead for EndAware<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -151,7 +152,7 @@ impl<S: Socket> AsyncRead for Watched<S> {
     }
 }
 
-delegate_write!([S: AsyncWrite + Unpin] Watched<S>, socket);
+delegate_write!([S: AsyncWrite + Unpin] EndAware<S>, socket);
 
 /// A stream that is no socket. Only a read tells of its end, so what comes before that is kept for the next read.
 pub(crate) struct ReadAhead<S> {

@@ -1,0 +1,332 @@
+//! [`MemoryBudget`]: the memory that the peers of a server may fill, over all its cores; [`MemoryShare`]: a part of it.
+
+use std::ops::AddAssign;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::timeout;
+
+/// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
+///
+/// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
+/// others that want few. A quarter is for small shares alone, which so never wait for large ones. Cores have no pages of
+/// their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
+
+/// Pages for shares of the same size.
+#[derive(Debug)]
+struct Pages {
+    free: Arc<Semaphore>,
+    all: u32,
+    /// How many shares wait to grow.
+    waiting: AtomicUsize,
+}
+
+/// The places of a budget's pages.
+const SMALL: usize = 0;
+const LARGE: usize = 1;
+
+/// The size of a share that counts as small.
+const SMALL_MAX: usize = 256 << 10;
+
+/// The state of a [`MemoryBudget`] at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryCounts {
+    /// How many bytes the peers may fill: [`Limits::memory_max`](crate::Limits::memory_max).
+    pub max: u64,
+    /// How many of them are reserved.
+    pub reserved: u64,
+    /// How many requests and messages wait for some of them.
+    pub waiting: u64,
+}
+
+impl AddAssign for MemoryCounts {
+    fn add_assign(&mut self, other: MemoryCounts) {
+        let MemoryCounts { max, reserved, waiting } = other;
+        self.max += max;
+        self.reserved += reserved;
+        self.waiting += waiting;
+    }
+}
+
+impl MemoryBudget {
+    /// Creates a budget of so many bytes.
+    pub(crate) fn new(bytes: usize) -> MemoryBudget {
+        let all = (bytes / PAGE).min(Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
+        MemoryBudget(Some(Arc::new([all / 4, all - all / 4].map(Pages::new))))
+    }
+
+    /// How much to take for content of which so many bytes are here, and more is to come: twice as much, as buffers grow,
+    /// unless that is more than there is.
+    pub(crate) fn ahead(&self, len: usize) -> usize {
+        let most = self.0.as_ref().map_or(u64::MAX, |pages| bytes(pages[LARGE].all));
+        (2 * len).min(usize::try_from(most).unwrap_or(usize::MAX)).max(len)
+    }
+
+    /// Whether a share waits to grow.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
+    }
+
+    pub(crate) fn counts(&self) -> MemoryCounts {
+        let mut counts = MemoryCounts::default();
+        self.0.iter().flat_map(|pages| pages.iter()).for_each(|pages| counts += pages.counts());
+        counts
+    }
+}
+
+impl Pages {
+    fn new(all: u32) -> Pages {
+        Pages { free: Arc::new(Semaphore::new(all as usize)), all, waiting: AtomicUsize::new(0) }
+    }
+
+    fn counts(&self) -> MemoryCounts {
+        MemoryCounts {
+            max: bytes(self.all),
+            reserved: bytes(self.all).saturating_sub((self.free.available_permits() * PAGE) as u64),
+            waiting: self.waiting.load(Relaxed) as u64,
+        }
+    }
+}
+
+/// The unit of a budget.
+const PAGE: usize = 4 << 10;
+
+fn bytes(pages: u32) -> u64 {
+    u64::from(pages) * PAGE as u64
+}
+
+/// A part of a [`MemoryBudget`], which is free again when it is dropped.
+#[derive(Default)]
+pub(crate) struct MemoryShare(Option<Box<Held>>);
+
+#[derive(Default)]
+struct Held {
+    pages: Option<OwnedSemaphorePermit>,
+    wait: Option<Wait>,
+}
+
+/// Why a share does not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryError {
+    /// No share has more than so many bytes.
+    NeverFits(u64),
+    /// Others held the memory for as long as was to be waited.
+    TimedOut(Duration),
+}
+
+impl MemoryShare {
+    /// Grows to at least so many bytes, which others may hold for up to `limit`. A share that is dropped meanwhile leaves
+    /// the queue.
+    pub(crate) fn poll_grow_to(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &MemoryBudget,
+        bytes: usize,
+        limit: Duration,
+    ) -> Poll<Result<(), MemoryError>> {
+        let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else {
+            return Poll::Ready(Ok(()));
+        };
+        let held = self.0.get_or_insert_default();
+        let mut wait = match held.wait.take() {
+            Some(wait) => wait,
+            None if held.try_grow(pages, bytes) => return Poll::Ready(Ok(())),
+            None => Wait::new(pages, held.missing(pages, bytes), limit)?,
+        };
+        let granted = wait.granted.as_mut().poll(cx);
+        match granted {
+            Poll::Pending => {
+                held.wait = Some(wait);
+                Poll::Pending
+            }
+            Poll::Ready(None) => Poll::Ready(Err(MemoryError::TimedOut(limit))),
+            Poll::Ready(Some(granted)) => {
+                held.add(granted);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Grows to at least so many bytes, if they are free. Returns whether they were.
+    #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
+    pub(crate) fn try_grow_to(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
+        let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else { return true };
+        self.0.get_or_insert_default().try_grow(pages, bytes)
+    }
+
+    /// Whether it waits to grow.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.0.as_ref().is_some_and(|held| held.wait.is_some())
+    }
+
+    /// Gives back all beyond so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if let Some(Held { pages: Some(pages), .. }) = self.0.as_deref_mut() {
+            drop(pages.split(pages.num_permits().saturating_sub(bytes.div_ceil(PAGE))));
+        }
+    }
+
+    /// How many bytes the share has.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |held| held.len())
+    }
+
+    /// Gives all back.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        // Most exchanges hold nothing.
+        if self.0.is_some() {
+            self.0 = None;
+        }
+    }
+}
+
+impl Held {
+    fn len(&self) -> usize {
+        self.pages.as_ref().map_or(0, |pages| pages.num_permits() * PAGE)
+    }
+
+    /// Takes the pages for so many bytes, if they are free.
+    fn try_grow(&mut self, pages: &[Pages; 2], bytes: usize) -> bool {
+        let (pages, missing) = self.missing(pages, bytes);
+        let granted = pages.free.clone().try_acquire_many_owned(missing);
+        granted.map(|granted| self.add(granted)).is_ok()
+    }
+
+    /// The pages that a share of so many bytes has, and how many of them are missing.
+    fn missing<'p>(&self, pages: &'p [Pages; 2], bytes: usize) -> (&'p Pages, u32) {
+        let small = &pages[SMALL];
+        let is_small = bytes <= SMALL_MAX.min(small.all as usize * PAGE);
+        let pages = if is_small { small } else { &pages[LARGE] };
+        let count = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+        let own = self.pages.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
+        (pages, count - own.map_or(0, |held| held.num_permits() as u32))
+    }
+
+    /// Adds pages to those that are held, or takes them in place of small ones.
+    fn add(&mut self, granted: OwnedSemaphorePermit) {
+        match &mut self.pages {
+            Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
+            held => *held = Some(granted),
+        }
+    }
+}
+
+/// The wait of a share for more pages.
+struct Wait {
+    granted: Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>,
+    budget: Arc<[Pages; 2]>,
+    place: usize,
+}
+
+impl Wait {
+    fn new(
+        budget: &Arc<[Pages; 2]>,
+        (pages, missing): (&Pages, u32),
+        limit: Duration,
+    ) -> Result<Wait, MemoryError> {
+        if missing > pages.all {
+            return Err(MemoryError::NeverFits(bytes(budget[LARGE].all)));
+        }
+        pages.waiting.fetch_add(1, Relaxed);
+        let granted = pages.free.clone().acquire_many_owned(missing);
+        // The semaphore is never closed.
+        let granted = Box::pin(async move { timeout(limit, granted).await.ok()?.ok() });
+        let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
+        Ok(Wait { granted, budget: budget.clone(), place })
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.budget[self.place].waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    async fn grow(share: &mut MemoryShare, budget: &MemoryBudget, pages: usize) -> Result<(), MemoryError> {
+        poll_fn(|cx| share.poll_grow_to(cx, budget, pages * PAGE, LIMIT)).await
+    }
+
+    #[track_caller]
+    fn check(budget: &MemoryBudget, reserved: usize, waiting: u64) {
+        let counts = budget.counts();
+        assert_eq!((counts.reserved, counts.waiting), ((reserved * PAGE) as u64, waiting), "{counts:?}");
+    }
+
+    /// A budget with so many pages for large shares, and a third as many for small ones.
+    fn budget(large: usize) -> MemoryBudget {
+        MemoryBudget::new((large + large / 3) * PAGE)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shares_grow_shrink_and_return() {
+        let (budget, mut share) = (budget(30), MemoryShare::default());
+        assert_eq!(budget.counts().max, (40 * PAGE) as u64);
+        // The first pages are small ones, which others need once more have been taken.
+        for (pages, reserved) in [(3, 3), (2, 3), (10, 10), (11, 11), (30, 30)] {
+            assert_eq!(grow(&mut share, &budget, pages).await, Ok(()));
+            check(&budget, reserved, 0);
+        }
+        let never = Err(MemoryError::NeverFits((30 * PAGE) as u64));
+        assert_eq!(grow(&mut MemoryShare::default(), &budget, 31).await, never);
+        let [mut small, mut large] = <[MemoryShare; 2]>::default();
+        assert!(small.try_grow_to(&budget, 10 * PAGE) && !large.try_grow_to(&budget, 11 * PAGE));
+        share.shrink_to(4 * PAGE + 1);
+        check(&budget, 15, 0);
+        share.clear();
+        check(&budget, 10, 0);
+        assert!(large.try_grow_to(&budget, 30 * PAGE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shares_wait_in_turn_and_not_for_ever() {
+        let (budget, [mut first, mut many, mut few]) = (budget(12), Default::default());
+        assert_eq!(grow(&mut first, &budget, 11).await, Ok(()));
+        let waits = async { tokio::join!(biased; grow(&mut many, &budget, 12), grow(&mut few, &budget, 5)) };
+        let release = async {
+            tokio::task::yield_now().await;
+            check(&budget, 12, 2);
+            assert!(budget.is_contended() && !MemoryShare::default().try_grow_to(&budget, 5 * PAGE));
+            let mut small = MemoryShare::default();
+            assert_eq!(grow(&mut small, &budget, 4).await, Ok(()), "small ones do not wait for large ones");
+            first.clear();
+        };
+        let few_limit = Err(MemoryError::TimedOut(LIMIT));
+        assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), few_limit));
+        check(&budget, 12, 0);
+        // A share that does not wait any longer leaves the queue.
+        let wait = tokio::time::timeout(Duration::from_secs(1), grow(&mut few, &budget, 5)).await;
+        assert!(wait.is_err() && few.is_waiting());
+        check(&budget, 12, 1);
+        drop((few, many));
+        check(&budget, 0, 0);
+    }
+
+    #[tokio::test]
+    async fn without_a_bound_nothing_is_counted() {
+        let budget_of_four = budget(4);
+        let (budget, mut share) = (MemoryBudget::default(), MemoryShare::default());
+        assert_eq!(grow(&mut share, &budget, usize::MAX / PAGE).await, Ok(()));
+        assert_eq!((share.len(), budget.counts()), (0, MemoryCounts::default()));
+        assert_eq!([1, 3, 5].map(|len| budget_of_four.ahead(len * PAGE) / PAGE), [2, 4, 5]);
+        assert_eq!(budget.ahead(PAGE), 2 * PAGE);
+    }
+}

@@ -1,0 +1,95 @@
+//! [`Context::decode_body`]: undoes the content codings of a body in memory (RFC 9110 §8.4).
+
+use std::future::poll_fn;
+use std::io;
+
+use super::context::Context;
+use crate::coding::{CODED_CONTENT_FIELDS, DECODED_PER_STEP, DecoderChain};
+use crate::message::Body;
+use crate::runtime::{Budget, MemoryShare};
+use crate::server::exchange::SharedConn;
+
+impl Context {
+    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
+    /// the coded form: `content-encoding`, `content-length` and digests.
+    ///
+    /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
+    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
+    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Result};
+    ///
+    /// async fn save(ctx: &mut Context) -> Result {
+    ///     ctx.decode_body().await?;
+    ///     println!("{} bytes", ctx.request.body.len());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn decode_body(&mut self) -> io::Result<()> {
+        self.decode_body_up_to(self.limits().body_max).await
+    }
+
+    /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::decode_body`], with `limit` for the decoded content; the body as received may have
+    /// [`Limits::body_max`](crate::Limits::body_max) bytes.
+    pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
+        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
+        self.buffer_body().await?;
+        let Some(decoders) = decoders else { return Ok(()) };
+        let mut memory = MemoryShare::default();
+        let Context { request, exchange, .. } = self;
+        request.body = decode(decoders, request.body.bytes(), &exchange.conn, &mut memory).await?;
+        exchange.incoming.get_mut().memory = memory;
+        self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
+        self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
+        Ok(())
+    }
+}
+
+/// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
+/// lot, and much input may decode to nothing and still take time. Takes `memory` for what is decoded.
+async fn decode(
+    mut decoders: DecoderChain,
+    coded: &[u8],
+    conn: &SharedConn,
+    memory: &mut MemoryShare,
+) -> io::Result<Body> {
+    let mut body = Body::new();
+    let mut budget = Budget::default();
+    let content = body.receive();
+    for mut piece in coded.chunks(PIECE) {
+        budget.spend(piece.len());
+        loop {
+            poll_fn(|cx| budget.poll_proceed(cx)).await;
+            let doubles = content.len() + DECODED_PER_STEP > content.capacity();
+            let capacity = content.capacity() << u32::from(doubles);
+            let taken = capacity + decoders.window_len(piece);
+            if taken > UNCOUNTED {
+                poll_fn(|cx| conn.poll_memory(cx, memory, taken)).await?;
+            }
+            match decoders.pull(&mut piece, content)? {
+                0 => break,
+                count => budget.spend(count),
+            }
+        }
+    }
+    decoders.end()?;
+    memory.shrink_to(content.capacity());
+    Ok(body)
+}
+
+/// How many bytes of the coded content are decoded in one step.
+const PIECE: usize = 16 << 10;
+
+/// Decoded content and windows up to this length take no share of the memory.
+const UNCOUNTED: usize = 4 * PIECE;
