@@ -7,19 +7,30 @@
 //!
 //! `corehttp-shed` is corehttp with a `LoadShed` of 20 ms around the handler.
 //!
+//! `people` are others: each wants one response, and closes the connection after 2 s without. They come at 2 and 5 times
+//! the rate, each on a connection that is free, or on a new one, up to 16,384 of them, to handlers that compute for 1 ms
+//! or for 100 us, or wait for one of four connections to a database that answers in 5 ms. Goodput is what was answered
+//! with 200 before they left. The last column is how long after the load a probe is answered within 100 ms. There,
+//! `corehttp-shed` has requests wait for 400 ms at most, in a `LoadShed`, or in a `ConcurrencyLimit` for the database.
+//! nginx is missing: it has no handler that computes, and what it passes on would be measured instead.
+//!
 //! The simulation has the same core and the same clients, and others that send the next request as soon as one was
 //! refused. It compares refusals at once with those that wait until all of them have taken less than a part of the time.
 //!
 //! ```text
-//! cargo bench --features load --bench overload              # two minutes
+//! cargo bench --features load --bench overload              # twelve minutes
 //! cargo bench --features load --bench overload -- corehttp
+//! cargo bench --features load --bench overload -- people    # ten minutes, or with `corehttp` and others after it
+//! cargo bench --features load --bench overload -- people brief
 //! cargo bench --features load --bench overload -- simulation
 //! ```
 
+use std::fmt;
 use std::time::Duration;
 
 use corehttp_benches::child::{self, Child, PinnedCore, pin};
 use corehttp_benches::clients::{Clients, Outcomes};
+use corehttp_benches::people::{CONNECTIONS_MAX, People};
 use corehttp_benches::refusals::{Demand, Refusing, RefusingCore};
 use corehttp_benches::spread::Spread;
 use corehttp_benches::work::{self, ACTIX, AXUM, COREHTTP, GO, SHED, Work};
@@ -27,8 +38,12 @@ use corehttp_benches::work::{self, ACTIX, AXUM, COREHTTP, GO, SHED, Work};
 fn main() {
     match child::server() {
         None if child::wanted() => {
-            let names = child::chosen([COREHTTP, SHED, AXUM, ACTIX, GO]);
-            if !names.is_empty() {
+            let names = child::chosen(NAMES);
+            let is_asked = |word: &str| std::env::args().any(|arg| arg == word);
+            if is_asked("people") || names.len() == NAMES.len() {
+                compare_people(if names.is_empty() { &NAMES } else { &names }, is_asked("brief"));
+            }
+            if !names.is_empty() && !is_asked("people") {
                 measure(names);
             }
             if !child::chosen(["simulation"]).is_empty() {
@@ -39,6 +54,8 @@ fn main() {
         Some(server) => work::serve(&server),
     }
 }
+
+const NAMES: [&str; 5] = [COREHTTP, SHED, AXUM, ACTIX, GO];
 
 const LOADS: [u32; 3] = [1, 2, 5];
 const ROUNDS: usize = 3;
@@ -62,6 +79,82 @@ fn measure(names: Vec<&'static str>) {
         "", "load", "goodput/s", "share", "p50 ms", "p99 ms", "503/s", "MiB"
     );
     servers.iter().for_each(Server::print);
+}
+
+/// Prints whom the servers answer while they still wait.
+fn compare_people(names: &[&'static str], is_brief: bool) {
+    rlimit::increase_nofile_limit(CONNECTIONS_MAX as u64 + 200).expect("enough descriptors");
+    pin(PinnedCore::Server);
+    let computing = |micros| Work::measured(Duration::from_micros(micros), Duration::ZERO);
+    let handlers = [
+        ("computes for 1 ms", computing(1000)),
+        ("computes for 100 us", computing(100)),
+        ("waits for a database", Work::pooled(4)),
+    ];
+    println!(
+        "{:<22}{:<14}{:>6}{:>11}{:>12}{:>8}{:>9}{:>9}{:>9}{:>9}",
+        "", "", "load", "capacity/s", "goodput/s", "share", "p50 ms", "p99 ms", "503/s", "after s"
+    );
+    for (handler, work) in handlers {
+        for (&name, load) in names.iter().flat_map(|name| PEOPLE_LOADS.map(|load| (name, load))) {
+            // Each begins with a process that nothing has happened to.
+            pin(PinnedCore::Server);
+            let Some(child) = work.wait_max(PEOPLE_WAIT_MAX).spawn(name) else { continue };
+            pin(PinnedCore::Load);
+            let time = if is_brief { Duration::from_secs(4) } else { PEOPLE_TIME };
+            let row = PeopleRow::measure(&child, load, time);
+            println!("{handler:<22}{name:<14}{load:>5}x{row}");
+        }
+    }
+}
+
+const PEOPLE_LOADS: [u32; 2] = [2, 5];
+const PEOPLE_TIME: Duration = Duration::from_secs(10);
+const PEOPLE_PATIENCE: Duration = Duration::from_secs(2);
+/// A fifth of their patience, as the documentation of `LoadShed` advises.
+const PEOPLE_WAIT_MAX: Duration = Duration::from_millis(400);
+/// A probe is quick that takes no longer than this, and is not waited for any longer than that.
+const QUICK: Duration = Duration::from_millis(100);
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
+
+/// The figures of a server before people, for each second, or in milliseconds.
+struct PeopleRow {
+    capacity: f64,
+    goodput: f64,
+    refused: f64,
+    half: f64,
+    most: f64,
+    recovery: Option<Duration>,
+}
+
+impl PeopleRow {
+    fn measure(child: &Child, load: u32, time: Duration) -> PeopleRow {
+        let capacity = Clients::open(child.address, 64).keep_busy(ROUND / 2).good as f64;
+        let capacity = capacity / (ROUND / 2).as_secs_f64();
+        let mut people = People::new(child.address, PEOPLE_PATIENCE);
+        let mut outcomes = people.come(capacity * f64::from(load), time);
+        let each_second = |count: u64| count as f64 / (time - PEOPLE_PATIENCE).as_secs_f64();
+        PeopleRow {
+            capacity,
+            goodput: each_second(outcomes.good),
+            refused: each_second(outcomes.refused),
+            half: outcomes.quantile(0.5),
+            most: outcomes.quantile(0.99),
+            recovery: people.recover(QUICK, RECOVERY_MAX),
+        }
+    }
+}
+
+impl fmt::Display for PeopleRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeopleRow { capacity, goodput, refused, half, most, recovery } = self;
+        let share = goodput / capacity * 100.0;
+        write!(f, "{capacity:>11.0}{goodput:>12.0}{share:>7.0}%{half:>9.1}{most:>9.1}{refused:>9.0}")?;
+        match recovery {
+            Some(recovery) => write!(f, "{:>9.2}", recovery.as_secs_f64()),
+            None => write!(f, "{:>9}", "never"),
+        }
+    }
 }
 
 /// Prints the goodput of a core that refuses at once, or within a third or a tenth of its time.

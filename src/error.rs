@@ -1,8 +1,8 @@
-//! The errors that servers and clients share: an exchange that failed, a message that breaks RFC 9112, content and values
-//! that cannot be read.
+//! The causes that servers and clients share: an exchange that failed, a message that breaks RFC 9112, content and values
+//! that cannot be read. A handler fails with the type [`corehttp::Error`](crate::Error), not with this module.
 //!
-//! A handler returns a [`corehttp::Error`](crate::Error), and a client fails with a
-//! [`ClientError`](crate::ClientError). Both lead to these:
+//! That error has one of these as its [cause](crate::Error::cause), and so does the [`ClientError`](crate::ClientError) of a
+//! client:
 //!
 //! ```
 //! use corehttp::error::{ExchangeError, Phase};

@@ -20,7 +20,6 @@ pub mod operations {}
     feature = "json",
     feature = "metrics",
     feature = "session",
-    feature = "tower",
     feature = "tracing"
 ))]
 pub mod whole_service {}

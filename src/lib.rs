@@ -106,7 +106,7 @@
 //! | [`jar`] | cookies of a client | `jar` |
 //! | [`websocket`] | WebSocket, broadcasts | `websocket` |
 //! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
-//! | [`tower`] | apps of axum, layers such as that of CORS | `tower` |
+//! | [`tower`] | apps of axum, layers of tower | `tower` |
 //! | [`http_types`] | types of the crate `http` | `http` |
 //! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
@@ -124,7 +124,8 @@
 //! | clients that disconnect | [`Server::half_close`], [`middleware::uncancelled`], [`Context::peer_closed`] |
 //! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
 //! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
-//! | pages of other origins (CORS), forged requests | `tower::layer`, [`CrossOriginProtection`](middleware::CrossOriginProtection) |
+//! | pages of other origins (CORS) | [`Cors`](middleware::Cors) |
+//! | forged requests (CSRF) | [`CrossOriginProtection`](middleware::CrossOriginProtection) |
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
 //! | bodies read or written piece by piece (streams) | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
@@ -197,6 +198,7 @@ pub mod server;
 
 #[cfg(feature = "compress")]
 mod compress;
+mod cors;
 #[cfg(feature = "form")]
 mod form;
 mod gateway;

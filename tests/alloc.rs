@@ -12,8 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use alloc::{Counting, allocations};
 use corehttp::client::HostEvents;
-use corehttp::middleware::CrossOriginProtection;
-use corehttp::middleware::{self, Middleware, Next, wrap};
+use corehttp::middleware::{self, Cors, CrossOriginProtection, Middleware, Next, wrap};
 use corehttp::server::{ErrorReport, error_page, problem_details};
 use corehttp::{
     BodyPlan, Client, ClientBuilder, Context, Handler, Headers, IntoHandler, Request, Response, Router,
@@ -221,7 +220,29 @@ fn middleware_allocates_nothing() {
     check(routes! { wrap (Counted, Counted) => { GET "/{*rest}" => waits } }, GET, 1, "hello, world");
     check(wrap((Counted, function), hello), GET, 1, "hello, world");
     check_each(1, wrap((Counted, function), waits), (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
-    check(wrap(middleware::guard(|_| Ok(())), echo), POST, 1, "hello, world");
+    check(wrap(middleware::guard(|_: &mut Context| Ok(())), echo), POST, 1, "hello, world");
+}
+
+#[test]
+fn a_request_without_an_origin_allocates_nothing_for_cors() {
+    let waits = async |ctx: &mut Context| {
+        tokio::task::yield_now().await;
+        hello(ctx);
+    };
+    let cors = || Cors::new().trust_origin("https://app.example").unwrap().expose_fields(["link"]).unwrap();
+    let own = GET.replace("X-Own: 1", "Origin: https://app.example");
+    let evil = GET.replace("X-Own: 1", "Origin: https://evil.example");
+    check(wrap(cors(), hello), GET, 1, "hello, world");
+    check(wrap(cors(), waits), GET, 1, "hello, world");
+    check(wrap(cors(), hello).boxed(), GET, 1, "hello, world");
+    check(routes! { wrap cors() => { GET "/{*rest}" => waits } }, GET, 1, "hello, world");
+    check(wrap(cors(), hello), &evil, 1, "hello, world");
+    check(wrap(Cors::new().allow_any_origin(), waits), &own, 1, "hello, world");
+    // Its text, and the fields that are set when the head is sent.
+    check_each(2, wrap(cors(), waits), (&own, 1, "hello, world"), |exchanges| exchanges < 1000);
+    let preflight =
+        own.replace("GET", "OPTIONS").replace("\r\n\r\n", "\r\nAccess-Control-Request-Method: PUT\r\n\r\n");
+    check(wrap(cors(), hello), &preflight, 1, "\r\n\r\n");
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Clients {
 }
 
 const BATCH: usize = 100;
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+pub(crate) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 /// The outcomes of requests.
 #[derive(Default)]
@@ -145,7 +145,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    fn add(&mut self, is_ok: bool, time: Duration, patience: Duration) {
+    pub(crate) fn add(&mut self, is_ok: bool, time: Duration, patience: Duration) {
         if is_ok {
             self.good += u64::from(time <= patience);
             self.times.push(time.as_secs_f64() * 1e3);

@@ -35,6 +35,7 @@ pub mod work;
 // Load over sockets.
 pub mod clients;
 pub mod load;
+pub mod people;
 
 // Simulations.
 pub mod refusals;

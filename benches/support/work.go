@@ -1,7 +1,8 @@
-// Command work is net/http with a handler that computes, as the servers of work.rs.
+// Command work is net/http with a handler that computes or waits, as the servers of work.rs.
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -10,12 +11,19 @@ import (
 	"os"
 	"strconv"
 	"sync/atomic"
+	"time"
 )
 
 func main() {
 	usual, rare := rounds("USUAL"), rounds("RARE")
 	var count atomic.Uint64
-	http.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	pool := make(chan struct{}, rounds("PERMITS"))
+	http.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if cap(pool) > 0 {
+			query(r.Context(), pool)
+			io.WriteString(w, "done")
+			return
+		}
 		work := usual
 		if rare > 0 && count.Add(1)%100 == 0 {
 			work = rare
@@ -34,6 +42,16 @@ func main() {
 		os.Exit(0)
 	}()
 	log.Fatal(http.Serve(listener, nil))
+}
+
+// query waits for a connection, as database/sql does, unless the peer leaves.
+func query(ctx context.Context, pool chan struct{}) {
+	select {
+	case pool <- struct{}{}:
+		time.Sleep(5 * time.Millisecond)
+		<-pool
+	case <-ctx.Done():
+	}
 }
 
 var result atomic.Uint64

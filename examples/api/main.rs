@@ -34,14 +34,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use corehttp::metrics::{self, Metrics};
-use corehttp::middleware::CrossOriginProtection;
-use corehttp::middleware::wrap;
+use corehttp::middleware::{Cors, CrossOriginProtection, wrap};
 use corehttp::server::{ErrorLog, problem_details};
 use corehttp::session::{MemoryStore, Sessions};
-use corehttp::tower::layer;
 use corehttp::{Handler, Limits, Server, Timeouts, routes, shutdown_signal};
-use http::{HeaderValue, Method, header};
-use tower_http::cors::CorsLayer;
 
 use database::Database;
 use postgres::Postgres;
@@ -91,16 +87,11 @@ impl App {
             mount "/session" => users::session_routes(&database),
             mount "/notes" => notes::routes(&database),
         };
-        let (mut protection, mut cors) = (CrossOriginProtection::new(), CorsLayer::new());
+        let (mut protection, mut cors) = (CrossOriginProtection::new(), Cors::new());
         if let Some(origin) = &self.origin {
             protection = protection.trust_origin(origin)?;
-            cors = cors
-                .allow_origin(HeaderValue::from_str(origin)?)
-                .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-                .allow_headers([header::CONTENT_TYPE])
-                .expose_headers([header::LINK, header::LOCATION])
-                .allow_credentials(true);
+            cors = cors.trust_origin(origin)?.expose_fields(["link", "location"])?;
         }
-        Ok(wrap((layer(cors), protection, self.sessions.clone()), router))
+        Ok(wrap((cors, protection, self.sessions.clone()), router))
     }
 }

@@ -175,7 +175,7 @@ impl CompressTransform {
         }
         let headers = &mut response.headers;
         if response.status == Status::PARTIAL_CONTENT && self.rules.is_whole_worthwhile(headers) {
-            vary(headers);
+            headers.vary_by("accept-encoding");
         }
         let is_worthwhile = self.rules.is_worthwhile(headers, len);
         if !CompressRules::is_allowed(response.status, headers)
@@ -183,7 +183,7 @@ impl CompressTransform {
         {
             return None;
         }
-        vary(headers);
+        headers.vary_by("accept-encoding");
         let coding = self.negotiated.coding?;
         headers.remove_each(&UNCODED_CONTENT_FIELDS);
         response.trailers.remove_each(&UNCODED_CONTENT_FIELDS);
@@ -197,7 +197,7 @@ impl CompressTransform {
     fn confirm(&mut self, headers: &mut Headers) {
         let is_free = !headers.contains_token("cache-control", "no-transform");
         if is_free && headers.contains("etag") {
-            vary(headers);
+            headers.vary_by("accept-encoding");
             if self.negotiated.coding.is_some() && self.stored == StoredVariant::Any {
                 self.weaken_etag(headers);
             }
@@ -337,14 +337,6 @@ const UNCODED_CONTENT_FIELDS: [FieldName<'static>; 6] = [
     FieldName::new("digest"),
     FieldName::new("repr-digest"),
 ];
-
-/// Adds to `vary` that the response depends on `accept-encoding` (RFC 9110 §12.5.5).
-fn vary(headers: &mut Headers) {
-    let has_token = |token| headers.contains_token("vary", token);
-    if !has_token("accept-encoding") && !has_token("*") {
-        let _ = headers.append("vary", "accept-encoding");
-    }
-}
 
 fn set(headers: &mut Headers, name: &str, value: &[u8]) {
     let set = headers.set(name, value);

@@ -76,7 +76,7 @@ impl Incoming {
         }
         let len = self.input.unread().len();
         if len > UNCOUNTED.max(self.memory.len()) {
-            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, bounds.memory.ahead(len)));
+            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 2 * len));
             taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
         }
         Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
@@ -234,8 +234,8 @@ impl Incoming {
         }
     }
 
-    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for twice
-    /// as much as is here.
+    /// Takes memory for the rest of a body that is not small: for all of it, or if its length is not known, for as
+    /// much as it may become.
     fn poll_room<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -251,7 +251,7 @@ impl Incoming {
         }
         let len = match left {
             Some(_) => needed,
-            None => bounds.memory.ahead(needed).min(body_max).max(needed),
+            None => bounds.memory.ahead(needed, body_max),
         };
         let grown = bounds.poll_memory(cx, &mut self.memory, len);
         if grown.is_pending() {
@@ -562,7 +562,7 @@ impl Incoming {
             discarded,
             head_search,
             rate,
-            memory: _,
+            memory,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -571,6 +571,7 @@ impl Incoming {
         *head_search = EndSearch::default();
         *has_read_any = false;
         *rate = MinRate::default();
+        memory.stop_waiting();
     }
 }
 

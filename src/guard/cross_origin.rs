@@ -1,6 +1,6 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
-use crate::message::{FieldName, MessageError, Request, Status, TargetError, is_origin_of};
+use crate::message::{FieldName, MessageError, Request, Status, Target, is_origin_of};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
@@ -71,12 +71,9 @@ impl CrossOriginProtection {
     ///
     /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
     pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
-        let request = Request::get(origin)?;
-        let url = request.target();
-        if url.origin() != Some(url.as_str()) || url.authorization().is_some() {
-            return Err(MessageError::from_url(TargetError::Form, origin));
-        }
-        self.trusted.push(url.as_str().into());
+        let trusted =
+            Target::from_origin(origin).map_err(|invalid| MessageError::from_url(invalid, origin))?;
+        self.trusted.push(trusted.as_str().into());
         Ok(self)
     }
 

@@ -29,6 +29,13 @@ pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
             }
         }
     }
+    let help = "Time from the head of a request to the call of the handler.";
+    let mut until_handler = writer.summary("corehttp_exchange_until_handler_seconds", help, 1e-9);
+    for route in routes {
+        for class in route.classes.iter().filter(|class| class.until_handler.count() > 0) {
+            until_handler.counts(&[("route", &route.pattern), ("status", class.class)], &class.until_handler);
+        }
+    }
     for (name, help, sizes) in SIZES {
         let mut samples = writer.histogram(name, help, 1.0);
         routes.iter().for_each(|route| samples.counts(&[("route", &route.pattern)], sizes(route)));
@@ -38,7 +45,7 @@ pub(super) fn write_routes(writer: &mut Writer, routes: &[RouteCounts]) {
 /// The name of a histogram, its meaning, and the counts of it.
 type Histograms<T> = (&'static str, &'static str, fn(&T) -> &HistogramCounts);
 
-const TIMES: [Histograms<ClassCounts>; 3] = [
+const TIMES: [Histograms<ClassCounts>; 2] = [
     ("corehttp_exchange_seconds", "Time from the head of a request to the end of its exchange.", |class| {
         &class.duration
     }),
@@ -46,11 +53,6 @@ const TIMES: [Histograms<ClassCounts>; 3] = [
         "corehttp_exchange_until_response_seconds",
         "Time from the head of a request to the head of its response.",
         |class| &class.until_response,
-    ),
-    (
-        "corehttp_exchange_until_handler_seconds",
-        "Time from the head of a request to the call of the handler.",
-        |class| &class.until_handler,
     ),
 ];
 

@@ -83,7 +83,8 @@ impl Handler for Text {
         response.set_text(self.metrics.to_text(format));
         response.headers.set("content-type", format.content_type())?;
         response.headers.set("cache-control", "no-store")?;
-        Ok(response.headers.append("vary", "accept")?)
+        response.headers.vary_by("accept");
+        Ok(())
     }
 }
 

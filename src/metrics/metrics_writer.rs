@@ -53,11 +53,16 @@ impl Writer {
     /// Begins a histogram. The values that were recorded are multiplied by `unit`: 1e-9 for times, which must be
     /// recorded in nanoseconds and have a name that ends in `_seconds`, and 1 for sizes in bytes.
     ///
-    /// The bounds of the buckets are fixed powers of two, before the multiplication: for a unit below 1, each one from
-    /// 2^14 to 2^36, which are 16 µs and 69 s in nanoseconds; else every second one from 2^6 to 2^30, which are 64 bytes
-    /// and 1 GiB. Times in other units than nanoseconds do not fit them.
+    /// The bounds of the buckets are fixed powers of two, before the multiplication: for a unit below 1, the 14 from 2^20 to
+    /// 2^33, which are 1 ms and 8.6 s in nanoseconds; else 2^10, 2^15, 2^20, 2^25 and 2^30, which are 1 KiB to 1 GiB. Times
+    /// in other units than nanoseconds do not fit them. OpenTelemetry has as many buckets for times, from 5 ms to 10 s.
     pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> Samples<'_> {
         self.begin(name, Kind::Histogram { unit }, help)
+    }
+
+    /// Begins a summary without quantiles: sums and counts, of which averages are made.
+    pub(super) fn summary(&mut self, name: &str, help: &str, unit: f64) -> Samples<'_> {
+        self.begin(name, Kind::Summary { unit }, help)
     }
 
     /// Begins a metric of the crate, whose kind is `counter` or `gauge`.
@@ -104,6 +109,7 @@ enum Kind {
     Counter,
     Gauge,
     Histogram { unit: f64 },
+    Summary { unit: f64 },
 }
 
 impl Kind {
@@ -112,6 +118,7 @@ impl Kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram { .. } => "histogram",
+            Kind::Summary { .. } => "summary",
         }
     }
 }
@@ -126,23 +133,28 @@ impl Samples<'_> {
         match self.kind {
             Kind::Counter => self.write("_total", labels, None, value),
             Kind::Gauge => self.write("", labels, None, value),
-            Kind::Histogram { .. } => {}
+            Kind::Histogram { .. } | Kind::Summary { .. } => {}
         }
     }
 
     /// Writes the buckets, the sum and the count of a histogram. A counter and a gauge take none.
     pub fn counts(&mut self, labels: Labels<'_>, counts: &HistogramCounts) {
-        if let Kind::Histogram { unit } = self.kind {
-            let bounds = if unit < 1.0 { TIME_BOUNDS } else { SIZE_BOUNDS };
-            for exponent in (bounds.first..=bounds.last).step_by(bounds.step) {
-                let bound = 1 << exponent;
-                self.write("_bucket", labels, Some(bound as f64 * unit), counts.at_most(bound) as f64);
+        let count = counts.count() as f64;
+        let unit = match self.kind {
+            Kind::Counter | Kind::Gauge => return,
+            Kind::Summary { unit } => unit,
+            Kind::Histogram { unit } => {
+                let bounds = if unit < 1.0 { TIME_BOUNDS } else { SIZE_BOUNDS };
+                for exponent in (bounds.first..=bounds.last).step_by(bounds.step) {
+                    let bound = 1 << exponent;
+                    self.write("_bucket", labels, Some(bound as f64 * unit), counts.at_most(bound) as f64);
+                }
+                self.write("_bucket", labels, Some(f64::INFINITY), count);
+                unit
             }
-            let count = counts.count() as f64;
-            self.write("_bucket", labels, Some(f64::INFINITY), count);
-            self.write("_sum", labels, None, counts.sum() as f64 * unit);
-            self.write("_count", labels, None, count);
-        }
+        };
+        self.write("_sum", labels, None, counts.sum() as f64 * unit);
+        self.write("_count", labels, None, count);
     }
 
     fn write_head(&mut self, help: &str) {
@@ -196,10 +208,11 @@ struct Bounds {
     step: usize,
 }
 
-/// From 16 µs to 69 s in nanoseconds.
-const TIME_BOUNDS: Bounds = Bounds { first: 14, last: 36, step: 1 };
-/// From 64 bytes to 1 GiB.
-const SIZE_BOUNDS: Bounds = Bounds { first: 6, last: 30, step: 2 };
+// A bucket is a series of each route and class, so there are no more than tell apart what a reader would treat otherwise.
+/// From 1 ms to 8.6 s in nanoseconds.
+const TIME_BOUNDS: Bounds = Bounds { first: 20, last: 33, step: 1 };
+/// From 1 KiB to 1 GiB.
+const SIZE_BOUNDS: Bounds = Bounds { first: 10, last: 30, step: 5 };
 
 /// A name of a metric or a label, whose other characters become `_`.
 struct Name<'a>(&'a str);
@@ -285,30 +298,36 @@ mod tests {
     #[test]
     fn buckets_are_cumulative_and_their_bounds_exact() {
         let histogram = Histogram::new();
-        [0, 64, 65, 256, 257, 1 << 30, 1 << 31, u64::MAX].into_iter().for_each(|size| histogram.record(size));
+        [0, 1 << 10, 1025, 1 << 15, 32_769, 1 << 30, 1 << 31, u64::MAX]
+            .into_iter()
+            .for_each(|size| histogram.record(size));
         let times = Histogram::new();
-        [1 << 14, (1 << 14) + 1, 1 << 36, 1 << 37].into_iter().for_each(|time| times.record(time));
+        [1 << 20, (1 << 20) + 1, 1 << 33, 1 << 34].into_iter().for_each(|time| times.record(time));
         let mut writer = Writer::new(Format::OpenMetrics);
         writer.histogram("a_bytes", "A.", 1.0).counts(&[("b", "c")], &histogram.counts());
         writer.histogram("d_seconds", "D.", 1e-9).counts(&[], &times.counts());
+        writer.summary("e_seconds", "E.", 1e-9).counts(&[], &times.counts());
         let text = writer.finish();
         for line in [
             "# UNIT a_bytes bytes",
-            "a_bytes_bucket{b=\"c\",le=\"64.0\"} 2",
-            "a_bytes_bucket{b=\"c\",le=\"256.0\"} 4",
-            "a_bytes_bucket{b=\"c\",le=\"1024.0\"} 5",
+            "a_bytes_bucket{b=\"c\",le=\"1024.0\"} 2",
+            "a_bytes_bucket{b=\"c\",le=\"32768.0\"} 4",
+            "a_bytes_bucket{b=\"c\",le=\"1048576.0\"} 5",
             "a_bytes_bucket{b=\"c\",le=\"1073741824.0\"} 6",
             "a_bytes_bucket{b=\"c\",le=\"+Inf\"} 8",
             "a_bytes_count{b=\"c\"} 8",
             "# UNIT d_seconds seconds",
-            "d_seconds_bucket{le=\"0.000016384\"} 1",
-            "d_seconds_bucket{le=\"0.000032768\"} 2",
-            "d_seconds_bucket{le=\"68.719476736\"} 3",
+            "d_seconds_bucket{le=\"0.001048576\"} 1",
+            "d_seconds_bucket{le=\"0.002097152\"} 2",
+            "d_seconds_bucket{le=\"8.589934592\"} 3",
             "d_seconds_bucket{le=\"+Inf\"} 4",
-            "d_seconds_sum 206.158462977",
+            "d_seconds_sum 25.771900929",
+            "# TYPE e_seconds summary",
+            "e_seconds_sum 25.771900929",
+            "e_seconds_count 4",
         ] {
             assert!(text.lines().any(|found| found.starts_with(line)), "{line}\n{text}");
         }
-        assert_eq!(text.lines().filter(|line| line.contains("_bucket")).count(), 14 + 24);
+        assert_eq!(text.lines().filter(|line| line.contains("_bucket")).count(), 6 + 15);
     }
 }

@@ -59,7 +59,7 @@
 //! | a group of routes | `wrap (log, guard) => { .. }` in [`routes!`](crate::routes) |
 //! | the routes that a router has so far | [`Router::wrap`](crate::Router::wrap) |
 //!
-//! The usual order is `wrap((Tracing::new(), layer(cors), CrossOriginProtection::new(), sessions), router)`, with guards in
+//! The usual order is `wrap((Tracing::new(), cors, CrossOriginProtection::new(), sessions), router)`, with guards in
 //! groups: see [a whole service](crate::guide).
 //!
 //! # What there is
@@ -73,8 +73,8 @@
 //! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
 //! | other requests to refuse | [`guard`] |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
-//! | pages of other origins (CORS) | `tower::layer` with `CorsLayer` of tower-http |
-//! | other layers of tower | `tower::layer` |
+//! | pages of other origins (CORS) | [`Cors`] |
+//! | layers of tower | `tower::layer` |
 //! | anything else | a type with `impl` [`Middleware`], or an `async` function with [`Next`] |
 //!
 //! # Writing one
@@ -118,7 +118,7 @@
 //! # Guards that wait
 //!
 //! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait lets the body be streamed, and
-//! buffers it later, so it receives none in vain:
+//! buffers it later, so it receives none in vain. `guard` makes such a one of an `async` function, and a type does so itself:
 //!
 //! ```
 //! use corehttp::middleware::{Middleware, wrap};
@@ -155,6 +155,7 @@
 //! ```
 //!
 //! [`ConcurrencyLimit`]: crate::middleware::ConcurrencyLimit
+//! [`Cors`]: crate::middleware::Cors
 //! [`CrossOriginProtection`]: crate::middleware::CrossOriginProtection
 //! [`Hsts`]: crate::middleware::Hsts
 //! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
@@ -163,7 +164,8 @@
 
 #[cfg(feature = "compress")]
 pub use crate::compress::Compress;
+pub use crate::cors::Cors;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
-pub use crate::server::middleware::Wrap;
+pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, uncancelled, wrap};

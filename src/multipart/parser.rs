@@ -387,7 +387,7 @@ impl PartMemory {
         if len <= UNCOUNTED.max(self.share.len()) {
             return Poll::Ready(Ok(()));
         }
-        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.ahead(len), WAIT_MAX);
+        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.ahead(len, usize::MAX), WAIT_MAX);
         grown.map_err(|error| ExchangeError::from_memory(error).into())
     }
 

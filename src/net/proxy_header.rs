@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use proxy_header::{ParseConfig, Protocol, ProxiedAddress, ProxyHeader as Parsed};
+use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader as Parsed};
 
 use super::address::PeerAddr;
 
@@ -149,7 +149,9 @@ impl ProxyHeader {
             return None;
         }
         let (parsed, len) = Parsed::parse(read, ParseConfig::default()).ok()?;
-        let is_stream = parsed.proxied_address().is_none_or(|found| found.protocol == Protocol::Stream);
+        // The library passes over the transport where it passes over the addresses, those of Unix sockets.
+        let is_stream =
+            !read.starts_with(V2) || read.get(V2.len() + 1).is_some_and(|octet| octet & 0x0f != DATAGRAM);
         let is_whole = len == read.len() && is_stream && parsed.tlvs().all(|field| field.is_ok());
         is_whole.then(|| ProxyHeader(parsed.into_owned()))
     }
@@ -185,6 +187,8 @@ const V2_FIXED_LEN: usize = 16;
 const V2_REST_LEN_MAX: usize = 16 << 10;
 /// Version 2, and the command for a connection of the proxy itself.
 const LOCAL: u8 = 0x20;
+/// The transport of datagrams, in the low half of the octet behind the command.
+const DATAGRAM: u8 = 2;
 
 fn missing_len_v1(read: &[u8]) -> Option<usize> {
     match memchr::memchr(b'\n', read) {
@@ -310,6 +314,7 @@ mod tests {
             (v2(0x11, 0x11, IPV4), Malformed),
             (v2(0x22, 0x11, IPV4), Malformed),
             (v2(0x21, 0x12, IPV4), Malformed),
+            (v2(0x21, 0x32, &[0; 216]), Malformed),
             (v2(0x21, 0x41, IPV4), Malformed),
             (v2(0x21, 0x11, &IPV4[1..]), Malformed),
             (v2(0x21, 0x21, IPV4), Malformed),

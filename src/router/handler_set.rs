@@ -22,6 +22,10 @@ pub trait HandlerSet: 'static {
     /// Calls [`Handler::handle`] of a handler.
     fn handle(&self, index: usize, ctx: &mut Context) -> impl Future<Output = Result>;
 
+    /// Calls [`Handler::note_route`] of a handler.
+    #[doc(hidden)]
+    fn note_route(&self, index: usize, ctx: &mut Context);
+
     /// Calls [`Handler::refuse`] of a handler.
     #[doc(hidden)]
     fn refuse<'a>(&'a self, index: usize, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a>;
@@ -42,6 +46,12 @@ impl<H: Handler + 'static> HandlerSet for Vec<H> {
         match self.get(index) {
             Some(handler) => handler.handle(ctx).await,
             None => Err(Status::NOT_FOUND.into()),
+        }
+    }
+
+    fn note_route(&self, index: usize, ctx: &mut Context) {
+        if let Some(handler) = self.get(index) {
+            handler.note_route(ctx);
         }
     }
 
@@ -82,6 +92,14 @@ macro_rules! tuples {
                 match index {
                     $($index => self.$index.handle(ctx).await,)*
                     _ => Err(Status::NOT_FOUND.into()),
+                }
+            }
+
+            #[allow(unused_variables, reason = "the empty tuple has no handler")]
+            fn note_route(&self, index: usize, ctx: &mut Context) {
+                match index {
+                    $($index => self.$index.note_route(ctx),)*
+                    _ => {}
                 }
             }
 
@@ -135,6 +153,13 @@ impl<S: HandlerSet, T: HandlerSet> HandlerSet for Chain<S, T> {
         match index.checked_sub(S::LEN) {
             None => self.0.handle(index, ctx).await,
             Some(index) => self.1.handle(index, ctx).await,
+        }
+    }
+
+    fn note_route(&self, index: usize, ctx: &mut Context) {
+        match index.checked_sub(S::LEN) {
+            None => self.0.note_route(index, ctx),
+            Some(index) => self.1.note_route(index, ctx),
         }
     }
 

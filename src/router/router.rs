@@ -439,6 +439,14 @@ impl<S: HandlerSet> Router<S> {
         outcome
     }
 
+    /// Enters the route that is recorded, or else the one that is found.
+    #[inline]
+    fn enter<'c>(&self, ctx: &'c mut Context) -> (Outcome<'_>, Entered<'c>) {
+        let (depth, recorded) = self.enter_recorded(&mut ctx.request);
+        let outcome = recorded.map_or_else(|| self.enter_found(&mut ctx.request), Outcome::Route);
+        (outcome, Entered { ctx, depth })
+    }
+
     /// Handles a request by a route that only `handle` has found: `on_head` was called for another route, or for none.
     /// Without a plan the request would pass by a guard in the handler, or lack the body that the handler expects.
     #[cold]
@@ -462,14 +470,11 @@ impl<S: HandlerSet> Router<S> {
 impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        let (depth, recorded) = self.enter_recorded(&mut ctx.request);
-        let outcome = recorded.map_or_else(|| self.enter_found(&mut ctx.request), Outcome::Route);
-        let Outcome::Route(route) = outcome else {
+        match self.enter(ctx) {
+            (Outcome::Route(route), entered) => self.handlers.on_head(route, entered.ctx),
             // The body of a request that is refused is not received.
-            return BodyPlan::Stream;
-        };
-        let entered = Entered { ctx, depth };
-        self.handlers.on_head(route, entered.ctx)
+            _ => BodyPlan::Stream,
+        }
     }
 
     #[inline]
@@ -499,6 +504,12 @@ impl<S: HandlerSet> Handler for Router<S> {
         let route = recorded?;
         let entered = Entered { ctx, depth };
         self.handlers.handle_now(route, entered.ctx)
+    }
+
+    fn note_route(&self, ctx: &mut Context) {
+        if let (Outcome::Route(route), entered) = self.enter(ctx) {
+            self.handlers.note_route(route, entered.ctx);
+        }
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {

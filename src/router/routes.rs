@@ -99,7 +99,9 @@ macro_rules! routes {
         wrap $middleware:expr => { $($routes:tt)* } $($rest:tt)*
     ) => {
         $crate::routes!(
-            @flat $done [$($let)* let middleware = $middleware;] [[$($group)* middleware] [$($group)*] $($around)*]
+            @flat $done
+            [$($let)* let middleware = $crate::middleware::Group::new($middleware);]
+            [[$($group)* middleware] [$($group)*] $($around)*]
             $($routes)* , @end $($rest)*
         )
     };
@@ -114,10 +116,10 @@ macro_rules! routes {
             @flat
             [
                 $($done)*
-                ($method_a $pattern_a $crate::middleware::wrap(($($group.clone(),)*), $a))
-                ($method_b $pattern_b $crate::middleware::wrap(($($group.clone(),)*), $b))
-                ($method_c $pattern_c $crate::middleware::wrap(($($group.clone(),)*), $c))
-                ($method_d $pattern_d $crate::middleware::wrap(($($group.clone(),)*), $d))
+                ($method_a $pattern_a $crate::middleware::wrap(($($group.for_route(),)*), $a))
+                ($method_b $pattern_b $crate::middleware::wrap(($($group.for_route(),)*), $b))
+                ($method_c $pattern_c $crate::middleware::wrap(($($group.for_route(),)*), $c))
+                ($method_d $pattern_d $crate::middleware::wrap(($($group.for_route(),)*), $d))
             ]
             $let [[$($group)*] $($around)*] $($rest)*
         )
@@ -128,7 +130,7 @@ macro_rules! routes {
     ) => {
         $crate::routes!(
             @flat
-            [$($done)* ($method $pattern $crate::middleware::wrap(($($group.clone(),)*), $handler))]
+            [$($done)* ($method $pattern $crate::middleware::wrap(($($group.for_route(),)*), $handler))]
             $let [[$($group)*] $($around)*] $($($rest)*)?
         )
     };

@@ -64,11 +64,16 @@ impl MemoryBudget {
         MemoryBudget(Some(Arc::new([all / 4, all - all / 4].map(Pages::new))))
     }
 
-    /// How much to take for content of which so many bytes are here, and more is to come: twice as much, as buffers grow,
-    /// unless that is more than there is.
-    pub(crate) fn ahead(&self, len: usize) -> usize {
-        let most = self.0.as_ref().map_or(u64::MAX, |pages| bytes(pages[LARGE].all));
-        (2 * len).min(usize::try_from(most).unwrap_or(usize::MAX)).max(len)
+    /// How much to take for content of which `len` bytes are here, and at most `most` come in all.
+    ///
+    /// Small content takes twice as much, as buffers grow. Large content takes all that may come: if it took that step by
+    /// step, several could hold what all of them wait for. Only if that is much of what there is, it takes steps.
+    pub(crate) fn ahead(&self, len: usize, most: usize) -> usize {
+        let Some(pages) = &self.0 else { return len };
+        let all = pages[LARGE].all as usize * PAGE;
+        let doubled = len.saturating_mul(2).min(most);
+        let is_all_at_once = doubled > SMALL_MAX && most <= all / 4;
+        if is_all_at_once { most.max(len) } else { doubled.min(all).max(len) }
     }
 
     /// Whether a share waits to grow.
@@ -168,6 +173,15 @@ impl MemoryShare {
         self.0.as_ref().is_some_and(|held| held.wait.is_some())
     }
 
+    /// Leaves the queue, if it waits to grow.
+    #[inline]
+    pub(crate) fn stop_waiting(&mut self) {
+        // Most exchanges hold nothing.
+        if let Some(held) = &mut self.0 {
+            held.wait = None;
+        }
+    }
+
     /// Gives back all beyond so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if let Some(Held { pages: Some(pages), .. }) = self.0.as_deref_mut() {
@@ -182,12 +196,8 @@ impl MemoryShare {
     }
 
     /// Gives all back.
-    #[inline]
     pub(crate) fn clear(&mut self) {
-        // Most exchanges hold nothing.
-        if self.0.is_some() {
-            self.0 = None;
-        }
+        self.0 = None;
     }
 }
 
@@ -322,11 +332,14 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_bound_nothing_is_counted() {
-        let budget_of_four = budget(4);
+        let budget_of_400 = budget(400);
         let (budget, mut share) = (MemoryBudget::default(), MemoryShare::default());
         assert_eq!(grow(&mut share, &budget, usize::MAX / PAGE).await, Ok(()));
         assert_eq!((share.len(), budget.counts()), (0, MemoryCounts::default()));
-        assert_eq!([1, 3, 5].map(|len| budget_of_four.ahead(len * PAGE) / PAGE), [2, 4, 5]);
-        assert_eq!(budget.ahead(PAGE), 2 * PAGE);
+        let ahead = |len, most| budget_of_400.ahead(len * PAGE, most * PAGE) / PAGE;
+        assert_eq!([ahead(1, 300), ahead(32, 100), ahead(32, 40)], [2, 64, 40], "small ones double");
+        assert_eq!([ahead(33, 100), ahead(99, 100)], [100, 100], "large ones take all");
+        assert_eq!([ahead(33, 101), ahead(300, 999), ahead(500, 999)], [66, 400, 500]);
+        assert_eq!(budget.ahead(PAGE, 9 * PAGE), PAGE);
     }
 }

@@ -49,7 +49,7 @@ mod report;
 
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
-pub(crate) use context::{BodyReader, BodyWriter, Context};
+pub(crate) use context::{BodyReader, BodyWriter, Context, HeadFields};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]

@@ -176,11 +176,9 @@ impl<S: SessionStore> Keeper<S> {
         let Some(session) = extensions.get_mut::<Session>() else {
             return self.touch(extensions, head).await;
         };
-        if let Some(response) = &mut head
-            && !response.headers.contains_token("vary", "cookie")
-        {
+        if let Some(response) = &mut head {
             // A cache must not give the response to others.
-            response.headers.append("vary", "cookie")?;
+            response.headers.vary_by("cookie");
         }
         let Some(change) = session.change() else { return self.touch(extensions, head).await };
         self.apply(change, session, head).await?;

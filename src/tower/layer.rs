@@ -72,7 +72,7 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 /// answer in place of the handler, as after a time limit, the handler is cancelled.
 ///
 /// Content that no layer wraps stays in the context, and is sent as without layers: a file by the operating system, a
-/// stream as it is written. The layers for CORS, fields, request ids, authorization and timeouts wrap nothing. Layers
+/// stream as it is written. The layers for fields, request ids, authorization and timeouts wrap nothing. Layers
 /// for traces, panics and compression do, and so does any that boxes the body: then the content passes through their
 /// body, piece by piece, without being copied if it is in memory.
 ///

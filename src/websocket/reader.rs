@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::exchange::ExchangeError;
+use crate::net::millis;
 use crate::runtime::{Budget, MemoryError, MemoryShare};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
@@ -20,8 +21,9 @@ pub struct Reader<E: Role = ServerRole> {
     shared: Half<E>,
     input: Input,
     decoder: Decoder,
-    /// The memory of a message that is not small.
+    /// The memory of a message that is not small, and since when it waits for that or has it, in milliseconds.
     memory: MemoryShare,
+    memory_since: u64,
     controls: ControlRate,
     /// Messages that are here need no socket, so tokio's budget does not count them.
     budget: Budget,
@@ -56,6 +58,7 @@ impl<E: Role> Reader<E> {
             input: Input::from_bytes(early),
             decoder,
             memory: MemoryShare::default(),
+            memory_since: 0,
             controls: ControlRate::new(control_rate_max),
             budget: Budget::default(),
             reason: None,
@@ -227,10 +230,18 @@ impl<E: Role> Reader<E> {
         let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
             return Poll::Ready(Ok(()));
         };
+        let now = self.shared.with(|link| link.now());
+        if self.memory.len() == 0 {
+            self.memory_since = now;
+        } else if budget.is_contended() && now.saturating_sub(self.memory_since) > millis(MEMORY_WAIT) {
+            return Poll::Ready(Err(Error::Memory));
+        }
         if len <= self.memory.len() {
             return Poll::Ready(Ok(()));
         }
-        let grown = self.memory.poll_grow_to(cx, budget, budget.ahead(len), MEMORY_WAIT);
+        // The buffer of a message doubles as it fills.
+        let most = self.decoder.message_max().saturating_mul(2);
+        let grown = self.memory.poll_grow_to(cx, budget, budget.ahead(len, most), MEMORY_WAIT);
         grown.map_err(|error| match error {
             MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
             MemoryError::TimedOut(_) => Error::Memory,
@@ -321,7 +332,7 @@ fn poll_end<E: Role>(
 /// Messages up to this length take no share of the memory: as much is read at once.
 const UNCOUNTED: usize = 64 << 10;
 
-/// How long a message waits for memory that other peers hold.
+/// How long a message waits for memory that other peers hold, and how long it holds some for which others wait.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);
 
 /// The cost of a message or control frame, however short, in bytes of the budget: 1024 of them are a turn.

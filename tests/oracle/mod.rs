@@ -8,13 +8,16 @@
 #![allow(dead_code, unused_imports, reason = "each program of tests uses some of it")]
 
 pub mod client;
+pub mod fields;
 pub mod gateway;
 mod grammar;
 mod message;
+pub mod proxies;
 mod reader;
 pub mod server;
 #[cfg(test)]
 mod tests;
+pub mod websocket;
 
 pub use grammar::form;
 pub use message::{Field, Request, Response};

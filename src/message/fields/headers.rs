@@ -218,6 +218,14 @@ impl Headers {
         self.put_line(name.hash(), name.as_str(), value);
     }
 
+    /// Adds to `vary` that the response depends on a field of the request (RFC 9110 §12.5.5), unless it is there.
+    pub(crate) fn vary_by(&mut self, field: &'static str) {
+        let has_member = |member| self.contains_token("vary", member);
+        if !has_member(field) && !has_member("*") {
+            self.push(FieldName::VARY, field.as_bytes());
+        }
+    }
+
     /// Sets a field as [`Headers::put`] does, with a name in parts, which are passed in registers.
     fn put_line(&mut self, hash: NameHash, name: &str, value: &[u8]) {
         debug_assert!(is_token(name.as_bytes()) && is_field_value(value), "the caller has checked the field");

@@ -87,6 +87,18 @@ impl MatchedRoute {
         }
     }
 
+    /// How many routers have chosen a route.
+    pub(crate) fn choices(&self) -> usize {
+        self.0.as_ref().map_or(0, |matched| matched.steps.len())
+    }
+
+    /// Drops the choices beyond the first so many. The pattern that they have made stays.
+    pub(crate) fn forget_choices(&mut self, known: usize) {
+        if let Some(matched) = &mut self.0 {
+            matched.steps.truncate(known.max(matched.depth));
+        }
+    }
+
     /// Drops choices of `on_head` that no `handle` has used yet: the method has changed.
     pub(super) fn clear_choices(&mut self) {
         if let Some(matched) = &mut self.0 {

@@ -85,6 +85,17 @@ impl Target {
         Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
     }
 
+    /// Parses an origin: a scheme, a host and an optional port, and nothing else. The text of the target is as browsers
+    /// write it in `origin` (RFC 6454 §6.2).
+    pub(crate) fn from_origin(origin: &str) -> Result<Target, TargetError> {
+        let mut target = Target::default();
+        target.set_url(origin)?;
+        match target.origin() == Some(target.as_str()) && target.authorization().is_none() {
+            true => Ok(target),
+            false => Err(TargetError::Form),
+        }
+    }
+
     /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
     /// do. [Above](Target#urls) is what is changed.
     ///

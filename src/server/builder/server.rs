@@ -294,8 +294,9 @@ impl Server {
     }
 
     /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place
-    /// of the response that it left. The functions [`problem_details`](crate::server::problem_details) and
-    /// [`error_page`](crate::server::error_page) are ready to be used. Default: none, and the content is the
+    /// of the response that it left. Ready to be used are [`problem_details`](crate::server::problem_details), which sends JSON
+    /// and, to browsers, a page, and [`error_page`](crate::server::error_page), which sends a page and, to those who ask for
+    /// it, JSON. Default: none, and the content is the
     /// [reason](crate::Status::reason) of the status, as text; or what is wrong with the request, as
     /// [`Error`](crate::Error) has it; or a [`Problem`](crate::Problem) that the handler has failed with.
     ///

@@ -66,6 +66,7 @@ pub(super) fn drop_user_values(ctx: &mut Context) {
     let has_user_values = !extensions.is_empty()
         || transform.is_some()
         || head_filters.first.is_some()
+        || head_filters.fields.is_some()
         || request.body.is_unbuffered()
         || response.body.is_unbuffered();
     if has_user_values {
@@ -89,6 +90,7 @@ fn clear_user_values(ctx: &mut Context) {
     extensions.clear();
     *transform = None;
     head_filters.first = None;
+    head_filters.fields = None;
     head_filters.saver = None;
     request.body.clear();
     response.body.clear();

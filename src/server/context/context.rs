@@ -135,11 +135,21 @@ impl Context {
     /// Gives memory back for which others wait.
     #[inline]
     fn yield_memory(&mut self) {
-        let Exchange { incoming, conn, .. } = &mut self.exchange;
         // Few bodies are large.
-        if incoming.get_mut().memory.len() > 0 && conn.bounds(|bounds| bounds.memory.is_contended()) {
+        if self.large_len() > 0 && self.exchange.conn.bounds(|bounds| bounds.memory.is_contended()) {
             self.shrink();
         }
+    }
+
+    /// How much memory the context has for large bodies.
+    #[inline]
+    pub(in crate::server) fn large_len(&mut self) -> usize {
+        self.exchange.incoming.get_mut().memory.len()
+    }
+
+    /// Lets others have that memory, though the buffers stay.
+    pub(in crate::server) fn release_large(&mut self) {
+        self.exchange.incoming.get_mut().memory.clear();
     }
 }
 
@@ -552,9 +562,9 @@ impl Reset for Context {
         extensions.clear();
         clear_cold(transform);
         clear_cold(&mut head_filters.first);
+        clear_cold(&mut head_filters.fields);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
-        self.yield_memory();
     }
 
     fn shrink(&mut self) -> usize {

@@ -1,4 +1,5 @@
-//! [`HeadFilter`], [`StateSaver`] and [`HeadFilters`]: change the head of a response that a handler sends itself.
+//! [`HeadFilter`], [`HeadFields`], [`StateSaver`] and [`HeadFilters`]: change the head of a response that a handler sends
+//! itself.
 
 use std::future::poll_fn;
 use std::io;
@@ -37,6 +38,11 @@ pub(crate) enum SentKind {
     Upgrade(Status),
 }
 
+/// Sets fields of a response that a handler sends itself, such as those of CORS, over those that the handler has set.
+pub(crate) trait HeadFields {
+    fn set_on(&self, response: &mut Response);
+}
+
 /// Saves the state of an exchange, such as its session, which may set fields of the response.
 ///
 /// A stream may go on for hours after its head. State that is saved only then would undo all that other requests have
@@ -54,14 +60,16 @@ pub(crate) trait StateSaver {
 #[derive(Default)]
 pub(crate) struct HeadFilters {
     pub(crate) first: Option<Box<dyn HeadFilter>>,
-    /// Called after the filters, when it is certain that the head is sent, with the fields that it sets.
+    /// Set after the filters.
+    pub(crate) fields: Option<Arc<dyn HeadFields>>,
+    /// Called last, when it is certain that the head is sent, with the fields that it sets.
     pub(crate) saver: Option<Arc<dyn StateSaver>>,
 }
 
 impl HeadFilters {
     /// Whether the head is to be passed through anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.saver.is_none()
+        self.first.is_none() && self.fields.is_none() && self.saver.is_none()
     }
 
     /// Passes the head through the filters, before the handler sends it. If the future is dropped, the filter that was
@@ -74,6 +82,9 @@ impl HeadFilters {
     ) -> io::Result<()> {
         while self.first.is_some() {
             poll_fn(|cx| self.poll_first(cx, response, transform, kind)).await?;
+        }
+        if let Some(fields) = &self.fields {
+            fields.set_on(response);
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;
 pub use extensions::Extensions;
+pub(crate) use head_filter::HeadFields;
 #[cfg(feature = "session")]
 pub(crate) use head_filter::StateSaver;
 #[cfg(feature = "tower")]

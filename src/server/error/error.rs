@@ -17,6 +17,7 @@ use crate::wire::WireError;
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: the status to answer with, and a cause that the peer does not see, unless it is the peer's fault.
+/// The causes that this crate has are in the module [`corehttp::error`](mod@crate::error).
 ///
 /// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
 /// this crate choose a better status:

@@ -61,11 +61,12 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
     }
 }
 
-/// Makes problem details (RFC 9457) the content of an error response: a function for
-/// [`Server::error_response`](crate::Server::error_response).
+/// Makes problem details (RFC 9457) the content of an error response, in JSON for programs and as a page for browsers: a
+/// function for [`Server::error_response`](crate::Server::error_response).
 ///
-/// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
-/// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: they show a
+/// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these, and so a person who opens a link of an
+/// API reads a page. One without a preference, such as curl and the `fetch` of a script, or that accepts something else,
+/// gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: they show a
 /// cause that this crate has found in the request, such as JSON with a field missing, and no other. The response has
 /// `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
@@ -80,6 +81,16 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// let response = corehttp::block_on(service.respond(Request::get("/none")?))?;
 /// assert_eq!(response.headers.content_type(), Some("application/problem+json"));
 /// assert_eq!(response.text()?, r#"{"title":"Not Found","status":404}"#);
+/// let mut from_browser = Request::get("/none")?;
+/// from_browser.headers.set("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")?;
+/// let response = corehttp::block_on(service.respond(from_browser.clone()))?;
+/// assert_eq!(response.headers.content_type(), Some("text/html; charset=utf-8"));
+///
+/// // JSON, whatever a client prefers:
+/// let server = Server::new().error_response(|report, response| response.set_problem(&report.problem()));
+/// # let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));
+/// # let response = corehttp::block_on(service.respond(from_browser))?;
+/// # assert_eq!(response.headers.content_type(), Some("application/problem+json"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn problem_details(report: &ErrorReport<'_>, response: &mut Response) {
@@ -127,9 +138,7 @@ fn write_preferred(report: &ErrorReport<'_>, response: &mut Response, offered: [
         TEXT => set_problem_text(response, &problem),
         _ => response.set_problem(&problem),
     }
-    if !response.headers.contains_token("vary", "accept") {
-        response.headers.push(FieldName::VARY, b"accept");
-    }
+    response.headers.vary_by("accept");
 }
 
 /// Writes a problem as text. Its detail may quote a name that the peer sent, so a browser must not take it for a page.

@@ -46,6 +46,18 @@ use crate::server::error::Result;
 ///     }
 /// }
 /// ```
+///
+/// # When it does not compile
+///
+/// | the compiler | write |
+/// |---|---|
+/// | needs type annotations for a parameter (E0282) | `|ctx: &mut Context|`, and not `|ctx|` |
+/// | misses the lifetime of a value (E0373, E0597) | `move` before the closure, and an `Arc` around the value |
+/// | expects `Fn`, and finds `FnMut` or `FnOnce` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
+/// | finds a borrow in use (E0502) | `let Context { request, response, .. } = ctx;`: see [`Context`] |
+/// | cannot share an `Rc` between threads (E0277) | an `Arc`, or [`Server::run_per_core`](crate::Server::run_per_core) |
+/// | finds no `Clone` for middleware (E0277) | `#[derive(Clone)]` above its type |
+/// | cannot convert an error by `?` (E0277) | `map_err(Error::other)`: see [`Error`](crate::Error) |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
@@ -122,6 +134,13 @@ pub trait Handler: ErasedHandler {
         confined(move || self.handle(ctx))
     }
 
+    /// Notes the route of a request without a call of [`Handler::on_head`], so that logs have the whole pattern of one that
+    /// is refused before. A handler that chooses by anything else than the path notes nothing.
+    #[doc(hidden)]
+    fn note_route(&self, ctx: &mut Context) {
+        let _ = ctx;
+    }
+
     /// Passes a refusal through the middleware in this handler, in place of [`Handler::handle`].
     #[doc(hidden)]
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
@@ -146,6 +165,10 @@ impl<H: Handler> Handler for Arc<H> {
         (**self).handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         (**self).refuse(ctx, refusal)
     }
@@ -165,6 +188,10 @@ impl<H: Handler> Handler for Rc<H> {
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         (**self).handle_now(ctx)
+    }
+
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
@@ -362,6 +389,10 @@ impl Handler for BoxHandler {
         self.0.handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        self.0.note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         self.0.refuse(ctx, refusal)
     }
@@ -404,6 +435,10 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
         (**self).handle_now(ctx)
     }
 
+    fn note_route(&self, ctx: &mut Context) {
+        (**self).note_route(ctx);
+    }
+
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
         (**self).refuse(ctx, refusal)
     }
@@ -426,6 +461,10 @@ macro_rules! shared_dyn_handlers {
 
             fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
                 (**self).handle_now(ctx)
+            }
+
+            fn note_route(&self, ctx: &mut Context) {
+                (**self).note_route(ctx);
             }
 
             fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {

@@ -170,7 +170,8 @@ struct Planned<P>(P);
 
 impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
     #[inline]
-    fn on_head(&self, ctx: &mut Context, _: &impl Handler) -> BodyPlan {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        next.note_route(ctx);
         self.0(&ctx.request)
     }
 
@@ -182,7 +183,8 @@ impl<P: Fn(&Request) -> BodyPlan + 'static> Middleware for Planned<P> {
 
 impl Middleware for BodyPlan {
     #[inline]
-    fn on_head(&self, _: &mut Context, _: &impl Handler) -> BodyPlan {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        next.note_route(ctx);
         *self
     }
 

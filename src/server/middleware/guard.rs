@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
-/// `check` is called for each request before what is beneath is, and once more by the head if the request may have a
-/// body. So it decides by the head alone, and changes nothing but fields of the response and extensions. A guard that
-/// counts, or that has to wait, is a type that implements [`Middleware`]: see "Guards that wait" in
-/// [`middleware`](crate::middleware).
+/// `check` is a function of `&mut Context` that returns [`Result`](crate::Result), `async` or not. One that is not is called
+/// for each request before what is beneath is, and once more by the head if the request may have a body. So it decides by
+/// the head alone, and changes nothing but fields of the response and extensions. An `async` one is called once. A guard
+/// that counts, or has settings, is a type that implements [`Middleware`].
 ///
 /// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
 /// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
@@ -21,16 +21,23 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// ```
 /// use std::sync::Arc;
 /// use corehttp::middleware::guard;
-/// use corehttp::{Context, Request, Server, Status, routes};
+/// use corehttp::{Context, Request, Result, Server, Status, routes};
 ///
 /// let tokens = Arc::new(["8f14e45f".to_owned()]);
 /// let is_known = guard(move |ctx: &mut Context| match ctx.request.bearer_auth() {
 ///     Some(token) if tokens.iter().any(|known| known == token) => Ok(()),
 ///     _ => Err(Status::UNAUTHORIZED.into()),
 /// });
+///
+/// # async fn is_open() -> bool { true }
+/// /// Asks a database, for one.
+/// async fn in_office_hours(_: &mut Context) -> Result {
+///     if is_open().await { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
+/// }
+///
 /// let service = Server::new().service(routes! {
 ///     GET "/" => |ctx: &mut Context| ctx.response.set_text("hi"),
-///     wrap is_known => {
+///     wrap (is_known, guard(in_office_hours)) => {
 ///         GET "/admin/stats" => |ctx: &mut Context| ctx.response.set_text("good"),
 ///     },
 /// });
@@ -42,13 +49,58 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("authorization", "authentication", "filter"))]
-pub fn guard<F: Fn(&mut Context) -> Result + Clone + 'static>(check: F) -> impl Middleware + Clone {
-    Guard(check)
+pub fn guard<C, Kind>(check: C) -> C::Guard
+where
+    C: IntoGuard<Kind>,
+{
+    check.into_guard()
+}
+
+/// A function that [`guard`] makes middleware of. The compiler infers `Kind`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a check for `guard`",
+    note = "a check is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, or a `fn` or `async fn` of `&mut Context`, and \
+            returns `corehttp::Result`: `Ok(())` lets the request pass, and `Err(Status::UNAUTHORIZED.into())` refuses it",
+    note = "what a closure captures is `Clone`: settings that are not stand in an `Arc`",
+    note = "a function with the parameters `ctx` and `next` is middleware without `guard`"
+)]
+pub trait IntoGuard<Kind> {
+    /// The middleware that the function is converted to.
+    type Guard: Middleware + Clone;
+
+    /// Converts the function to middleware.
+    fn into_guard(self) -> Self::Guard;
+}
+
+/// The kinds of checks. Each type is of one kind only, so inference is never ambiguous.
+mod kind {
+    #[derive(Debug)]
+    pub enum Plain {}
+    #[derive(Debug)]
+    pub enum Async {}
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: Fn(&mut Context) -> Result + Clone + 'static> IntoGuard<kind::Plain> for F {
+    type Guard = Guard<F>;
+
+    fn into_guard(self) -> Guard<F> {
+        Guard(self)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: AsyncFn(&mut Context) -> Result + Clone + 'static> IntoGuard<kind::Async> for F {
+    type Guard = AsyncGuard<F>;
+
+    fn into_guard(self) -> AsyncGuard<F> {
+        AsyncGuard(self)
+    }
 }
 
 /// A guard that is made of a function.
-#[derive(Clone, Copy)]
-struct Guard<F>(F);
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<F>(F);
 
 impl<F: Fn(&mut Context) -> Result + 'static> Middleware for Guard<F> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
@@ -65,6 +117,36 @@ impl<F: Fn(&mut Context) -> Result> Guard<F> {
     #[inline]
     fn check(&self, ctx: &mut Context) -> Result {
         self.0(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::Function))
+    }
+}
+
+/// A guard that is made of an `async` function. It lets the body be streamed, and buffers it once the check has passed, so
+/// it receives none in vain.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncGuard<F>(F);
+
+impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        match next.on_head(ctx) {
+            BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream,
+            plan @ (BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_)) => plan,
+        }
+    }
+
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        self.0(ctx).await.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
+        if !may_have_body(&ctx.request) {
+            return next.handle(ctx).await;
+        }
+        let received = match next.on_head(ctx) {
+            BodyPlan::Buffer => ctx.buffer_body().await,
+            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await,
+            BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_) => Ok(()),
+        };
+        match received {
+            Ok(()) => next.handle(ctx).await,
+            Err(error) => next.refuse(ctx, Refusal::of_body(error.into())).await,
+        }
     }
 }
 

@@ -15,40 +15,36 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 ///
 /// ```
 /// use corehttp::middleware::{Middleware, wrap};
-/// use corehttp::{Context, Handler, Method, Request, Result, Server, Status};
+/// use corehttp::{Context, Handler, Request, Result, Server, Status};
 ///
-/// /// Lets the pages of one other origin use the responses (CORS).
+/// /// Answers in place of the handler, except for those who may look at the service before it opens.
 /// #[derive(Clone)]
-/// struct Cors(&'static str);
+/// struct Closed {
+///     key: &'static str,
+/// }
 ///
-/// impl Middleware for Cors {
+/// impl Middleware for Closed {
 ///     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-///         let Context { request, response, .. } = &mut *ctx;
-///         response.headers.set("access-control-allow-origin", self.0)?; // it stays if the handler fails
-///         let is_preflight =
-///             request.method() == Method::Options && request.headers.contains("access-control-request-method");
-///         if !is_preflight {
+///         ctx.response.headers.set("cache-control", "no-store")?; // it stays if the handler fails
+///         if ctx.request.query().get("preview").as_deref() == Some(self.key) {
 ///             return next.handle(ctx).await;
 ///         }
-///         response.status = Status::NO_CONTENT;
-///         response.headers.set("access-control-allow-methods", "GET, POST")?;
-///         response.headers.set("access-control-allow-headers", "content-type")?;
+///         ctx.response.set_text("We open tomorrow.");
+///         ctx.response.status = Status::SERVICE_UNAVAILABLE;
 ///         Ok(())
 ///     }
 /// }
 ///
 /// let hello = |ctx: &mut Context| ctx.response.set_text("hi");
-/// let service = Server::new().service(wrap(Cors("https://app.example"), hello)); // or `Server::run`
-/// # let mut preflight = Request::new("OPTIONS", "/")?;
-/// # preflight.headers.set("access-control-request-method", "POST")?;
-/// # for (request, status) in [(preflight, Status::NO_CONTENT), (Request::get("/")?, Status::OK)] {
-/// #     let response = corehttp::block_on(service.respond(request))?;
+/// let service = Server::new().service(wrap(Closed { key: "8f14e45f" }, hello)); // or `Server::run`
+/// # for (target, status) in [("/", Status::SERVICE_UNAVAILABLE), ("/?preview=8f14e45f", Status::OK)] {
+/// #     let response = corehttp::block_on(service.respond(Request::get(target)?))?;
 /// #     assert_eq!(response.status, status);
-/// #     assert_eq!(response.headers.get("access-control-allow-origin"), Some("https://app.example"));
+/// #     assert_eq!(response.headers.get("cache-control"), Some("no-store"));
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias("layer", "Layer", "Transform", "access log", "cors", "from_fn"))]
+#[doc(alias("layer", "Layer", "Transform", "access log", "from_fn"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not middleware",
     note = "middleware is a type with `impl Middleware`, a `BodyPlan`, or an `async` function or closure of \

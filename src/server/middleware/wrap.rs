@@ -107,3 +107,47 @@ impl<H: Handler + 'static> Wrap<H, ()> for () {
 }
 
 lists!(A KindA, B KindB, C KindC, D KindD, E KindE, F KindF, G KindG, I KindI, J KindJ, K KindK, L KindL, M KindM);
+
+/// The middleware of a group of routes, which is cloned for each of them.
+///
+/// A group keeps how that is done. So a type that is not `Clone` is one error, where the group is made, and not another one
+/// for each route.
+#[derive(Debug)]
+pub struct Group<M> {
+    middleware: M,
+    clone: fn(&M) -> M,
+}
+
+impl<M> Group<M> {
+    /// Makes a group.
+    pub fn new(middleware: M) -> Group<M>
+    where
+        M: GroupMiddleware,
+    {
+        Group { middleware, clone: M::clone_for_route }
+    }
+
+    /// Returns the middleware of one more route.
+    pub fn for_route(&self) -> M {
+        (self.clone)(&self.middleware)
+    }
+}
+
+/// Middleware that a [`Group`] can clone.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not `Clone`, as the middleware of a group of routes is",
+    label = "this middleware cannot be cloned for each route of its group",
+    note = "write `#[derive(Clone)]` above the type, with an `Arc` around what cannot be cloned or is to be shared",
+    note = "middleware around a single handler, or around a whole router, need not be `Clone`: `wrap(middleware, handler)`"
+)]
+pub trait GroupMiddleware {
+    /// Clones the middleware.
+    fn clone_for_route(&self) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<M: Clone> GroupMiddleware for M {
+    fn clone_for_route(&self) -> M {
+        self.clone()
+    }
+}

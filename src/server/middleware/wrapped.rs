@@ -37,7 +37,11 @@ const fn future_len<H: 'static, F>(_: fn(&'static H, &'static mut Context) -> F)
 impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.middleware.on_head(ctx, &self.inner)
+        let plan = self.middleware.on_head(ctx, &self.inner);
+        if let BodyPlan::Refuse(_) = plan {
+            self.inner.note_route(ctx);
+        }
+        plan
     }
 
     #[inline]
@@ -54,6 +58,10 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
     fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
         // The handler beneath is confined, and a panic of the middleware itself is one for the middleware around it.
         self.middleware.call(ctx, &self.inner)
+    }
+
+    fn note_route(&self, ctx: &mut Context) {
+        self.inner.note_route(ctx);
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
@@ -100,6 +108,13 @@ impl<H: Handler> Handler for Inner<H> {
     #[inline]
     fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
         self.0.handle_confined(ctx)
+    }
+
+    fn note_route(&self, ctx: &mut Context) {
+        let known = ctx.request.matched_route_mut().choices();
+        self.0.note_route(ctx);
+        // A choice would be taken for one of `on_head`: the handler would be called without its plan, and so without a body.
+        ctx.request.matched_route_mut().forget_choices(known);
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {

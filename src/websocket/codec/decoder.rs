@@ -93,6 +93,11 @@ impl Decoder {
         }
     }
 
+    /// How many bytes a message may have.
+    pub(crate) fn message_max(&self) -> usize {
+        self.bounds.message_max
+    }
+
     /// How many bytes of a message that is being read are decompressed.
     pub(crate) fn inflated_len(&self) -> usize {
         self.inflater.as_ref().map_or(0, |inflater| inflater.out.len())

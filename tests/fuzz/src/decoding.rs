@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
 /// A window of brotli has up to 16 MiB.
 const MEMORY_MAX: usize = 40 << 20;
 
-const DECODED_MAX: usize = 64 << 10;
+pub(crate) const DECODED_MAX: usize = 64 << 10;
 
 thread_local! {
     static DECODER: Decoder = Decoder::new();
@@ -84,8 +84,15 @@ fn encoder() -> Wired<BoxHandler> {
     Wired::new(Server::new(), BoxHandler::new(wrap(Compress::new().size_min(0), respond)))
 }
 
+/// The content that a client makes of a body with these codings. `None` if it cannot be decoded.
+pub(crate) fn decoded(codings: &str, body: &[u8]) -> Option<Vec<u8>> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {codings}\r\ncontent-length: {length}\r\n\r\n");
+    DECODER.with(|decoder| decoder.decode(vec![[head.as_bytes(), body].concat()]))
+}
+
 /// A response with that content in that coding.
-fn encoded(coding: &str, content: &[u8]) -> Vec<u8> {
+pub(crate) fn encoded(coding: &str, content: &[u8]) -> Vec<u8> {
     CONTENT.set(content.to_vec());
     let asked =
         format!("GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: {coding}\r\nconnection: close\r\n\r\n");

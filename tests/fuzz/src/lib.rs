@@ -4,10 +4,15 @@
 pub mod client;
 pub mod content;
 pub mod decoding;
+pub mod fields;
 pub mod files;
 pub mod gateway;
+pub mod handover;
+pub mod proxies;
 pub mod reports;
 pub mod server;
+pub mod uploads;
+pub mod websocket;
 
 #[path = "../../support/everything.rs"]
 mod everything;
@@ -28,8 +33,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("client", client::run),
     ("content", content::run),
     ("decoding", decoding::run),
+    ("fields", fields::run),
     ("files", files::run),
     ("gateway", gateway::run),
+    ("handover", handover::run),
+    ("proxies", proxies::run),
     ("reports", reports::run),
     ("server", server::run),
+    ("uploads", uploads::run),
+    ("websocket", websocket::run),
 ];

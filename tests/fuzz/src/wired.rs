@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{Handler, IntoHandler, Server, Service};
+use corehttp::{Handler, IntoHandler, PeerAddr, Request, Response, Server, Service};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
@@ -36,15 +36,29 @@ impl<H: Handler + 'static> Wired<H> {
         Wired { runtime, service }
     }
 
+    /// Runs what goes on behind the server.
+    pub fn block_on<F: Future>(&self, behind: F) -> F::Output {
+        self.runtime.block_on(behind)
+    }
+
+    pub fn service(&self) -> &Service<H> {
+        &self.service
+    }
+
     /// All that the server says to `packets`, each of which arrives when the one before has been dealt with. Behind
     /// them the peer ends its side, or waits.
     pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Received {
+        self.ask_from(PeerAddr::Memory, packets, ends)
+    }
+
+    /// As [`Wired::ask`], where the peer has an address.
+    pub fn ask_from(&self, from: PeerAddr, packets: Vec<Vec<u8>>, ends: bool) -> Received {
         let received = Rc::default();
         let peer = Peer { packets: packets.into(), awaited: false, ends, received: Rc::clone(&received) };
         // An early end of the connection shows in the octets that were received.
         let took = self.runtime.block_on(async {
             let start = Instant::now();
-            let _ = self.service.serve_connection(peer).await;
+            let _ = self.service.serve_connection_from(from, peer).await;
             let took = start.elapsed();
             // A server behind a gateway may still be writing, and reads afterwards what it was sent meanwhile.
             for _ in 0..32 {
@@ -53,6 +67,11 @@ impl<H: Handler + 'static> Wired<H> {
             took
         });
         Received { took, ..received.take() }
+    }
+
+    /// The response to a request that comes without a connection.
+    pub fn respond_from(&self, from: PeerAddr, request: Request) -> Response {
+        self.runtime.block_on(self.service.respond_from(from, request))
     }
 }
 

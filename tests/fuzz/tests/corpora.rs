@@ -25,6 +25,11 @@ fn decoding() {
 }
 
 #[test]
+fn fields() {
+    play("fields");
+}
+
+#[test]
 fn files() {
     play("files");
 }
@@ -35,6 +40,16 @@ fn gateway() {
 }
 
 #[test]
+fn handover() {
+    play("handover");
+}
+
+#[test]
+fn proxies() {
+    play("proxies");
+}
+
+#[test]
 fn reports() {
     play("reports");
 }
@@ -42,6 +57,16 @@ fn reports() {
 #[test]
 fn server() {
     play("server");
+}
+
+#[test]
+fn uploads() {
+    play("uploads");
+}
+
+#[test]
+fn websocket() {
+    play("websocket");
 }
 
 fn play(name: &str) {
@@ -144,4 +169,9 @@ const WORDS: &[&str] = &[
     "data: ",
     "=",
     "&",
+    "\x01",
+    ";q=0",
+    "*",
+    "10.0.0.1, ",
+    "for=10.0.0.1;",
 ];

@@ -226,10 +226,11 @@ mod refusals {
         check(planned, LARGE, 423, Some("by its head"));
         let by_type = || wrap(plan(|_| BodyPlan::Refuse(Status::LOCKED)), uncalled);
         check(by_type, SMALL, 423, Some("by its head"));
-        let refuses = || wrap(guard(|_| Err(Error::new(Status::FORBIDDEN, "not today"))), uncalled);
+        let refuses =
+            || wrap(guard(|_: &mut Context| Err(Error::new(Status::FORBIDDEN, "not today"))), uncalled);
         check(refuses, SMALL, 403, Some("not today"));
         check(refuses, &get("/"), 403, Some("not today"));
-        check(|| wrap(guard(|_| Err(Status::FORBIDDEN.into())), uncalled), SMALL, 403, None);
+        check(|| wrap(guard(|_: &mut Context| Err(Status::FORBIDDEN.into())), uncalled), SMALL, 403, None);
         check(|| uncalled.into_handler(), CONNECT, 501, Some("by its head"));
     }
 
@@ -311,10 +312,63 @@ mod refusals {
         assert_eq!(notes(&received), "a b b423 a423");
     }
 
+    /// A check that waits refuses before the body is received, and what is beneath has the body as its plan says.
+    #[test]
+    fn a_guard_that_waits_receives_no_body_in_vain() {
+        async fn checks(ctx: &mut Context) -> corehttp::Result {
+            sleep(Duration::from_millis(1)).await;
+            match ctx.request.headers.contains("x-let-in") {
+                true => Ok(()),
+                false => Err(Status::UNAUTHORIZED.into()),
+            }
+        }
+        let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        let guarded = || wrap((Noted("a"), guard(checks), Noted("b")), echo);
+        let large =
+            || wrap((Noted("a"), guard(checks), Noted("b"), limits(|limits| limits.body_max = 4)), echo);
+        let locked =
+            || wrap((Noted("a"), guard(checks), Noted("b")), wrap(BodyPlan::Refuse(Status::LOCKED), echo));
+        let streamed = || {
+            wrap((Noted("a"), guard(checks), Noted("b"), BodyPlan::Stream), async |ctx: &mut Context| {
+                assert!(ctx.request.body.is_empty(), "the plan is to stream it");
+                ctx.buffer_body().await?;
+                std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+                Ok(())
+            })
+        };
+        let group = || routes! { wrap (Noted("a"), guard(checks), Noted("b")) => { any "/" => echo } };
+        let sized = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        let chunked =
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        let expects = sized.replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+        let head = expects.strip_suffix("hello").unwrap();
+        for (served, status_in, notes_in) in [
+            (Served::new(guarded()), 200, "a b b200 a200"),
+            (Served::new(group()), 200, "a b b200 a200"),
+            (Served::new(streamed()), 200, "a b b200 a200"),
+            (Served::new(large()), 413, "a b b413 a413"),
+            (Served::new(locked()), 423, "a b b423 a423"),
+        ] {
+            for wire in [sized, chunked, head, &get("/")] {
+                let received = served.ask(wire);
+                assert_eq!((status(&received), &*notes(&received)), (401, "a a401"), "{wire} {received}");
+            }
+            for wire in [sized, chunked] {
+                let received = served.ask(wire.replace("host", "x-let-in: 1\r\nhost"));
+                assert_eq!(
+                    (status(&received), &*notes(&received)),
+                    (status_in, notes_in),
+                    "{wire} {received}"
+                );
+                assert_eq!(received.ends_with("\r\n\r\nhello"), status_in == 200, "{received}");
+            }
+        }
+    }
+
     /// A guard holds where a handler between does not pass the head on.
     #[test]
     fn a_guard_refuses_without_the_head() {
-        let guarded = wrap(guard(|_| Err(Status::UNAUTHORIZED.into())), uncalled);
+        let guarded = wrap(guard(|_: &mut Context| Err(Status::UNAUTHORIZED.into())), uncalled);
         let holds = async move |ctx: &mut Context| guarded.handle(ctx).await;
         assert_eq!(status(&Served::new(streaming(holds)).ask(SMALL)), 401);
     }
@@ -373,6 +427,38 @@ mod refusals {
             assert_eq!(response.status.as_u16(), expected);
             assert_eq!(response.headers.get("x-in"), Some("a"));
         }
+    }
+
+    /// The route that is noted for logs, of a request that is refused by its head, is no plan.
+    #[test]
+    fn a_request_that_is_let_in_after_all_has_its_body() {
+        #[derive(Clone)]
+        struct LetsIn;
+
+        impl Middleware for LetsIn {
+            fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+                match next.on_head(ctx) {
+                    BodyPlan::Refuse(_) => BodyPlan::Stream,
+                    plan => plan,
+                }
+            }
+
+            async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+                ctx.request.headers.set("x-let-in", "1")?;
+                next.handle(ctx).await
+            }
+        }
+
+        let refuses = guard(|ctx: &mut Context| match ctx.request.headers.contains("x-let-in") {
+            true => Ok(()),
+            false => Err(Status::UNAUTHORIZED.into()),
+        });
+        let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        let inner = routes! { POST "/b/{c}" => echo };
+        let app = wrap(LetsIn, routes! { mount "/a" => wrap(refuses, inner) });
+        let wire = "POST /a/b/c HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        let received = Served::new(app).ask(wire);
+        assert!(status(&received) == 200 && received.ends_with("\r\n\r\nhello"), "{received}");
     }
 
     /// The plan of a route that only `handle` finds is made late, and its refusals pass as well.

@@ -3,6 +3,7 @@
 mod cancel;
 #[cfg(feature = "compress")]
 pub mod compress;
+mod cors;
 mod error_responses;
 mod events;
 mod forms;

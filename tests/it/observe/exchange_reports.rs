@@ -6,10 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::middleware::wrap;
+use corehttp::middleware::{CrossOriginProtection, guard, plan, wrap};
 use corehttp::server::{CutBy, ExchangeReport};
 use corehttp::sse::Event;
-use corehttp::{BodyPlan, Context, Limits, Request, Server, Status, Timeouts, routes};
+use corehttp::{BodyPlan, BoxHandler, Context, Limits, Request, Router, Server, Status, Timeouts, routes};
 
 use crate::support::{Served, eventually, get};
 
@@ -151,6 +151,52 @@ fn each_exchange_is_reported_once_and_as_it_ended() {
     ] {
         served.ask(&wire);
         assert_eq!(reports.take(expected.len()), expected, "{wire}");
+    }
+}
+
+/// The same pattern for a request with a body and without, whoever refuses it: by its head, that is by the body.
+#[test]
+fn a_request_that_is_refused_by_its_head_has_its_whole_pattern() {
+    let refuses = || guard(|_: &mut Context| Err(Status::UNAUTHORIZED.into()));
+    let inner = || routes! { any "/users/{id}" => hello, GET "/only" => hello };
+    let boxed = || Router::new().any("/users/{id}", hello).unwrap();
+    let router = routes! {
+        mount "/guarded" => wrap(refuses(), inner()),
+        mount "/planned" => wrap(BodyPlan::Refuse(Status::UNAUTHORIZED), inner()),
+        mount "/boxed" => wrap(refuses(), BoxHandler::new(boxed())),
+        mount "/shared" => wrap(refuses(), Arc::new(inner())),
+        mount "/{tenant}/deep" => wrap((refuses(), refuses()), routes! {
+            mount "/below" => wrap(refuses(), routes! { mount "/further" => inner() }),
+        }),
+        mount "/within" => routes! { wrap refuses() => { any "/users/{id}" => hello } },
+        mount "/open" => routes! { mount "/guarded" => wrap(refuses(), inner()) },
+    };
+    let reports = Reports::default();
+    let all = wrap((BodyPlan::Stream, refuses()), wrap(CrossOriginProtection::new(), inner()));
+    let by_request = wrap((plan(|_| BodyPlan::BufferUpTo(9)), refuses()), inner());
+    let router = routes! { any "*" => router, mount "/all" => all, mount "/by-request" => by_request };
+    let served = Served::with(|server| reports.attach(server), router);
+    for (path, pattern) in [
+        ("/guarded/users/7", "/guarded/users/{id}"),
+        ("/guarded/none", "/guarded/{*rest}"),
+        ("/guarded/only", "/guarded/{*rest}"),
+        ("/planned/users/7", "/planned/users/{id}"),
+        ("/boxed/users/7", "/boxed/users/{id}"),
+        ("/shared/users/7", "/shared/users/{id}"),
+        ("/a/deep/below/further/users/7", "/{tenant}/deep/below/further/users/{id}"),
+        ("/a/deep/none", "/{tenant}/deep/{*rest}"),
+        ("/within/users/7", "/within/users/{id}"),
+        ("/open/guarded/users/7", "/open/guarded/users/{id}"),
+        ("/all/users/7", "/all/users/{id}"),
+        ("/by-request/users/7", "/by-request/users/{id}"),
+    ] {
+        for body in
+            ["", "content-length: 2\r\n\r\nab", "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"]
+        {
+            let end = if body.is_empty() { "\r\n" } else { "" };
+            served.ask(format!("POST {path} HTTP/1.1\r\nhost: a\r\n{body}{end}"));
+            assert_eq!(reports.take(1), [format!("1 POST {path} {pattern} 401 whole")], "{body:?}");
+        }
     }
 }
 

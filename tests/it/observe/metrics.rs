@@ -13,7 +13,7 @@ use corehttp::middleware::{
     ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit, guard, wrap,
 };
 use corehttp::server::ExchangeReport;
-use corehttp::{BodyPlan, Context, Server, Status, Timeouts, routes};
+use corehttp::{BodyPlan, Context, Request, Router, Server, Status, Timeouts, block_on, routes};
 
 use crate::support::chance::{Chance, check_histories};
 use crate::support::{Served, eventually, get, is_over_with_its_head};
@@ -299,6 +299,28 @@ fn a_handler_that_blocks_shows() {
 }
 
 /// Connections that arrive while a handler blocks are accepted together, and the core turns to one after the other.
+/// The number of series is what a database of metrics costs, so it is that of the documentation.
+#[test]
+fn routes_make_as_many_lines_as_is_said() {
+    let respond = |ctx: &mut Context| {
+        ctx.response.status =
+            if ctx.request.query().as_str().is_empty() { Status::OK } else { Status::NOT_FOUND };
+    };
+    let router =
+        (0..64).try_fold(Router::new(), |router, at| router.any(&format!("/{at}"), respond)).unwrap();
+    let metrics = Metrics::new();
+    let service = Server::new().observe(metrics.clone()).service(router);
+    for (further, lines) in [("", 64 * 53), ("?a", 64 * (53 + 36))] {
+        for at in 0..64 {
+            block_on(service.respond(Request::get(&format!("/{at}{further}")).unwrap())).unwrap();
+        }
+        for format in [metrics::Format::Prometheus, metrics::Format::OpenMetrics] {
+            let text = metrics.to_text(format);
+            assert_eq!(text.lines().filter(|line| line.contains("route=\"/")).count(), lines, "{text}");
+        }
+    }
+}
+
 #[test]
 fn connections_that_wait_for_a_blocked_core_show() {
     let (metrics, all_sent) = (Metrics::new(), Arc::new(Barrier::new(2)));
@@ -451,6 +473,7 @@ mod files {
 #[test]
 fn each_guard_counts_what_it_refuses() {
     let closed = guard(|_: &mut Context| Err(Status::FORBIDDEN.into()));
+    let waits = guard(async |_: &mut Context| -> corehttp::Result { Err(Status::FORBIDDEN.into()) });
     let router = routes! {
         wrap RateLimit::new(1, Duration::from_secs(3600)) => { any "/rate" => hello },
         wrap ConcurrencyLimit::new(0) => { any "/concurrency" => hello },
@@ -458,13 +481,14 @@ fn each_guard_counts_what_it_refuses() {
         wrap CrossOriginProtection::new() => { any "/origin" => hello },
         wrap HttpsRedirect::new().allowed_hosts(["other"]).unwrap() => { any "/host" => hello },
         wrap closed => { any "/closed" => hello },
+        wrap waits => { any "/waits" => hello },
     };
     let metrics = Metrics::new();
     let served = Served::with(|server| server.cores(1).observe(metrics.clone()), router);
     // A request with a body is refused by its head, and counts once as well.
     for head in ["GET", "POST"] {
         let length = if head == "POST" { "content-length: 1\r\n" } else { "" };
-        for path in ["rate", "rate", "concurrency", "load", "origin", "host", "closed"] {
+        for path in ["rate", "rate", "concurrency", "load", "origin", "host", "closed", "waits"] {
             let content = if head == "POST" { "a" } else { "" };
             served.ask(format!(
                 "{head} /{path} HTTP/1.1\r\nhost: a\r\nsec-fetch-site: cross-site\r\n{length}connection: close\r\n\r\n{content}"
@@ -480,7 +504,7 @@ fn each_guard_counts_what_it_refuses() {
         ("load_shed", 0),
         ("cross_origin", 1),
         ("https_redirect", 2),
-        ("guard", 2),
+        ("guard", 4),
     ];
     let expected = expected
         .map(|(name, count)| format!("corehttp_refusals_total{{core=\"0\",guard=\"{name}\"}} {count}"));

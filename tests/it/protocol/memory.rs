@@ -353,3 +353,40 @@ fn messages_of_websockets_take_memory() {
         assert_eq!(octets[2..], 1013u16.to_be_bytes());
     });
 }
+
+/// Such peers would keep others out for as long as they answer pings.
+#[cfg(feature = "websocket")]
+#[test]
+fn a_message_that_does_not_end_does_not_keep_others_out() {
+    use crate::websocket::support::{BINARY, HEAD, frame};
+
+    let handler = routes! {
+        POST "/" => |_: &mut Context| {},
+        GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&corehttp::websocket::Options::default()).await?;
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        },
+    };
+    InMemory::run(handler, async |server| {
+        let mut slow = server.connect();
+        slow.send(HEAD.replace("/echo", "/socket") + "\r\n").await;
+        slow.receive().await;
+        let message = frame(BINARY, vec![7; BODY]);
+        let (now, later) = message.split_at(BODY - 100_000);
+        slow.send(now).await;
+        sleep(5 * SECOND).await;
+        let mut other = server.connect();
+        other.begin("POST", "/", BODY, "expect: 100-continue\r\n").await;
+        for octet in later.chunks(1).take(20) {
+            slow.send(octet).await;
+            sleep(SECOND).await;
+        }
+        assert_eq!(other.receive().await, "");
+        sleep(5 * SECOND).await;
+        slow.send(&later[20..21]).await;
+        let octets = slow.receive_octets().await;
+        assert!(octets.ends_with(&1013u16.to_be_bytes()), "{octets:?}");
+        assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
+    });
+}
