@@ -826,7 +826,10 @@ fn hsts_is_sent_over_tls_alone_rfc6797_7() {
     let app = |ctx: &mut Context| match ctx.request.path() {
         "/fails" => Err(corehttp::Error::other("it fails")),
         "/sets" => Ok(ctx.response.headers.set("strict-transport-security", "max-age=7")?),
-        _ => Ok(ctx.response.set_text("securely")),
+        _ => {
+            ctx.response.set_text("securely");
+            Ok(())
+        }
     };
     let redirect = HttpsRedirect::new().allowed_hosts(["a"]).unwrap();
     let hsts = Hsts::new(Duration::from_secs(9)).include_subdomains();
