@@ -1,5 +1,5 @@
-//! Chapters that are longer than a page: a whole service, the open internet, databases, defaults, and the idioms of other
-//! crates.
+//! Chapters that are longer than a page: a whole service, the open internet, operation, databases, defaults, and the idioms
+//! of other crates.
 
 #[doc = include_str!("docs/databases.md")]
 pub mod databases {}
@@ -9,6 +9,10 @@ pub mod defaults {}
 
 #[doc = include_str!("docs/open_internet.md")]
 pub mod open_internet {}
+
+#[doc = include_str!("docs/operations.md")]
+#[cfg(all(feature = "access-log", feature = "metrics", feature = "tls"))]
+pub mod operations {}
 
 #[doc = include_str!("docs/whole_service.md")]
 #[cfg(all(

@@ -108,7 +108,7 @@
 //! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
 //! | [`tower`] | apps of axum, layers of tower | `tower` |
 //! | [`http_types`] | types of the crate `http` | `http` |
-//! | [`guide`] | a whole service, the open internet, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
+//! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
 //! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts

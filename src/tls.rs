@@ -27,8 +27,8 @@
 //! | a configuration or a provider of rustls itself | `ServerTls::from_config`, `ClientTls::from_config`, `rustls` |
 //! | hosts that the operating system verifies, with the feature `platform-verifier` | `ClientTls::from_platform_verifier` |
 
-pub use crate::net::tls::Error;
 #[cfg(feature = "tls")]
 pub use crate::net::tls::enabled::{
     ClientTls, ConfigError, DangerousClientTls, Identity, Roots, ServerTls, Session, Version, rustls,
 };
+pub use crate::net::tls::{CertificateFault, Error};

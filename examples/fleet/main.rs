@@ -7,6 +7,13 @@
 //! The program starts itself once for each server, and HAProxy with `haproxy.cfg`, which checks the servers and sends the
 //! addresses of clients by the PROXY protocol. Sixteen clients then ask without a pause while one server after the other
 //! gets SIGTERM, tells HAProxy so for its `stop_delay`, finishes its requests, and is replaced by the next version.
+//!
+//! `cargo run --release --features fleet --example fleet -- service` is one server as the files in `kit/` run it: a
+//! Dockerfile, a manifest of Kubernetes, a unit of systemd, rules and a dashboard for its metrics, and log rotation.
+
+mod service;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,6 +34,7 @@ fn main() -> Result {
     let arguments: Vec<String> = env::args().collect();
     match &arguments[..] {
         [_, serve, port, version] if serve == "serve" => run_member(port.parse()?, version.clone()),
+        [_, mode] if mode == "service" => service::run(),
         _ => block_on(roll())?.map(|rolled| println!("{rolled}")),
     }
 }

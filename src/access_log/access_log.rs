@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::format::Format;
-use crate::lines::{LineTarget, LineWriter};
+use crate::lines::{LineTarget, LineWriter, Log};
 use crate::server::{CoreEvents, Observer};
 
 /// An access log: a line for each exchange, once it is over. An [observer](crate::Server::observe) of any number of servers.
@@ -63,7 +63,7 @@ impl AccessLog {
     }
 
     fn from_target(target: LineTarget, format: Format) -> io::Result<AccessLog> {
-        let writer = LineWriter::start("access log", target)?;
+        let writer = LineWriter::start(Log::Access, target)?;
         Ok(AccessLog { inner: Arc::new(LogInner { writer, format }) })
     }
 

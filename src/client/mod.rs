@@ -68,6 +68,8 @@ mod pipeline;
 pub(crate) mod error;
 mod observe;
 
+#[cfg(feature = "metrics")]
+pub(crate) use balance::BalancerCounters;
 pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ResponseReader};

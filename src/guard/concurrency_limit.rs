@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::load_shed::unavailable;
 use crate::runtime::{boxed, timeout};
-use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Bounds how many requests a handler has in flight, on all cores together.
 ///
@@ -76,7 +76,7 @@ impl ConcurrencyLimit {
             Err(_) if self.wait.is_zero() => None,
             Err(_) => boxed(|| self.acquire()).await,
         };
-        permit.ok_or_else(|| unavailable(ctx))
+        permit.ok_or_else(|| unavailable(ctx, GuardKind::ConcurrencyLimit))
     }
 
     async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
@@ -87,7 +87,7 @@ impl ConcurrencyLimit {
 impl Middleware for ConcurrencyLimit {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
         plan_guarded(ctx, next, |ctx| match self.wait.is_zero() && self.permits.available_permits() == 0 {
-            true => Err(unavailable(ctx)),
+            true => Err(unavailable(ctx, GuardKind::ConcurrencyLimit)),
             false => Ok(()),
         })
     }

@@ -1,7 +1,7 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
 use crate::message::{FieldName, MessageError, Request, Status, Target, is_origin_of};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
 /// request forgery, CSRF).
@@ -77,6 +77,13 @@ impl CrossOriginProtection {
         Ok(self)
     }
 
+    fn admit(&self, ctx: &mut Context) -> Result {
+        self.check(ctx).map_err(|forgery| {
+            ctx.count_refusal(GuardKind::CrossOrigin);
+            forgery.into()
+        })
+    }
+
     /// Decides whether a page of the request's origin may send it.
     fn check(&self, ctx: &Context) -> Result<(), Forgery> {
         self.check_request(&ctx.request, || ctx.forwarded().authority)
@@ -108,11 +115,11 @@ impl CrossOriginProtection {
 
 impl Middleware for CrossOriginProtection {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| Ok(self.check(ctx)?))
+        plan_guarded(ctx, next, |ctx| self.admit(ctx))
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        self.check(ctx)?;
+        self.admit(ctx)?;
         next.handle(ctx).await
     }
 }

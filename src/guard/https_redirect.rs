@@ -1,7 +1,7 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::message::{Request, Scheme, Status, split_port};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
+use crate::message::{Authority, MessageError, Request, Scheme, Status, TargetError, split_port};
+use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
 /// received.
@@ -10,41 +10,70 @@ use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_
 /// request. They have sent it in the clear by then, so a form is better kept from the clear by a page that is secure.
 /// Behind [proxies](crate::Server::trusted_proxies), the scheme and the host count that the client has used.
 ///
+/// The host of the URL is the one that the request names, so a cache in front that leaves the host out of its key could be
+/// made to send others to a foreign one. [`HttpsRedirect::allowed_hosts`] bounds that. [`Hsts`](super::Hsts) beside this
+/// has browsers come with TLS from the second visit on.
+///
 /// # Examples
 ///
 /// With `Server::and_bind_tls`, one server listens on both ports.
 ///
 /// ```
-/// use corehttp::middleware::wrap;
+/// use std::time::Duration;
+/// use corehttp::middleware::{Hsts, HttpsRedirect, wrap};
 /// use corehttp::{Context, Request, Server};
-/// use corehttp::middleware::HttpsRedirect;
 ///
 /// let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
-/// let service = Server::new().service(wrap(HttpsRedirect::new(), app));
+/// let redirect = HttpsRedirect::new().allowed_hosts(["example.com", "*.example.com"])?;
+/// let year = Duration::from_secs(365 * 24 * 60 * 60);
+/// let service = Server::new().service(wrap((redirect, Hsts::new(year)), app));
 /// let mut request = Request::get("/a?b=c")?;
-/// request.headers.set("host", "example.com:8080")?;
+/// request.headers.set("host", "www.example.com:8080")?;
 /// let response = corehttp::block_on(service.respond(request))?;
 /// assert_eq!(response.status.as_u16(), 308);
-/// assert_eq!(response.headers.get("location"), Some("https://example.com/a?b=c"));
+/// assert_eq!(response.headers.get("location"), Some("https://www.example.com/a?b=c"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias("hsts", "force_ssl", "redirect"))]
+#[doc(alias("force_ssl", "redirect", "host filtering", "server_name", "ALLOWED_HOSTS"))]
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HttpsRedirect {
     port: u16,
+    /// `None` if each host is allowed.
+    allowed_hosts: Option<Vec<AllowedHost>>,
 }
 
 impl HttpsRedirect {
     /// Creates a redirect to port 443.
     pub fn new() -> HttpsRedirect {
-        HttpsRedirect { port: HTTPS_PORT }
+        HttpsRedirect { port: HTTPS_PORT, allowed_hosts: None }
     }
 
     /// Sets the port of the URLs. Default: 443, which URLs leave out.
     pub fn port(mut self, port: u16) -> HttpsRedirect {
         self.port = port;
         self
+    }
+
+    /// Sets the hosts that requests may name, with TLS or without. A host is a name, an address, or `*.example.com`, which
+    /// is each name below `example.com` and not that itself. Letters may be small or capital, a port does not matter, nor
+    /// does the dot at the end of a name. Default: each host.
+    ///
+    /// Other requests are answered with 421, as of a server that is not authoritative for their URL (RFC 9110 §7.4,
+    /// §15.5.20), and those that name no host with 400. The host filtering of ASP.NET answers both with 400, which says that
+    /// a request is malformed; nginx and HAProxy leave the answer to their settings. Health checks name the address of the
+    /// server as a rule: either that is allowed, or they are answered outside of this middleware.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of `hosts` is no host: a URL, a name with a port, or empty.
+    pub fn allowed_hosts<S: AsRef<str>>(
+        mut self,
+        hosts: impl IntoIterator<Item = S>,
+    ) -> Result<HttpsRedirect, MessageError> {
+        let hosts: Result<_, _> = hosts.into_iter().map(|host| AllowedHost::new(host.as_ref())).collect();
+        self.allowed_hosts = Some(hosts?);
+        Ok(self)
     }
 
     /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
@@ -59,7 +88,20 @@ impl HttpsRedirect {
     }
 
     fn check(&self, ctx: &mut Context) -> Result {
-        if self.is_secure(ctx) { Ok(()) } else { Err(self.redirect(ctx)) }
+        self.check_host(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::HttpsRedirect))?;
+        if is_secure(ctx) { Ok(()) } else { Err(self.redirect(ctx)) }
+    }
+
+    fn check_host(&self, ctx: &Context) -> Result {
+        let Some(allowed_hosts) = &self.allowed_hosts else { return Ok(()) };
+        let host = ctx.forwarded().authority.map_or("", |authority| split_port(authority).0);
+        if host.is_empty() {
+            return Err(Status::BAD_REQUEST.into());
+        }
+        match allowed_hosts.iter().any(|allowed| allowed.has(host)) {
+            true => Ok(()),
+            false => Err(Status::MISDIRECTED_REQUEST.into()),
+        }
     }
 
     fn redirect(&self, ctx: &mut Context) -> Error {
@@ -69,11 +111,11 @@ impl HttpsRedirect {
             Err(_) => Status::BAD_REQUEST.into(),
         }
     }
+}
 
-    /// Whether the client has sent the request over TLS.
-    fn is_secure(&self, ctx: &Context) -> bool {
-        ctx.forwarded().scheme == Some(Scheme::Https.as_str())
-    }
+/// Whether the client has sent the request over TLS.
+pub(super) fn is_secure(ctx: &Context) -> bool {
+    ctx.forwarded().scheme == Some(Scheme::Https.as_str())
 }
 
 /// The port of `https` (RFC 9110 §4.2.2).
@@ -94,5 +136,109 @@ impl Middleware for HttpsRedirect {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         self.check(ctx)?;
         next.handle(ctx).await
+    }
+}
+
+/// A host that requests may name.
+#[derive(Clone, Debug)]
+enum AllowedHost {
+    Itself(Box<str>),
+    /// Names that end in this, which begins with a dot.
+    Below(Box<str>),
+}
+
+impl AllowedHost {
+    fn new(host: &str) -> Result<AllowedHost, MessageError> {
+        let (name, is_itself) = host.strip_prefix('*').map_or((host, true), |below| (below, false));
+        let named = if is_itself { name } else { name.strip_prefix('.').unwrap_or_default() };
+        let is_host = Authority::names_host(named.as_bytes()) && split_port(named).1.is_none();
+        match (is_host && !named.contains('*'), is_itself) {
+            (false, _) => Err(MessageError::from_url(TargetError::Authority, host)),
+            (true, true) => Ok(AllowedHost::Itself(without_end_dot(name).into())),
+            (true, false) => Ok(AllowedHost::Below(without_end_dot(name).into())),
+        }
+    }
+
+    fn has(&self, host: &str) -> bool {
+        let host = without_end_dot(host);
+        match self {
+            AllowedHost::Itself(allowed) => host.eq_ignore_ascii_case(allowed),
+            AllowedHost::Below(end) => {
+                let split = host.len().checked_sub(end.len()).and_then(|at| host.split_at_checked(at));
+                split.is_some_and(|(below, found)| !below.is_empty() && found.eq_ignore_ascii_case(end))
+            }
+        }
+    }
+}
+
+/// The same name without the dot that ends an absolute one (RFC 1034 §3.1).
+fn without_end_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(allowed: &str, host: &str, expected: bool) {
+        assert_eq!(AllowedHost::new(allowed).unwrap().has(host), expected, "{allowed}: {host}");
+    }
+
+    #[test]
+    fn a_host_is_allowed_as_a_whole_rfc9110_4_2_3() {
+        for host in ["example.com", "Example.COM", "example.com."] {
+            check("example.com", host, true);
+            check("EXAMPLE.com.", host, true);
+            check("*.example.com", host, false);
+        }
+        for host in
+            ["", ".", "example.co", "example.comm", "an-example.com", "a.example.com", "example.com.."]
+        {
+            check("example.com", host, false);
+        }
+        check("[::1]", "[::1]", true);
+        check("127.0.0.1", "127.0.0.1", true);
+        check("127.0.0.1", "127.0.0.10", false);
+    }
+
+    #[test]
+    fn a_star_is_each_name_below() {
+        for (host, expected) in [
+            ("a.example.com", true),
+            ("A.B.Example.Com.", true),
+            ("example.com", false),
+            (".example.com", false),
+            ("an-example.com", false),
+            ("a.example.com.evil.example", false),
+            ("example.com.evil.example", false),
+            ("é.example.com", true),
+            ("éxample.com", false),
+            ("", false),
+        ] {
+            check("*.example.com", host, expected);
+        }
+    }
+
+    #[test]
+    fn a_host_that_no_request_can_name_is_an_error() {
+        for host in [
+            "",
+            "*",
+            "*.",
+            "**.example.com",
+            "*example.com",
+            "a.*.com",
+            "https://example.com",
+            "example.com:443",
+            "*.example.com:80",
+            "example.com/",
+            "user@example.com",
+            "a b",
+            "[::1",
+            "*.[::1]:1",
+        ] {
+            assert!(AllowedHost::new(host).is_err(), "{host}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::message::{FieldName, Status};
 use crate::runtime::queue_wait;
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Refuses requests that have waited too long for a busy core.
 ///
@@ -54,7 +54,7 @@ impl LoadShed {
     }
 
     fn check(&self, ctx: &mut Context) -> Result {
-        if queue_wait() > self.wait_max { Err(unavailable(ctx)) } else { Ok(()) }
+        if queue_wait() > self.wait_max { Err(unavailable(ctx, GuardKind::LoadShed)) } else { Ok(()) }
     }
 }
 
@@ -70,7 +70,8 @@ impl Middleware for LoadShed {
 }
 
 /// The error of guards that protect the server: 503, and the peer is asked to wait for a second (RFC 9110 §15.6.4, §10.2.3).
-pub(super) fn unavailable(ctx: &mut Context) -> Error {
+pub(super) fn unavailable(ctx: &mut Context, guard: GuardKind) -> Error {
+    ctx.count_refusal(guard);
     ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
     Status::SERVICE_UNAVAILABLE.into()
 }

@@ -1,9 +1,11 @@
-//! Floor 5: guards, which are middleware that refuses a request before its body is received.
+//! Floor 5: guards, which are middleware that refuses a request before its body is received; and a field that keeps
+//! requests from the clear.
 //!
-//! In reading order: the guards; and the memory of one of them.
+//! In reading order: the guards and the field; and the memory of one of them.
 
 mod concurrency_limit;
 mod cross_origin;
+mod hsts;
 mod https_redirect;
 mod load_shed;
 mod rate_limit;
@@ -12,6 +14,7 @@ mod client_table;
 
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cross_origin::CrossOriginProtection;
+pub use hsts::Hsts;
 pub use https_redirect::HttpsRedirect;
 pub use load_shed::LoadShed;
 pub use rate_limit::RateLimit;

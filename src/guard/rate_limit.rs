@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::client_table::{ClientTable, Rate};
 use crate::message::{FieldName, Status};
-use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, plan_guarded, subscriber};
+use crate::server::{
+    BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded, subscriber,
+};
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
@@ -91,6 +93,7 @@ impl RateLimit {
     }
 
     fn refuse(&self, ctx: &mut Context) -> Error {
+        ctx.count_refusal(GuardKind::RateLimit);
         let wait = self.wait(ctx).as_millis().div_ceil(1000).max(1);
         ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());
         Status::TOO_MANY_REQUESTS.into()

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::check::{Check, CheckError};
 use crate::message::{FieldName, Status};
-use crate::server::{Context, Handler, IntoHandler};
+use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 
 /// Answers the probes of load balancers and orchestrators, such as Kubernetes: whether the server lives, and whether it
 /// is ready for requests.
@@ -63,6 +63,8 @@ pub struct Health {
     keep_outcome_for: Duration,
     is_ready: Arc<AtomicBool>,
     on_change: Arc<OnChange>,
+    /// `None` if everybody may ask.
+    guard: Option<SharedGuard>,
 }
 
 /// The function of [`Health::on_change`].
@@ -77,6 +79,7 @@ impl Health {
             keep_outcome_for: Duration::from_secs(1),
             is_ready: Arc::new(AtomicBool::new(true)),
             on_change: Arc::new(|_, _| ()),
+            guard: None,
         }
     }
 
@@ -118,6 +121,35 @@ impl Health {
         self
     }
 
+    /// Sets who may ask, in place of everybody: `check` fails for others, with the status that they get, as that of
+    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call.
+    ///
+    /// The names of checks tell strangers what a service is made of. The probes of Kubernetes come from the address of the
+    /// node, those of load balancers from their own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::health::Health;
+    /// use corehttp::{Context, Status};
+    ///
+    /// let health = Health::new().guarded_by(|ctx: &mut Context| match ctx.client_ip() {
+    ///     Some(ip) if ip.is_loopback() => Ok(()),
+    ///     _ => Err(Status::NOT_FOUND.into()),
+    /// });
+    /// # let service = corehttp::Server::new().service(health.ready());
+    /// # let respond = |peer: std::net::SocketAddr| {
+    /// #     corehttp::block_on(service.respond_from(peer.into(), corehttp::Request::get("/readyz").unwrap()))
+    /// # };
+    /// # let statuses = [respond("127.0.0.1:1".parse()?)?.status, respond("192.0.2.1:1".parse()?)?.status];
+    /// # assert_eq!(statuses, [Status::OK, Status::NOT_FOUND]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn guarded_by(mut self, check: impl Fn(&mut Context) -> Result + Send + Sync + 'static) -> Health {
+        self.guard = Some(Arc::new(check));
+        self
+    }
+
     /// Sets whether the server is ready as far as the program knows, such as once its caches are warm. Default: `true`.
     ///
     /// Probes may be answered by a second server, on a port of its own. A stop of the first server does not stop the
@@ -129,9 +161,12 @@ impl Health {
 
     /// Returns the handler that answers 200: this server lives. A core that is blocked answers nothing.
     pub fn live(&self) -> impl Handler + Send + Sync + use<> {
-        (|ctx: &mut Context| {
+        let health = self.clone();
+        (move |ctx: &mut Context| -> Result {
+            health.admit(ctx)?;
             ctx.response.headers.put(FieldName::new("cache-control"), b"no-store");
             ctx.response.set_text("alive\n");
+            Ok(())
         })
         .into_handler()
     }
@@ -143,7 +178,12 @@ impl Health {
         (async move |ctx: &mut Context| health.respond(ctx).await).into_handler()
     }
 
-    async fn respond(&self, ctx: &mut Context) {
+    fn admit(&self, ctx: &mut Context) -> Result {
+        self.guard.as_ref().map_or(Ok(()), |check| check(ctx))
+    }
+
+    async fn respond(&self, ctx: &mut Context) -> Result {
+        self.admit(ctx)?;
         let (is_ready, text) = match (ctx.is_stopping(), self.is_ready.load(Ordering::Relaxed)) {
             (true, _) => (false, "stopping\n".to_owned()),
             (false, false) => (false, "not ready\n".to_owned()),
@@ -155,6 +195,7 @@ impl Health {
         if !is_ready {
             response.status = Status::SERVICE_UNAVAILABLE;
         }
+        Ok(())
     }
 
     /// Returns whether all checks are good, and a line about each.

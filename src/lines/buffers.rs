@@ -8,12 +8,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use super::log::Log;
 use super::target::{LineTarget, notice};
 use crate::memory::lock;
 
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
 /// thread holds, and begins with one that is usually its own.
 pub(super) struct LineBuffers {
+    log: Log,
     buffers: [Mutex<LineBuffer>; BUFFERS],
     dropped: AtomicU64,
     pub(super) reopen_requested: AtomicBool,
@@ -35,8 +37,9 @@ impl LineBuffer {
 }
 
 impl LineBuffers {
-    pub(super) fn new() -> LineBuffers {
+    pub(super) fn new(log: Log) -> LineBuffers {
         LineBuffers {
+            log,
             buffers: array::from_fn(|_| Mutex::new(LineBuffer::new())),
             dropped: AtomicU64::new(0),
             reopen_requested: AtomicBool::new(false),
@@ -48,7 +51,7 @@ impl LineBuffers {
     /// Has `write` append a line. If too many wait already, this one is dropped.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(mut buffer) = self.free_buffer() else {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.count_dropped(1);
             return;
         };
         let LineBuffer { lines, count } = &mut *buffer;
@@ -89,13 +92,19 @@ impl LineBuffers {
         (buffer.lines.len() < LINES_LEN_MAX).then_some(buffer)
     }
 
+    fn count_dropped(&self, lines: u64) {
+        self.dropped.fetch_add(lines, Ordering::Relaxed);
+        self.log.count_dropped(lines);
+    }
+
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     /// Writes lines until the log ends, and then those that wait. Lines that are added meanwhile are lost, so that the end
-    /// comes also while a server goes on. `log` is its name in notices.
-    pub(super) fn write_to(&self, mut target: LineTarget, log: &str) {
+    /// comes also while a server goes on.
+    pub(super) fn write_to(&self, mut target: LineTarget) {
+        let log = self.log.name();
         let _ = self.writer.set(thread::current());
         let mut notices = DropNotices::new();
         let mut taken = LineBuffer::new();
@@ -123,7 +132,7 @@ impl LineBuffers {
             mem::swap(&mut *lock(buffer), taken);
             let LineBuffer { lines, count } = taken;
             if mem::take(count) > 0 {
-                self.dropped.fetch_add(target.write(lines) as u64, Ordering::Relaxed);
+                self.count_dropped(target.write(lines) as u64);
             }
             lines.clear();
             lines.shrink_to(BUFFER_LEN);
@@ -216,10 +225,10 @@ mod tests {
 
     #[test]
     fn a_log_ends_while_lines_are_added() {
-        let buffers = Arc::new(LineBuffers::new());
+        let buffers = Arc::new(LineBuffers::new(Log::Error));
         buffers.push(|line| line.extend_from_slice(b"first\n"));
         buffers.end_requested.store(true, Ordering::Release);
-        buffers.write_to(LineTarget::from_writer(Busy(buffers.clone(), 0)), "log");
+        buffers.write_to(LineTarget::from_writer(Busy(buffers.clone(), 0)));
     }
 
     #[test]

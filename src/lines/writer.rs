@@ -7,12 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::buffers::LineBuffers;
+use super::log::Log;
 use super::target::{LineTarget, is_over_within, notice};
 
 /// Lines and the thread that writes them. When this is dropped, the lines that wait are written, for at most 5 s.
 pub(crate) struct LineWriter {
-    /// The name of the log, for notices on standard error.
-    name: &'static str,
+    log: Log,
     buffers: Arc<LineBuffers>,
     thread: Option<JoinHandle<()>>,
 }
@@ -23,12 +23,12 @@ impl LineWriter {
     /// # Errors
     ///
     /// Fails if there can be no further thread.
-    pub(crate) fn start(name: &'static str, target: LineTarget) -> io::Result<LineWriter> {
-        let buffers = Arc::new(LineBuffers::new());
+    pub(crate) fn start(log: Log, target: LineTarget) -> io::Result<LineWriter> {
+        let buffers = Arc::new(LineBuffers::new(log));
         let writing = buffers.clone();
-        let thread = thread::Builder::new().name(name.replace(' ', "-"));
-        let thread = thread.spawn(move || writing.write_to(target, name))?;
-        Ok(LineWriter { name, buffers, thread: Some(thread) })
+        let thread = thread::Builder::new().name(log.name().replace(' ', "-"));
+        let thread = thread.spawn(move || writing.write_to(target))?;
+        Ok(LineWriter { log, buffers, thread: Some(thread) })
     }
 
     /// Has `write` append a line. If too many wait already, this one is dropped.
@@ -53,7 +53,7 @@ impl Drop for LineWriter {
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             if !is_over_within(&thread, END_WAIT_MAX) {
-                notice(format!("the {} has not ended in time, and lines of it may be lost", self.name));
+                notice(format!("the {} has not ended in time, and lines of it may be lost", self.log.name()));
             }
         }
     }

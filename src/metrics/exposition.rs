@@ -9,6 +9,7 @@ use super::histogram::HistogramCounts;
 use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
 use crate::client::{ClientCounts, HostCounts};
+use crate::lines::Log;
 use crate::server::{CoreCounts, MemoryCounts, PoolCounts};
 
 /// Writes the methods, the times and the sizes of the exchanges of each route.
@@ -86,6 +87,12 @@ pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotal
     for (label, core) in &cores {
         for (kind, count) in core.server.errors.by_kind() {
             errors.value(&[("core", label), ("kind", kind)], count as f64);
+        }
+    }
+    let mut refusals = writer.counter("corehttp_refusals_total", "Requests that a guard has refused.");
+    for (label, core) in &cores {
+        for (guard, count) in core.server.refusals() {
+            refusals.value(&[("core", label), ("guard", guard)], count as f64);
         }
     }
     let mut cuts = writer.counter("corehttp_exchanges_cut_total", "Exchanges that were cut, by the cause.");
@@ -184,6 +191,15 @@ pub(super) fn write_clients(
     times.iter().for_each(|(host, times)| exchanges.counts(&[("host", host)], &times.exchanges));
 }
 
+/// Writes what all logs of the process have dropped.
+pub(super) fn write_logs(writer: &mut Writer) {
+    let help = "Lines that a log has dropped, because too many waited, or because they could not be written.";
+    let mut dropped = writer.counter("corehttp_log_lines_dropped_total", help);
+    for (label, log) in [("access", Log::Access), ("error", Log::Error)] {
+        dropped.value(&[("log", label)], log.dropped() as f64);
+    }
+}
+
 /// The name of a metric of a client, its meaning, and the count.
 type ClientMetric = (&'static str, &'static str, fn(&HostCounts) -> u64);
 
@@ -238,6 +254,9 @@ mod tests {
             "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
             "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
             "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
+            "corehttp_errors_total{core=\"1\",kind=\"certificate\"} 0",
+            "corehttp_refusals_total{core=\"1\",guard=\"rate_limit\"} 0",
+            "corehttp_refusals_total{core=\"0\",guard=\"guard\"} 0",
             "# TYPE corehttp_pool_kept gauge",
             "corehttp_pool_reused_total{core=\"0\",pool=\"decoders\"} 0",
         ] {

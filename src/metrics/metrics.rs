@@ -7,17 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::cache_metrics::{CacheCounts, CacheTable, CountedCache};
 use super::client_metrics::{HostTable, HostTimes, add_counts};
 use super::core_metrics::{CoreMetrics, CoreRecorder, CoreTotals, Recording};
-use super::exposition::{write_clients, write_cores, write_routes};
+use super::exposition::{write_clients, write_cores, write_logs, write_routes};
 use super::latest_errors::LatestError;
 use super::metrics_writer::{Format, Writer};
+use super::named::{BalancerTable, CacheCounts, CacheTable, CountedCache};
 use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
-use crate::client::{ClientCounters, ClientCounts, ClientObserver, HostEvents};
+use crate::client::{Balancer, ClientCounters, ClientCounts, ClientObserver, HostEvents};
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 
@@ -62,6 +62,7 @@ struct MetricsInner {
     collectors: Mutex<Vec<Collector>>,
     clients: Mutex<Vec<ClientCounters>>,
     hosts: Arc<HostTable>,
+    balancers: BalancerTable,
     caches: CacheTable,
 }
 
@@ -109,6 +110,7 @@ impl Metrics {
             collectors: Mutex::default(),
             clients: Mutex::default(),
             hosts,
+            balancers: BalancerTable::default(),
             caches: CacheTable::default(),
         };
         Metrics { inner: Arc::new(inner) }
@@ -122,8 +124,8 @@ impl Metrics {
     }
 
     /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
-    /// [`CoreCounts::pools`](crate::server::CoreCounts::pools) has them), of the hosts of clients, of caches, of the process
-    /// (on Linux), and of the functions of [`Metrics::add_collector`].
+    /// [`CoreCounts::pools`](crate::server::CoreCounts::pools) has them), of the hosts of clients and balancers, of caches,
+    /// of the logs of the process and of itself (on Linux), and of the functions of [`Metrics::add_collector`].
     ///
     /// A route with responses of one class takes 53 lines, most of them the buckets of four histograms, and 36 more for each
     /// other class. So 64 such routes, as many as are counted apart by default, make 3,392 lines, and as many series in a
@@ -139,7 +141,9 @@ impl Metrics {
         if let Some(counts) = self.client_counts() {
             write_clients(&mut writer, &counts, &self.host_counts());
         }
+        self.inner.balancers.write(&mut writer);
         self.inner.caches.write(&mut writer);
+        write_logs(&mut writer);
         ProcessInfo::read().write(&mut writer);
         // The functions are called without a lock, since they may add others.
         let collectors = lock(&self.inner.collectors).clone();
@@ -179,6 +183,28 @@ impl Metrics {
     #[doc(alias("register", "counter", "gauge"))]
     pub fn add_collector(&self, collector: impl Fn(&mut Writer) + Send + Sync + 'static) {
         lock(&self.inner.collectors).push(Arc::new(collector));
+    }
+
+    /// Shows the hosts of `balancer` under this name: whether they are up, and what they answer. Balancers of one name count
+    /// as one. The balancer is not kept alive.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::metrics::{self, Metrics};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = Client::new().balance(["http://one", "http://two"])?.build();
+    /// let metrics = Metrics::new();
+    /// metrics.add_balancer("stock", &balancer);
+    /// let text = metrics.to_text(metrics::Format::Prometheus);
+    /// assert!(text.contains("corehttp_balancer_host_up{balancer=\"stock\",host=\"http://one\"} 1\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_balancer(&self, name: &str, balancer: &Balancer) {
+        self.inner.balancers.add(name, balancer.counters());
     }
 
     /// Shows the counts of `cache` under this name.

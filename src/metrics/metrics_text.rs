@@ -1,14 +1,17 @@
 //! [`Text`]: the handler that answers with all metrics as text.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::metrics::Metrics;
 use super::metrics_writer::Format;
-use crate::server::{Context, Handler, Result};
+use crate::server::{Context, Handler, Result, SharedGuard};
 
 /// A handler that answers with all metrics as text, in the format of Prometheus, or in that of OpenMetrics if the client
 /// prefers it.
 ///
 /// The handler answers everybody, and the text names all routes: it belongs on a server that only the machines which
-/// collect metrics reach.
+/// collect metrics reach, or behind a [guard](Text::guarded_by).
 ///
 /// # Examples
 ///
@@ -24,20 +27,54 @@ use crate::server::{Context, Handler, Result};
 /// }
 /// ```
 #[doc(alias("prometheus", "exporter", "scrape"))]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Text {
     metrics: Metrics,
+    /// `None` if everybody may see the text.
+    guard: Option<SharedGuard>,
 }
 
 impl Text {
     /// Creates a handler that shows `metrics`.
     pub fn new(metrics: &Metrics) -> Text {
-        Text { metrics: metrics.clone() }
+        Text { metrics: metrics.clone(), guard: None }
+    }
+
+    /// Sets who may see the text, in place of everybody: `check` fails for others, with the status that they get, as that
+    /// of [`middleware::guard`](crate::middleware::guard) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::metrics::{self, Metrics};
+    /// use corehttp::{Context, Status};
+    ///
+    /// // Prometheus sends the token by `authorization: { credentials_file: .. }`.
+    /// let text = metrics::Text::new(&Metrics::new()).guarded_by(|ctx: &mut Context| {
+    ///     match ctx.request.bearer_auth() {
+    ///         Some("8f14e45f") => Ok(()),
+    ///         _ => {
+    ///             ctx.response.headers.set("www-authenticate", "Bearer")?;
+    ///             Err(Status::UNAUTHORIZED.into())
+    ///         }
+    ///     }
+    /// });
+    /// # let service = corehttp::Server::new().service(text);
+    /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/metrics")?))?;
+    /// # assert_eq!((response.status, response.headers.get("www-authenticate")), (Status::UNAUTHORIZED, Some("Bearer")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn guarded_by(mut self, check: impl Fn(&mut Context) -> Result + Send + Sync + 'static) -> Text {
+        self.guard = Some(Arc::new(check));
+        self
     }
 }
 
 impl Handler for Text {
     async fn handle(&self, ctx: &mut Context) -> Result {
+        if let Some(check) = &self.guard {
+            check(ctx)?;
+        }
         let Context { request, response, .. } = ctx;
         let formats = [Format::Prometheus, Format::OpenMetrics];
         let preferred = request.preferred_type(formats.map(Format::content_type));
@@ -51,11 +88,32 @@ impl Handler for Text {
     }
 }
 
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsText").field("metrics", &self.metrics).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Server;
-    use crate::message::Request;
+    use crate::message::{Request, Status};
+
+    #[test]
+    fn a_guard_chooses_the_status_of_those_who_see_nothing() {
+        for status in [Status::UNAUTHORIZED, Status::FORBIDDEN, Status::NOT_FOUND] {
+            let text =
+                Text::new(&Metrics::new()).guarded_by(move |ctx| match ctx.request.query().get("token") {
+                    Some(_) => Ok(()),
+                    None => Err(status.into()),
+                });
+            let service = Server::new().service(text);
+            let respond = |path| crate::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+            assert_eq!((respond("/").status, respond("/?token=a").status), (status, Status::OK));
+            assert!(!respond("/").text().unwrap().contains("corehttp_"));
+        }
+    }
 
     #[test]
     fn the_client_chooses_the_format() {

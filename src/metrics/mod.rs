@@ -16,17 +16,17 @@
 //! The program ends with the server that it runs, so a signal to stop belongs there.
 //!
 //! [`Metrics::add_collector`] adds the application's own, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
-//! of a client.
+//! of a client, and [`Metrics::add_balancer`] the hosts of a balancer.
 
 // Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
 
 mod metrics;
 
-mod cache_metrics;
 mod client_metrics;
 mod core_metrics;
 mod histogram;
 mod latest_errors;
+mod named;
 mod route_metrics;
 mod slow_exchanges;
 mod timeline;
@@ -38,11 +38,11 @@ mod process;
 
 mod page;
 
-#[cfg(feature = "fs")]
-pub(crate) use cache_metrics::{CacheCounts, CountedCache};
 pub use histogram::{Histogram, HistogramCounts};
 pub use metrics::{Metrics, Options};
 pub use metrics_text::Text;
 pub use metrics_writer::{Format, Samples, Writer};
+#[cfg(feature = "fs")]
+pub(crate) use named::{CacheCounts, CountedCache};
 pub use page::Page;
 pub use route_metrics::{ClassCounts, RouteCounts};

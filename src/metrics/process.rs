@@ -1,4 +1,4 @@
-//! [`ProcessInfo`]: the memory, the CPU time and the descriptors of this process.
+//! [`ProcessInfo`]: the memory, the CPU time, the descriptors and the start of this process.
 
 use std::fs;
 
@@ -9,15 +9,22 @@ pub(super) struct ProcessInfo {
     pub(super) resident_bytes: Option<u64>,
     pub(super) cpu_seconds: Option<f64>,
     pub(super) open_fds: Option<u64>,
+    /// `None` also if there is no limit.
+    max_fds: Option<u64>,
+    /// Seconds since 1970.
+    started: Option<f64>,
 }
 
 impl ProcessInfo {
     pub(super) fn read() -> ProcessInfo {
+        let stat = fs::read_to_string("/proc/self/stat");
         ProcessInfo {
             resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
-            cpu_seconds: fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_seconds(&stat)),
+            cpu_seconds: stat.as_ref().ok().and_then(|stat| cpu_seconds(stat)),
             // The directory that is read here takes a descriptor, too.
             open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| (fds.count() as u64).saturating_sub(1)),
+            max_fds: fs::read_to_string("/proc/self/limits").ok().and_then(|limits| max_fds(&limits)),
+            started: stat.ok().and_then(|stat| started(&stat, &fs::read_to_string("/proc/stat").ok()?)),
         }
     }
 
@@ -34,6 +41,16 @@ impl ProcessInfo {
         if let Some(fds) = self.open_fds {
             writer.gauge("process_open_fds", "Open file descriptors.").value(&[], fds as f64);
         }
+        if let Some(fds) = self.max_fds {
+            let help = "How many file descriptors may be open.";
+            writer.gauge("process_max_fds", help).value(&[], fds as f64);
+        }
+        if let Some(seconds) = self.started {
+            let help = "When the process began, in seconds since 1970.";
+            writer.gauge("process_start_time_seconds", help).value(&[], seconds);
+        }
+        let help = "The version of the crate, by its label.";
+        writer.gauge("corehttp_build_info", help).value(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     }
 }
 
@@ -52,6 +69,19 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
+/// The line is `Max open files            1024                 524288               files`; the first is in force.
+fn max_fds(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The 22nd field, in ticks since the start of the machine, which is the line `btime` of the other file.
+fn started(stat: &str, system: &str) -> Option<f64> {
+    let ticks: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let booted: f64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(booted + ticks / 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +92,12 @@ mod tests {
         assert_eq!((resident("VmRSS:"), resident("")), (None, None));
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 99";
         assert_eq!((cpu_seconds(stat), cpu_seconds("7 (a) S 1")), (Some(3.0), None));
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            40   524288   files\n";
+        assert_eq!(max_fds(limits), Some(40));
+        let unlimited = "Max open files            unlimited   unlimited   files\n";
+        assert_eq!((max_fds(unlimited), max_fds("")), (None, None));
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 150 99";
+        assert_eq!(started(stat, "cpu 1\nbtime 1000\n"), Some(1001.5));
+        assert_eq!((started(stat, "cpu 1\n"), started("7 (a) S 1", "btime 1\n")), (None, None));
     }
 }

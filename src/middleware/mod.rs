@@ -70,7 +70,7 @@
 //! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
 //! | handlers that must end, although their clients are gone | [`uncancelled`] |
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
-//! | forged requests, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`] |
+//! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
 //! | other requests to refuse | [`guard`] |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
 //! | pages of other origins (CORS) | [`Cors`] |
@@ -157,6 +157,7 @@
 //! [`ConcurrencyLimit`]: crate::middleware::ConcurrencyLimit
 //! [`Cors`]: crate::middleware::Cors
 //! [`CrossOriginProtection`]: crate::middleware::CrossOriginProtection
+//! [`Hsts`]: crate::middleware::Hsts
 //! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
 //! [`LoadShed`]: crate::middleware::LoadShed
 //! [`RateLimit`]: crate::middleware::RateLimit
@@ -164,7 +165,7 @@
 #[cfg(feature = "compress")]
 pub use crate::compress::Compress;
 pub use crate::cors::Cors;
-pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, HttpsRedirect, LoadShed, RateLimit};
+pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, uncancelled, wrap};

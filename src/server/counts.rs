@@ -79,6 +79,8 @@ pub struct CoreCounts {
     pub messages_sent: u64,
     /// Errors, by kind.
     pub errors: ErrorCounts,
+    /// In the order of [`GUARDS`].
+    pub(super) refusals: [u64; GUARDS.len()],
     /// In the order of [`POOL_NAMES`].
     pub(super) pools: [PoolCounts; POOL_NAMES.len()],
 }
@@ -101,6 +103,13 @@ impl CoreCounts {
         zip(POOL_NAMES, self.pools)
     }
 
+    /// Returns how many requests each guard of [`middleware`](crate::middleware) has refused, with the name of the guard:
+    /// `rate_limit`, `concurrency_limit`, `load_shed`, `cross_origin`, `https_redirect` for hosts that are not allowed,
+    /// and `guard` for all that are made of functions.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        zip(GUARDS, self.refusals)
+    }
+
     /// The same counts as those of a core that has ended: nothing is open or kept.
     #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn ended(mut self) -> CoreCounts {
@@ -112,7 +121,8 @@ impl CoreCounts {
 
 impl AddAssign<&CoreCounts> for CoreCounts {
     fn add_assign(&mut self, other: &CoreCounts) {
-        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, pools, .. } = other;
+        let CoreCounts { open, accepted, aborted, requests, received, sent, errors, refusals, pools, .. } =
+            other;
         self.open += open;
         self.accepted += accepted;
         self.aborted += aborted;
@@ -122,6 +132,7 @@ impl AddAssign<&CoreCounts> for CoreCounts {
         self.messages_received += other.messages_received;
         self.messages_sent += other.messages_sent;
         self.errors += errors;
+        zip(&mut self.refusals, refusals).for_each(|(sum, count)| *sum += count);
         zip(&mut self.pools, pools).for_each(|(sum, pool)| *sum += *pool);
     }
 }
@@ -156,8 +167,11 @@ pub struct ErrorCounts {
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
     /// server makes one at least once a second. For lack of descriptors the core that accepts closes those of its
-    /// connections that have been idle for longest, if they have a time limit for that.
+    /// connections that have been idle for longest, if they have a time limit for that. Also a listener that failed for
+    /// good, with which the server stops.
     pub accept: u64,
+    /// Reports of certificates of the server that are about to expire, have expired, or were refused.
+    pub certificate: u64,
     /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,
 }
@@ -179,7 +193,8 @@ impl ErrorCounts {
             ErrorCause::Panic | ErrorCause::Tls(tls::Error::Panic) => &mut one.panic,
             ErrorCause::Refused => &mut one.refused,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
-            ErrorCause::Accept(_) => &mut one.accept,
+            ErrorCause::Accept(_) | ErrorCause::Listener(_) => &mut one.accept,
+            ErrorCause::Certificate(_) => &mut one.certificate,
             ErrorCause::Tls(_) => &mut one.tls,
         };
         *count = 1;
@@ -226,14 +241,28 @@ impl ErrorCounts {
             refused,
             overload,
             accept,
+            certificate,
             tls,
         } = self;
-        [wire, timed_out, incomplete, io, handler, rejected, panic, refused, overload, accept, tls]
+        [
+            wire,
+            timed_out,
+            incomplete,
+            io,
+            handler,
+            rejected,
+            panic,
+            refused,
+            overload,
+            accept,
+            certificate,
+            tls,
+        ]
     }
 }
 
 /// The kinds of errors that are counted apart.
-pub(crate) const ERROR_KINDS: [&str; 11] = [
+pub(crate) const ERROR_KINDS: [&str; 12] = [
     "wire",
     "timed_out",
     "incomplete",
@@ -244,6 +273,7 @@ pub(crate) const ERROR_KINDS: [&str; 11] = [
     "refused",
     "overload",
     "accept",
+    "certificate",
     "tls",
 ];
 
@@ -269,16 +299,40 @@ pub(crate) struct CoreCounterSet {
     pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; ERROR_KINDS.len()],
+    /// In the order of [`GUARDS`]. Not beside the counters that each request writes, which share a line.
+    refusals: Box<CachePadded<[Counter; GUARDS.len()]>>,
     pub(super) pools: Arc<PoolCounters>,
     /// The memory of all cores, once this one has started.
     pub(super) memory: OnceLock<MemoryBudget>,
 }
+
+/// A guard whose refusals are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GuardKind {
+    RateLimit,
+    ConcurrencyLimit,
+    LoadShed,
+    CrossOrigin,
+    HttpsRedirect,
+    /// Made of a function.
+    Function,
+}
+
+/// The names of guards, in the order of [`GuardKind`].
+const GUARDS: [&str; 6] =
+    ["rate_limit", "concurrency_limit", "load_shed", "cross_origin", "https_redirect", "guard"];
+const _: () = assert!(GuardKind::Function as usize + 1 == GUARDS.len(), "each guard has a name");
 
 impl CoreCounterSet {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
         let mut errors = ErrorCounts::from_cause(cause);
         zip(&self.errors, errors.counts_mut()).for_each(|(counter, count)| counter.add(*count));
+    }
+
+    /// Counts a request that a guard has refused.
+    pub(super) fn count_refusal(&self, guard: GuardKind) {
+        self.refusals.0[guard as usize].add(1);
     }
 
     /// How many connections the core has, or is about to have.
@@ -306,6 +360,7 @@ impl CoreCounterSet {
             messages_received: self.messages_received.get(),
             messages_sent: self.messages_sent.get(),
             errors,
+            refusals: self.refusals.0.each_ref().map(Counter::get),
             pools: self.pools.counts(),
         }
     }

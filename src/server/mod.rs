@@ -57,6 +57,7 @@ pub(crate) use context::{SwitchedConn, WebSocketCounter};
 pub use context::{Transform, TransformAction};
 #[cfg(feature = "metrics")]
 pub(crate) use counts::ERROR_KINDS;
+pub(crate) use counts::GuardKind;
 pub use counts::{CoreCounts, ErrorCounts, ServerCounts};
 pub(crate) use error::{Error, Result};
 pub use error::{
@@ -73,7 +74,7 @@ pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 #[cfg(feature = "tower")]
 pub(crate) use handler::{confined, take_panic};
-pub(crate) use middleware::{Middleware, Wrap, plan_guarded};
+pub(crate) use middleware::{Middleware, SharedGuard, Wrap, plan_guarded};
 pub use opening::OpenedConnection;
 pub use report::{
     ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport, Observer,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
 use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
@@ -218,8 +218,13 @@ impl Balancer {
 
     /// Returns the counts of each host, in the order in which the hosts were added.
     pub fn counts(&self) -> Vec<BalancerCounts> {
-        let members = read_lock(&self.inner.members);
-        members.iter().map(|member| member.counts()).collect()
+        self.inner.counts()
+    }
+
+    /// The counts of this balancer, which do not keep it alive.
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
+    pub(crate) fn counters(&self) -> BalancerCounters {
+        BalancerCounters(Arc::downgrade(&self.inner))
     }
 
     /// Returns this balancer with the connections of `sender`.
@@ -279,7 +284,24 @@ impl Balancer {
     }
 }
 
+/// The counts of a balancer for as long as it lives.
+#[derive(Clone)]
+pub(crate) struct BalancerCounters(Weak<BalancerInner>);
+
+#[allow(dead_code, reason = "unused without the feature `metrics`")]
+impl BalancerCounters {
+    /// The counts of each host; `None` if the balancer is gone.
+    pub(crate) fn counts(&self) -> Option<Vec<BalancerCounts>> {
+        self.0.upgrade().map(|inner| inner.counts())
+    }
+}
+
 impl BalancerInner {
+    fn counts(&self) -> Vec<BalancerCounts> {
+        let members = read_lock(&self.members);
+        members.iter().map(|member| member.counts()).collect()
+    }
+
     fn add(&self, url: &str) -> Result<bool, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
         let mut members = write_lock(&self.members);

@@ -26,6 +26,8 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
+    /// Responses by the class of their status, from 1xx on.
+    classes: [AtomicU64; 5],
     /// The number of the last request that was assigned to it; 0 if there was none.
     last_assigned: AtomicU64,
     /// When each penalty is over.
@@ -48,6 +50,8 @@ pub struct BalancerCounts {
     pub served: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// The responses with a status of 1xx, 2xx and so on, those that count as failed included. One that ends a check is none.
+    pub classes: [u64; 5],
     /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,
     /// Whether it passed its last check; true if there was none.
@@ -74,6 +78,7 @@ impl Member {
             pending: Arc::default(),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            classes: Default::default(),
             last_assigned: AtomicU64::new(0),
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
@@ -125,6 +130,11 @@ impl Member {
 
     /// Records the outcome of a request.
     pub(super) fn record(&self, health: &HealthPolicy, outcome: Result<&Response, &ClientError>) {
+        if let Ok(response) = outcome
+            && let Some(class) = self.classes.get(usize::from(response.status.as_u16() / 100).wrapping_sub(1))
+        {
+            class.fetch_add(1, Ordering::Relaxed);
+        }
         if (health.is_healthy)(outcome) {
             self.served.fetch_add(1, Ordering::Relaxed);
             return;
@@ -143,6 +153,7 @@ impl Member {
             pending: self.pending.load(Ordering::Relaxed),
             served: self.served.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            classes: self.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
             penalties: self.penalty_count(),
             is_up: self.is_up(),
         }

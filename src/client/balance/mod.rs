@@ -4,5 +4,7 @@ mod balancer;
 mod member;
 mod round;
 
+#[cfg(feature = "metrics")]
+pub(crate) use balancer::BalancerCounters;
 pub use balancer::{Balancer, BalancerBuilder};
 pub use member::{BalancerChoice, BalancerCounts};

@@ -12,7 +12,7 @@ use crate::message::{Request, Status};
 use crate::metrics::metrics::Metrics;
 use crate::net::PeerAddr;
 use crate::runtime::timeout;
-use crate::server::{Context, Handler, Result};
+use crate::server::{Context, Handler, Result, SharedGuard};
 use crate::sse::Event;
 
 /// A handler that shows metrics to people, on a page that is live: rates, percentiles of the time until the response,
@@ -46,7 +46,7 @@ use crate::sse::Event;
 #[derive(Clone)]
 pub struct Page {
     metrics: Metrics,
-    is_allowed: Arc<dyn Fn(&Context) -> bool + Send + Sync>,
+    guard: SharedGuard,
     /// A permit for each page that is live.
     viewers: Arc<Semaphore>,
 }
@@ -56,12 +56,13 @@ impl Page {
     pub fn new(metrics: &Metrics) -> Page {
         metrics.keep_recent();
         let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
-        Page { metrics: metrics.clone(), is_allowed: Arc::new(is_local), viewers }
+        Page { metrics: metrics.clone(), guard: Arc::new(admit_local), viewers }
     }
 
-    /// Sets who may see the page, in place of this machine.
-    pub fn guarded_by(mut self, is_allowed: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Page {
-        self.is_allowed = Arc::new(is_allowed);
+    /// Sets who may see the page, in place of this machine: `check` fails for others, with the status that they get, as
+    /// that of [`middleware::guard`](crate::middleware::guard) does.
+    pub fn guarded_by(mut self, check: impl Fn(&mut Context) -> Result + Send + Sync + 'static) -> Page {
+        self.guard = Arc::new(check);
         self
     }
 
@@ -85,9 +86,7 @@ impl Page {
 
 impl Handler for Page {
     async fn handle(&self, ctx: &mut Context) -> Result {
-        if !(self.is_allowed)(ctx) {
-            return Err(Status::FORBIDDEN.into());
-        }
+        (self.guard)(ctx)?;
         let query = ctx.request.query();
         if query.get("events").is_some() {
             return self.send_events(ctx).await;
@@ -106,6 +105,11 @@ impl fmt::Debug for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetricsPage").field("metrics", &self.metrics).finish_non_exhaustive()
     }
+}
+
+/// Refuses requests that are not from this machine.
+fn admit_local(ctx: &mut Context) -> Result {
+    if is_local(ctx) { Ok(()) } else { Err(Status::FORBIDDEN.into()) }
 }
 
 /// Whether a request is from this machine, as far as can be known.
@@ -192,7 +196,8 @@ mod tests {
         ] {
             let page = Page::new(&Metrics::new());
             assert_eq!(status(page.clone(), peer, fields), expected, "{peer} {fields:?}");
-            assert_eq!(status(page.guarded_by(|_| true), peer, fields), 200);
+            assert_eq!(status(page.clone().guarded_by(|_| Ok(())), peer, fields), 200);
+            assert_eq!(status(page.guarded_by(|_| Err(Status::NOT_FOUND.into())), peer, fields), 404);
         }
     }
 

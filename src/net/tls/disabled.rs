@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use super::Error;
+use super::{CertificateFault, Error};
 use crate::net::Stream;
 
 /// Does TLS handshakes with peers that connect, of which there are none.
@@ -21,8 +21,30 @@ impl TlsAcceptor {
         match self.0 {}
     }
 
+    pub(crate) fn watch(&self) -> Option<CertificateWatch> {
+        match self.0 {}
+    }
+
     pub(crate) fn accept<C>(&self, _: C) -> Handshake<C> {
         Handshake(TlsStream { never: self.0, carrier: PhantomData })
+    }
+}
+
+/// Looks out for certificates, of which there are none.
+#[derive(Clone)]
+pub(crate) struct CertificateWatch(Infallible);
+
+impl CertificateWatch {
+    pub(crate) async fn refusal(&mut self) -> CertificateFault {
+        match self.0 {}
+    }
+
+    pub(crate) fn expiring(&self) -> Vec<CertificateFault> {
+        match self.0 {}
+    }
+
+    pub(crate) fn is_same(&self, _: &CertificateWatch) -> bool {
+        match self.0 {}
     }
 }
 

@@ -83,6 +83,11 @@ pub enum ErrorCause {
     /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer: it has the default
     /// of [`PeerAddr`], and the number 0.
     Accept(io::Error),
+    /// A listener failed for good, and the server stops. The report is of no peer, as that of [`ErrorCause::Accept`].
+    Listener(io::Error),
+    /// A certificate of the server is about to expire, has expired, or was refused. The report is of no peer, as that of
+    /// [`ErrorCause::Accept`]. A server has one when it starts and once a day, and one for each refusal.
+    Certificate(tls::CertificateFault),
 }
 
 impl ErrorReport<'_> {
@@ -106,8 +111,8 @@ impl ErrorReport<'_> {
     ///
     /// A fault is a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished; a refusal with
     /// 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501; a socket that fails while its peer is there;
-    /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`]; and
-    /// [`ErrorCause::Connections`].
+    /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`], [`ErrorCause::Listener`],
+    /// [`ErrorCause::Certificate`] and [`ErrorCause::Connections`].
     ///
     /// # Examples
     ///
@@ -130,7 +135,11 @@ impl ErrorReport<'_> {
                 .status
                 .is_some_and(|status| status.is_server_error() && status != Status::NOT_IMPLEMENTED),
             ErrorCause::Tls(error) => matches!(error, tls::Error::Panic | tls::Error::Resolver(_)),
-            ErrorCause::Panic | ErrorCause::Accept(_) | ErrorCause::Connections(_) => true,
+            ErrorCause::Panic
+            | ErrorCause::Accept(_)
+            | ErrorCause::Listener(_)
+            | ErrorCause::Certificate(_)
+            | ErrorCause::Connections(_) => true,
             ErrorCause::ProxyHeader(_) | ErrorCause::ConnectionsOfPeer(_) => false,
         }
     }
@@ -208,6 +217,8 @@ impl fmt::Display for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, &self.cause) {
             (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
+            (None, ErrorCause::Listener(_)) => f.write_str("the server stops")?,
+            (None, ErrorCause::Certificate(_)) => f.write_str("TLS")?,
             (None, _) => write!(f, "{} cut off", self.peer_addr)?,
             (Some(status), _) => write!(f, "{status} to {}", self.peer_addr)?,
         }
@@ -258,6 +269,8 @@ impl fmt::Display for ErrorCause {
         match self {
             ErrorCause::Exchange(error) => write!(f, "{error:#}"),
             ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
+            ErrorCause::Listener(error) => write!(f, "a listener failed: {error}"),
+            ErrorCause::Certificate(fault) => fault.fmt(f),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(fault) => fault.fmt(f),
             ErrorCause::Handler(error) if error.is_peer_fault() || error.is_bare_refusal() => {

@@ -4,6 +4,7 @@ use super::body_plan::BodyPlan;
 use crate::exchange::ExchangeError;
 use crate::message::Status;
 use crate::server::context::Context;
+use crate::server::counts::GuardKind;
 use crate::server::error::Error;
 
 /// The error that takes the place of a handler: the request was refused by its head, or its body could not be received.
@@ -109,5 +110,11 @@ impl Context {
     pub fn refuse(&mut self, error: impl Into<Error>) -> BodyPlan {
         let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, depth: 0 };
         BodyPlan::Refuse(refusal.note(self))
+    }
+
+    /// Counts a refusal of this guard.
+    #[cold]
+    pub(crate) fn count_refusal(&self, guard: GuardKind) {
+        self.exchange.conn.core().counters.count_refusal(guard);
     }
 }

@@ -1,8 +1,10 @@
 //! [`guard`]: refuses requests, if it can before their bodies are received.
 
+use std::sync::Arc;
+
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::{BodyPlan, Context, Handler, Refusal, Result};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
@@ -102,12 +104,19 @@ pub struct Guard<F>(F);
 
 impl<F: Fn(&mut Context) -> Result + 'static> Middleware for Guard<F> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, &self.0)
+        plan_guarded(ctx, next, |ctx| self.check(ctx))
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        self.0(ctx)?;
+        self.check(ctx)?;
         next.handle(ctx).await
+    }
+}
+
+impl<F: Fn(&mut Context) -> Result> Guard<F> {
+    #[inline]
+    fn check(&self, ctx: &mut Context) -> Result {
+        self.0(ctx).inspect_err(|_| ctx.count_refusal(GuardKind::Function))
     }
 }
 
@@ -125,7 +134,7 @@ impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> 
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        self.0(ctx).await?;
+        self.0(ctx).await.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
         if !may_have_body(&ctx.request) {
             return next.handle(ctx).await;
         }
@@ -140,6 +149,9 @@ impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> 
         }
     }
 }
+
+/// The guard of a handler that has one of its own, such as a page of metrics.
+pub(crate) type SharedGuard = Arc<dyn Fn(&mut Context) -> Result + Send + Sync>;
 
 /// Plans for a request that a guard may refuse. Without a body there is nothing to spare, so the decision is left to the
 /// call.

@@ -12,8 +12,8 @@ mod guard;
 mod wrap;
 
 pub use bounds::{limits, plan, timeouts, uncancelled};
-pub(crate) use guard::plan_guarded;
 pub use guard::{AsyncGuard, Guard, IntoGuard, guard};
+pub(crate) use guard::{SharedGuard, plan_guarded};
 pub use middleware::Middleware;
 pub use next::Next;
 pub use wrap::{Group, Wrap, wrap};

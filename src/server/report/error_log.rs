@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::observer::{CoreEvents, Observer};
 use super::report_limiter::KindLimiter;
-use crate::lines::{LineTarget, LineWriter};
+use crate::lines::{LineTarget, LineWriter, Log};
 use crate::memory::lock;
 use crate::message::HttpDate;
 use crate::server::error::ErrorReport;
@@ -27,9 +27,10 @@ use crate::server::error::ErrorReport;
 /// were left out. If 4 MiB of lines wait, further ones are dropped, which is counted. When the last clone is dropped, the
 /// lines that wait are written, and the drop waits for that at most 5 s.
 ///
-/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: above
-/// all that it cannot accept connections, for lack of descriptors or memory, or because of
-/// [`Limits::connections_max`](crate::Limits::connections_max).
+/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: that
+/// it cannot accept connections, for lack of descriptors or memory, or because of
+/// [`Limits::connections_max`](crate::Limits::connections_max); that a listener failed, with which the server stops; that a
+/// certificate was refused when it was replaced, or expires soon, and in how many days.
 ///
 /// # Examples
 ///
@@ -157,7 +158,7 @@ impl LogInner {
     fn write(&self, report: &ErrorReport<'_>, suppressed: u64) {
         let writer = self.writer.get_or_init(|| {
             let target = lock(&self.target).take()?;
-            LineWriter::start("error log", target).ok()
+            LineWriter::start(Log::Error, target).ok()
         });
         if let Some(writer) = writer {
             let text = line(SystemTime::now(), report, suppressed);

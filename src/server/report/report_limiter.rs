@@ -20,7 +20,8 @@ pub(crate) struct ReportLimiter(KindLimiter);
 impl ReportLimiter {
     /// Decides whether a report is passed on. If so, it notes in the report how many of its kind were not.
     pub(crate) fn admit(&self, report: &mut ErrorReport<'_>) -> bool {
-        if report.request.is_some() {
+        // Reports of certificates are few, and each names another one.
+        if report.request.is_some() || matches!(report.cause, ErrorCause::Certificate(_)) {
             return true;
         }
         let suppressed = self.0.admit(&report.cause);
@@ -79,7 +80,7 @@ impl KindLimiter {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The index of a cause. Three causes are counted as part of another kind, but limited apart, so that a flood of that kind
+/// The index of a cause. Four causes are counted as part of another kind, but limited apart, so that a flood of that kind
 /// does not hide them.
 fn kind_of(cause: &ErrorCause) -> usize {
     const COUNTED: usize = ERROR_KINDS.len();
@@ -87,8 +88,9 @@ fn kind_of(cause: &ErrorCause) -> usize {
         ErrorCause::ProxyHeader(_) => COUNTED,
         ErrorCause::Tls(tls::Error::Resolver(_)) => COUNTED + 1,
         ErrorCause::ConnectionsOfPeer(_) => COUNTED + 2,
+        ErrorCause::Listener(_) => COUNTED + 3,
         cause => ErrorCounts::kind_of(cause),
     }
 }
 
-const KINDS: usize = ERROR_KINDS.len() + 3;
+const KINDS: usize = ERROR_KINDS.len() + 4;

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::server_handle::StopOnDrop;
 use super::stop::{Stop, delay_elapsed, grace_elapsed};
 use crate::message::Status;
-use crate::net::tls::TlsAcceptor;
+use crate::net::tls::{CertificateWatch, TlsAcceptor};
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
     is_out_of_descriptors,
@@ -52,6 +52,9 @@ impl AcceptLoop {
     ) -> io::Result<()> {
         let maintained = per_core.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
+        if per_core.core.events.index() == 0 {
+            watch_certificates(&self.listeners, &per_core.core);
+        }
         let mut stop = self.stop.clone();
         let core = per_core.core.clone();
         let stopped = async move {
@@ -103,7 +106,10 @@ impl AcceptLoop {
                     self.back_off(per_core, pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
-                AcceptReaction::Fatal => return Err(error),
+                AcceptReaction::Fatal => {
+                    report_failed_listener(&per_core.core, &error);
+                    return Err(error);
+                }
             }
         }
     }
@@ -222,6 +228,45 @@ impl AcceptLoop {
         }
     }
 }
+
+/// Reports why the server stops. The error itself is its result.
+fn report_failed_listener(core: &CoreState, error: &io::Error) {
+    let same = io::Error::new(error.kind(), error.to_string());
+    core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Listener(same)));
+}
+
+/// Reports certificates that expire or are refused, for as long as the core runs. Servers share their listeners' TLS on
+/// all cores, so one core does.
+fn watch_certificates(listeners: &[CoreListener], core: &Rc<CoreState>) {
+    let mut watches: Vec<CertificateWatch> = Vec::new();
+    for watch in listeners.iter().filter_map(|listener| listener.acceptor.as_ref()?.watch()) {
+        if !watches.iter().any(|known| known.is_same(&watch)) {
+            watches.push(watch);
+        }
+    }
+    let report = |core: &CoreState, fault| {
+        core.report_error(ErrorReport::from_connection(Peer::default(), ErrorCause::Certificate(fault)));
+    };
+    for mut watch in watches {
+        let looking = core.clone();
+        let daily = watch.clone();
+        runtime::spawn(async move {
+            loop {
+                daily.expiring().into_iter().for_each(|fault| report(&looking, fault));
+                runtime::sleep(DAY).await;
+            }
+        });
+        let waiting = core.clone();
+        runtime::spawn(async move {
+            loop {
+                report(&waiting, watch.refusal().await);
+            }
+        });
+    }
+}
+
+/// Certificates are renewed weeks before they expire.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Closes idle connections, if an attempt to accept failed for lack of descriptors, and the next one follows after
 /// `pause`.

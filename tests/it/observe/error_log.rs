@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use corehttp::server::ErrorLog;
-use corehttp::{Context, Error, Status};
+use corehttp::{Context, Error, Server, Status};
 
 use crate::support::{Served, eventually, get, status};
 
@@ -118,4 +118,70 @@ fn a_log_that_nobody_reads_halts_no_core() {
     }
     assert_eq!(log.dropped(), 0, "they wait");
     drop(go);
+}
+
+/// A listener that is shut down cannot accept any more (EINVAL), and the server stops with it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_listener_that_fails_is_a_line() {
+    let written = Written::default();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let same = listener.try_clone().unwrap();
+    let log = ErrorLog::from_writer(written.clone());
+    let running = Server::bind(listener).cores(1).observe(log).start(fails).unwrap();
+    socket2::SockRef::from(&same).shutdown(std::net::Shutdown::Both).unwrap();
+    assert!(running.wait().is_err());
+    let text = written.text();
+    assert!(text.contains(" error the server stops: a listener failed: Invalid argument"), "{text}");
+}
+
+/// The certificate of a server, which is valid for 90 days, and for so many more.
+#[cfg(feature = "tls")]
+fn identity(days_left: i64) -> corehttp::tls::Identity {
+    let mut params = rcgen::CertificateParams::new(vec!["a.example".into()]).unwrap();
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let now = std::time::SystemTime::now();
+    let left = day * u32::try_from(days_left.unsigned_abs()).unwrap();
+    // An hour more, so that a slow test has as many days.
+    let end = if days_left < 0 { now - left } else { now + left + day / 24 };
+    params.not_before = (end - 90 * day).into();
+    params.not_after = end.into();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    corehttp::tls::Identity::from_pem(certificate.pem(), key.serialize_pem()).unwrap()
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_certificate_that_is_refused_or_expires_soon_is_a_line_rfc5280_4_1_2_5() {
+    use corehttp::tls::ServerTls;
+
+    let soon = "error TLS: the certificate for a.example expires in 5 days, on ";
+    for (days_left, checks_dates, expected) in [(60, true, None), (5, true, Some(soon)), (-1, false, None)] {
+        let written = Written::default();
+        let log = ErrorLog::from_writer(written.clone());
+        let tls = ServerTls::new(identity(days_left)).check_dates(checks_dates);
+        // One line, although two addresses on two cores have it.
+        let running = Server::bind("127.0.0.1:0")
+            .and_bind_tls("127.0.0.1:0", tls.clone())
+            .tls(tls.clone())
+            .cores(2)
+            .observe(log)
+            .start(fails)
+            .unwrap();
+        let lines = usize::from(expected.is_some());
+        eventually("the certificate is reported", || written.text().lines().count() == lines);
+        assert!(expected.is_none_or(|expected| written.text().contains(expected)), "{}", written.text());
+        let checked = tls.check_dates(true);
+        checked.replace_identities([identity(60), identity(-2)]).unwrap_err();
+        let refused = "error TLS: new certificates were refused, and the earlier ones stay: the certificate for \
+                       a.example expired on ";
+        eventually("the refusal is reported", || written.text().contains(refused));
+        checked.replace_identities([]).unwrap_err();
+        eventually("so is an empty list", || written.text().contains("stay: there is no certificate"));
+        let counted = || running.counts().total.errors.certificate == lines as u64 + 2;
+        eventually("each is counted", counted);
+        running.stop(std::time::Duration::ZERO);
+        running.wait().unwrap();
+    }
 }

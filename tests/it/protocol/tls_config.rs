@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use corehttp::middleware::HttpsRedirect;
 use corehttp::middleware::wrap;
+use corehttp::middleware::{Hsts, HttpsRedirect};
 use corehttp::net::MemoryListener;
 use corehttp::server::ForwardedHeader;
 use corehttp::tls::rustls::client::WebPkiServerVerifier;
@@ -789,6 +789,65 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
         let response = block_on(service(redirect).respond(request)).unwrap();
         let status = if expected.is_some() { 308 } else { 400 };
         assert_eq!((response.status.as_u16(), response.headers.get("location")), (status, expected));
+    }
+}
+
+#[test]
+fn a_host_that_is_not_allowed_is_misdirected_rfc9110_7_4() {
+    let app = |ctx: &mut Context| ctx.response.set_text("securely");
+    let allowed = HttpsRedirect::new().allowed_hosts(["example.com", "*.example.com"]).unwrap();
+    let none = HttpsRedirect::new().allowed_hosts::<&str>([]).unwrap();
+    for (redirect, target, host, expected) in [
+        (&allowed, "/a", "example.com", (308, Some("https://example.com/a"))),
+        (&allowed, "/a", "EXAMPLE.com:80", (308, Some("https://example.com/a"))),
+        (&allowed, "/", "a.example.com", (308, Some("https://a.example.com/"))),
+        (&allowed, "/", "evil.example", (421, None)),
+        (&allowed, "/", "example.com.evil.example", (421, None)),
+        (&allowed, "/", "192.0.2.1", (421, None)),
+        // The target has the host that counts (RFC 9112 §3.2.2).
+        (&allowed, "http://evil.example/", "evil.example", (421, None)),
+        (&allowed, "/", "", (400, None)),
+        (&none, "/", "example.com", (421, None)),
+    ] {
+        let service = Server::new().service(wrap(redirect.clone(), app));
+        // A body is not received either.
+        let mut request = Request::post(target).unwrap();
+        request.headers.set("host", host).unwrap();
+        request.set_text("form");
+        let response = block_on(service.respond(request)).unwrap();
+        assert_eq!((response.status.as_u16(), response.headers.get("location")), expected, "{target} {host}");
+    }
+}
+
+#[test]
+fn hsts_is_sent_over_tls_alone_rfc6797_7() {
+    let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
+    let proxies = loopback.headers([ForwardedHeader::XForwardedProto]);
+    let app = |ctx: &mut Context| match ctx.request.path() {
+        "/fails" => Err(corehttp::Error::other("it fails")),
+        "/sets" => Ok(ctx.response.headers.set("strict-transport-security", "max-age=7")?),
+        _ => {
+            ctx.response.set_text("securely");
+            Ok(())
+        }
+    };
+    let redirect = HttpsRedirect::new().allowed_hosts(["a"]).unwrap();
+    let hsts = Hsts::new(Duration::from_secs(9)).include_subdomains();
+    let served = Served::with(|server| server.trusted_proxies(proxies), wrap((hsts, redirect), app));
+    for (proto, host, path, status, expected) in [
+        ("https", "a", "/", 200, Some("max-age=9; includeSubDomains")),
+        ("https", "a", "/fails", 500, Some("max-age=9; includeSubDomains")),
+        ("https", "b", "/", 421, Some("max-age=9; includeSubDomains")),
+        ("https", "a", "/sets", 200, Some("max-age=7")),
+        ("http", "a", "/", 308, None),
+        ("http", "b", "/", 421, None),
+    ] {
+        let received =
+            served.ask(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nx-forwarded-proto: {proto}\r\n\r\n"));
+        assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{received}");
+        let values: Vec<_> =
+            received.lines().filter_map(|line| line.strip_prefix("strict-transport-security: ")).collect();
+        assert_eq!(values, Vec::from_iter(expected), "{proto} {path}: {received}");
     }
 }
 

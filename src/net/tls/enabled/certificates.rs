@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
@@ -16,7 +17,7 @@ use tokio_rustls::rustls::{self, InconsistentKeys, RootCertStore, SignatureSchem
 use webpki::EndEntityCert;
 
 use super::ConfigError;
-use super::config_cache::Replaceable;
+use super::config_cache::{Parts, Replaceable};
 use super::session::Cryptography;
 use super::validity::Validity;
 
@@ -125,6 +126,16 @@ impl Default for Roots {
 impl fmt::Debug for Roots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} roots", self.store.len())
+    }
+}
+
+impl Parts for Option<Roots> {
+    fn are_same(&self, others: &Option<Roots>) -> bool {
+        match (self, others) {
+            (None, None) => true,
+            (Some(mine), Some(others)) => mine.is_same(others),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
     }
 }
 
@@ -327,6 +338,8 @@ impl fmt::Debug for Identity {
 /// The identities of a server, which can be replaced while handshakes are in progress.
 pub(super) struct CertResolver {
     table: Replaceable<Arc<CertTable>>,
+    /// Why the latest replacement was refused, if one was.
+    refused: watch::Sender<Option<Arc<str>>>,
 }
 
 /// The identities at one time.
@@ -339,11 +352,22 @@ pub(super) struct CertTable {
 
 impl CertResolver {
     pub(super) fn new(table: CertTable) -> CertResolver {
-        CertResolver { table: Replaceable::new(Arc::new(table)) }
+        CertResolver { table: Replaceable::new(Arc::new(table)), refused: watch::Sender::default() }
     }
 
     pub(super) fn set(&self, table: CertTable) {
         self.table.set(Arc::new(table));
+        self.refused.send_replace(None);
+    }
+
+    /// Has all servers report that a replacement was refused.
+    pub(super) fn refuse(&self, error: &ConfigError) {
+        self.refused.send_replace(Some(format!("{error:#}").into()));
+    }
+
+    /// Why the latest replacement was refused, if it was; and that of later ones.
+    pub(super) fn refused(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.refused.subscribe()
     }
 
     pub(super) fn table(&self) -> Arc<CertTable> {

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use tokio_rustls::rustls::pki_types::pem;
 
 use crate::error_text::write_error;
+use crate::net::tls::certificate_fault::write_certificate;
 
 /// Why a certificate, a key, roots or a provider cannot be used.
 #[derive(Debug)]
@@ -94,14 +95,6 @@ impl fmt::Display for ConfigError {
             ConfigError::Provider(_) => f.write_str("the provider has no suite for TLS 1.3"),
             ConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
         })
-    }
-}
-
-/// Writes which certificate it is, by the first of its names.
-fn write_certificate(f: &mut fmt::Formatter<'_>, names: &[String]) -> fmt::Result {
-    match names.first() {
-        Some(name) => write!(f, "the certificate for {name}"),
-        None => f.write_str("the certificate"),
     }
 }
 

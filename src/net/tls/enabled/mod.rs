@@ -6,6 +6,7 @@ mod session;
 mod config_cache;
 mod validity;
 
+mod certificate_watch;
 mod certificates;
 
 mod carrier;
@@ -18,6 +19,7 @@ mod server_tls;
 
 pub use tokio_rustls::rustls;
 
+pub(crate) use certificate_watch::CertificateWatch;
 pub use certificates::{Identity, Roots};
 pub use client_tls::{ClientTls, DangerousClientTls};
 pub(crate) use client_tls::{HostName, TlsConnector};

@@ -19,8 +19,9 @@ use tokio_rustls::rustls::server::{
 use tokio_rustls::server::FallibleAccept;
 
 use super::carrier::Carrier;
+use super::certificate_watch::CertificateWatch;
 use super::certificates::{CertResolver, CertTable};
-use super::config_cache::{ConfigCache, Parts, Replaceable};
+use super::config_cache::{ConfigCache, Replaceable};
 use super::session::{Cryptography, VERSIONS_FIT, alpn, versions};
 use super::{ConfigError, Identity, Roots, TlsStream, Version};
 use crate::net::tls::Error;
@@ -179,7 +180,8 @@ impl ServerTls {
     /// an error then, which says which one and since when. Clients would refuse it.
     ///
     /// Without the check, a machine whose clock is wrong when it starts, or a server that nobody needs to trust, serves
-    /// with any certificate. A certificate that expires later is shown on, and [`ServerTls::not_after`] says when.
+    /// with any certificate, and reports none. A certificate that expires later is shown on, and reported from 14 days before
+    /// on ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)); [`ServerTls::not_after`] says when.
     /// Certificates that lead to a root are not checked, since some expire on purpose and clients find another way.
     pub fn check_dates(self, check: bool) -> ServerTls {
         self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
@@ -268,19 +270,21 @@ impl ServerTls {
     ///
     /// Fails with [`ConfigError::NoCertificate`] if there are none, and with [`ConfigError::Expired`] or
     /// [`ConfigError::NotYetValid`] if one is not valid at this time, unless [`ServerTls::check_dates`] is off. Nothing
-    /// is then replaced.
+    /// is then replaced, and running servers report it as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
     pub fn replace_identities(
         &self,
         identities: impl IntoIterator<Item = Identity>,
     ) -> Result<(), ConfigError> {
         let mut identities = identities.into_iter();
-        let default = identities.next().ok_or(ConfigError::NoCertificate)?;
-        if let Source::Settings(settings) = &self.source {
+        let default = identities.next().ok_or(ConfigError::NoCertificate);
+        let Source::Settings(settings) = &self.source else { return default.map(drop) };
+        let replace = |default| {
             let table = CertTable::new(default, identities.collect());
             settings.check_dates(&table)?;
             settings.resolver.set(table);
-        }
-        Ok(())
+            Ok(())
+        };
+        default.and_then(replace).inspect_err(|error| settings.resolver.refuse(error))
     }
 
     /// Returns when the first of the server's certificates expires; `None` for a [whole configuration of
@@ -420,6 +424,17 @@ impl TlsAcceptor {
         }
     }
 
+    /// Looks out for certificates that expire. `None` for a configuration of the application, which is not looked into.
+    pub(crate) fn watch(&self) -> Option<CertificateWatch> {
+        match &self.source {
+            CachedSource::Config(_) => None,
+            CachedSource::Settings(shared) => {
+                let Settings { resolver, dates, .. } = &shared.0;
+                Some(CertificateWatch::new(resolver.clone(), matches!(dates, Dates::Checked)))
+            }
+        }
+    }
+
     /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin + 'static>(&self, carrier: C) -> Handshake<C> {
         let carrier = Carrier::new(carrier);
@@ -443,16 +458,6 @@ impl CachedSource {
                 let (settings, cache) = &**shared;
                 cache.config(|| settings.client_auth.roots(), |roots| settings.config(roots.as_ref()))
             }
-        }
-    }
-}
-
-impl Parts for Option<Roots> {
-    fn are_same(&self, others: &Option<Roots>) -> bool {
-        match (self, others) {
-            (None, None) => true,
-            (Some(mine), Some(others)) => mine.is_same(others),
-            (None, Some(_)) | (Some(_), None) => false,
         }
     }
 }

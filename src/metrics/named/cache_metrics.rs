@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::sync::{Mutex, Weak};
 
-use super::metrics_writer::Writer;
 use crate::memory::lock;
+use crate::metrics::Writer;
 
 /// A cache that counts its look-ups.
 pub(crate) trait CountedCache: Send + Sync {
@@ -26,13 +26,13 @@ const CACHE_METRICS: [(&str, &str, &str); 4] = [
 
 /// The caches of each name. None is kept alive, since a cache can hold many files.
 #[derive(Default)]
-pub(super) struct CacheTable(Mutex<BTreeMap<Box<str>, Caches>>);
+pub(in crate::metrics) struct CacheTable(Mutex<BTreeMap<Box<str>, Caches>>);
 
 type Caches = Vec<Weak<dyn CountedCache>>;
 
 impl CacheTable {
     /// Adds a cache, unless it is known by this name.
-    pub(super) fn add(&self, name: &str, cache: Weak<dyn CountedCache>) {
+    pub(in crate::metrics) fn add(&self, name: &str, cache: Weak<dyn CountedCache>) {
         let mut by_name = lock(&self.0);
         by_name.retain(|_, caches| {
             caches.retain(|cache| cache.strong_count() > 0);
@@ -45,7 +45,7 @@ impl CacheTable {
     }
 
     /// Writes the counts of each name that has caches left.
-    pub(super) fn write(&self, writer: &mut Writer) {
+    pub(in crate::metrics) fn write(&self, writer: &mut Writer) {
         let counts = self.counts();
         if counts.is_empty() {
             return;
@@ -58,7 +58,7 @@ impl CacheTable {
         }
     }
 
-    pub(super) fn counts(&self) -> BTreeMap<Box<str>, CacheCounts> {
+    pub(in crate::metrics) fn counts(&self) -> BTreeMap<Box<str>, CacheCounts> {
         let mut by_name = BTreeMap::<_, CacheCounts>::new();
         for (name, caches) in &*lock(&self.0) {
             for cache in caches.iter().filter_map(Weak::upgrade) {

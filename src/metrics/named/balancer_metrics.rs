@@ -1,0 +1,126 @@
+//! [`BalancerTable`]: the balancers of clients, by the names that the application has given them.
+
+use std::collections::BTreeMap;
+use std::iter::zip;
+use std::sync::Mutex;
+
+use crate::client::{BalancerCounters, BalancerCounts};
+use crate::memory::lock;
+use crate::metrics::Writer;
+
+/// The balancers, none of which is kept alive.
+#[derive(Default)]
+pub(in crate::metrics) struct BalancerTable(Mutex<Vec<(Box<str>, BalancerCounters)>>);
+
+/// The counts of each host, by the name of its balancer and its origin.
+type Hosts = BTreeMap<(Box<str>, String), BalancerCounts>;
+
+impl BalancerTable {
+    pub(in crate::metrics) fn add(&self, name: &str, balancer: BalancerCounters) {
+        let mut balancers = lock(&self.0);
+        balancers.retain(|(_, known)| known.counts().is_some());
+        balancers.push((name.into(), balancer));
+    }
+
+    /// Writes the state and the counts of each host, unless there is none.
+    pub(in crate::metrics) fn write(&self, writer: &mut Writer) {
+        let hosts = self.hosts();
+        if hosts.is_empty() {
+            return;
+        }
+        for (name, kind, help, count) in METRICS {
+            let mut samples = writer.metric(&format!("corehttp_balancer_{name}"), kind, help);
+            for ((balancer, host), counts) in &hosts {
+                samples.value(&[("balancer", balancer), ("host", host)], count(counts) as f64);
+            }
+        }
+        let help = "Responses of a host, by the class of their status.";
+        let mut responses = writer.counter("corehttp_balancer_responses_total", help);
+        for ((balancer, host), counts) in &hosts {
+            for (class, count) in zip(CLASSES, counts.classes) {
+                responses.value(&[("balancer", balancer), ("host", host), ("status", class)], count as f64);
+            }
+        }
+    }
+
+    /// The counts of all hosts. Balancers of one name count as one.
+    fn hosts(&self) -> Hosts {
+        let balancers = lock(&self.0).clone();
+        let mut hosts = Hosts::new();
+        for (name, balancer) in &balancers {
+            for counts in balancer.counts().unwrap_or_default() {
+                let sum = hosts.entry((name.clone(), counts.origin.clone()));
+                sum.and_modify(|sum| add(sum, &counts)).or_insert(counts);
+            }
+        }
+        hosts
+    }
+}
+
+fn add(sum: &mut BalancerCounts, other: &BalancerCounts) {
+    let BalancerCounts { origin: _, pending, served: _, failed, classes, penalties, is_up } = other;
+    sum.pending += pending;
+    sum.failed += failed;
+    zip(&mut sum.classes, classes).for_each(|(sum, count)| *sum += count);
+    sum.penalties += penalties;
+    sum.is_up &= is_up;
+}
+
+/// The name of a metric, its type, its meaning, and the count of a host.
+type Metric = (&'static str, &'static str, &'static str, fn(&BalancerCounts) -> u64);
+
+const METRICS: [Metric; 4] = [
+    ("host_up", "gauge", "Whether a host has passed its last check.", |host| host.is_up.into()),
+    ("requests_pending", "gauge", "Requests that a host has not answered yet.", |host| host.pending as u64),
+    ("penalties", "gauge", "Failures of a host that count as pending requests now.", |host| {
+        host.penalties as u64
+    }),
+    ("failures_total", "counter", "Requests that count as failed by a host.", |host| host.failed),
+];
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+#[cfg(test)]
+mod tests {
+    use crate::metrics::{Format, Metrics};
+    use crate::net::MemoryListener;
+    use crate::server::Context;
+    use crate::{Client, Request, Response, Server, Status};
+
+    #[test]
+    fn each_host_of_a_balancer_has_its_state_and_the_classes_of_its_responses() {
+        let listener = MemoryListener::new();
+        let client = Client::builder().connect_to(&listener).build();
+        let running = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+            let is_one = ctx.request.headers.host() == Some("one");
+            ctx.response.status = if is_one { Status::OK } else { Status::SERVICE_UNAVAILABLE };
+        });
+        let metrics = Metrics::new();
+        let balancer = client.balance(["http://one", "http://two"]).unwrap().build();
+        metrics.add_balancer("shop", &balancer);
+        crate::block_on(async {
+            let request = Request::get("/").unwrap();
+            let mut response = Response::new();
+            for _ in 0..3 {
+                balancer.send(&request, &mut response).await.unwrap();
+            }
+        })
+        .unwrap();
+        let text = metrics.to_text(Format::Prometheus);
+        for line in [
+            "corehttp_balancer_host_up{balancer=\"shop\",host=\"http://one\"} 1",
+            "corehttp_balancer_failures_total{balancer=\"shop\",host=\"http://two\"} 1",
+            "corehttp_balancer_penalties{balancer=\"shop\",host=\"http://two\"} 1",
+            "corehttp_balancer_requests_pending{balancer=\"shop\",host=\"http://one\"} 0",
+            "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://one\",status=\"2xx\"} 2",
+            "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://two\",status=\"5xx\"} 1",
+            "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://two\",status=\"2xx\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        // A balancer that is gone is not shown, since nothing keeps it.
+        drop(balancer);
+        assert!(!metrics.to_text(Format::Prometheus).contains("balancer"));
+        drop(running);
+    }
+}

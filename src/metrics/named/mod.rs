@@ -1,0 +1,8 @@
+//! Counts that others keep, shown by the names that the application gives them.
+
+mod balancer_metrics;
+mod cache_metrics;
+
+pub(super) use balancer_metrics::BalancerTable;
+pub(super) use cache_metrics::CacheTable;
+pub(crate) use cache_metrics::{CacheCounts, CountedCache};
