@@ -52,12 +52,10 @@ pub fn operations(metrics: &Metrics, health: &Health) -> impl Handler + Send + S
 }
 
 /// SIGTERM, at which the probes of the second server fail at once. That one goes on until the program ends.
-fn stop_signal(health: Health) -> impl Future<Output = io::Result<()>> + Send {
-    async move {
-        let signal = shutdown_signal().await;
-        health.set_ready(false);
-        signal
-    }
+async fn stop_signal(health: Health) -> io::Result<()> {
+    let signal = shutdown_signal().await;
+    health.set_ready(false);
+    signal
 }
 
 /// Standard output, as containers have it, or a file, which logrotate renames.
