@@ -1,7 +1,6 @@
 //! One server as the files in `kit/` run it: behind a load balancer, with probes and metrics on a port of their own.
 
 use std::env;
-use std::future::Future;
 use std::io;
 use std::time::Duration;
 

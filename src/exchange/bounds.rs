@@ -1,4 +1,4 @@
-//! [`Bounds`]: how much an exchange may take, in bytes and in time, and which end of its peer cancels it.
+//! [`Bounds`]: how much an exchange may take, in bytes and in time; [`Cancel`]: whether it ends when its peer leaves.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

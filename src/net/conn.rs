@@ -495,7 +495,7 @@ impl Conn {
         self.timer.is_draining()
     }
 
-    /// Whether the server is about to stop.
+    /// Whether a stop has been ordered and its delay is over, so that idle connections close and streams end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.timer.is_stopping()
     }

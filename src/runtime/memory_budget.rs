@@ -36,7 +36,7 @@ const LARGE: usize = 1;
 /// The size of a share that counts as small.
 const SMALL_MAX: usize = 256 << 10;
 
-/// The state of a [`MemoryBudget`] at one moment.
+/// The memory that the peers of a server may fill, as it was at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryCounts {

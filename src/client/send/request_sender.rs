@@ -30,7 +30,7 @@ pub(in crate::client) struct RequestSender {
     redirects: Redirects,
     /// The policy for retries, if there is one.
     retry: Option<Arc<Retry>>,
-    /// The attempts of a balancer before.
+    /// The attempts that a balancer has made for this request at other hosts.
     earlier: EarlierAttempts,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::memory::clear_cold;
 use crate::message::Version;
 
-/// How a client has received a response. See [`Response::client_info`].
+/// How a client has received a response. See [`Response::client_info`](super::Response::client_info).
 #[derive(Clone, Debug, Default)]
 pub struct ClientInfo {
     timings: Timings,

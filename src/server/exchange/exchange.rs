@@ -453,7 +453,7 @@ impl Exchange {
         }
     }
 
-    /// Notes that something else than the head of the response takes time from here on.
+    /// Notes when the head of the response was written, before anything that may wait. Otherwise that is the end.
     pub(crate) fn note_response_time(&mut self) {
         self.observe(Observation::note_response_time);
     }

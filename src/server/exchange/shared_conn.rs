@@ -176,9 +176,9 @@ impl SharedConn {
         gone.map(|gone| gone.err().unwrap_or(ExchangeError::PeerClosed))
     }
 
-    /// Whether the peer was gone before its handler is called. Looked at only where requests have waited for a core that is
-    /// behind: another core calls the handler, which may answer at once, and a peer that has closed its sending half can
-    /// read that.
+    /// Whether the peer was gone before its handler is called. Checked only on a core that is behind, where requests have
+    /// waited. Elsewhere the handler is called at once: it may answer, and a peer that has closed its sending half can
+    /// still read that.
     #[inline]
     pub(crate) fn is_gone_after_queue(&self) -> bool {
         self.core().is_behind.get() && self.has_ended()

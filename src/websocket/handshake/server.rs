@@ -21,8 +21,8 @@ impl Context {
     /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
     /// [received](crate::websocket::Reader::receive) from.
     ///
-    /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler),
-    /// if it is set, includes the time in which a handler uses the WebSocket.
+    /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler)
+    /// ends when the WebSocket is open.
     ///
     /// # Errors
     ///

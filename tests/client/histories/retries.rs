@@ -27,7 +27,7 @@ struct Step {
     has_key: bool,
     content: Content,
     way: Way,
-    /// What comes of each attempt, and of all after the last.
+    /// The behavior of the host at each attempt, and at all after the last.
     attempts: Vec<Behavior>,
     settings: Settings,
 }
@@ -171,7 +171,7 @@ impl Step {
 /// How a request ends.
 #[derive(Debug, PartialEq)]
 struct End {
-    /// What came of the last attempt.
+    /// The behavior at the last attempt.
     behavior: Behavior,
     attempts: usize,
     stop: Option<RetryStop>,
