@@ -34,6 +34,16 @@ pub(in crate::client) struct RequestSender {
     earlier: EarlierAttempts,
 }
 
+/// [`RequestSender::attempt`] within the future of its caller: one around it would cost each request 150 instructions.
+macro_rules! attempt {
+    ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
+        match $sender.retry.as_deref() {
+            None => Attempt::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
+            Some(policy) => $sender.attempt_by(policy, $pool, $outgoing, $until, $timeouts).await,
+        }
+    };
+}
+
 impl RequestSender {
     pub(in crate::client) fn new(
         settings: ClientSettings,
@@ -132,7 +142,7 @@ impl RequestSender {
         let timeouts = self.timeouts();
         let outgoing = self.outgoing(request);
         let length = written_length(request);
-        let attempt = self.attempt(pool, &outgoing, Until::call_of(request, length), &timeouts).await?;
+        let attempt = attempt!(self, pool, &outgoing, Until::call_of(request, length), &timeouts)?;
         Ok(attempt.into_call(length))
     }
 
@@ -145,7 +155,7 @@ impl RequestSender {
     ) -> Result<PooledConn, ClientError> {
         let timeouts = self.timeouts();
         let outgoing = self.outgoing(request);
-        let attempt = self.attempt(pool, &outgoing, Until::Answered(response), &timeouts).await?;
+        let attempt = attempt!(self, pool, &outgoing, Until::Answered(response), &timeouts)?;
         let mut pooled = attempt.into_answered(response);
         if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -179,19 +189,25 @@ impl RequestSender {
         &'a self,
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
+        until: Until<'a>,
+        timeouts: &'a RequestTimeouts,
+    ) -> Result<Attempt<'r>, ClientError> {
+        attempt!(self, pool, outgoing, until, timeouts)
+    }
+
+    /// Makes attempts as `policy` says.
+    async fn attempt_by<'a, 'r: 'a>(
+        &'a self,
+        policy: &'a Retry,
+        pool: Option<Arc<Pool>>,
+        outgoing: &'a OutgoingRequest<'r>,
         mut until: Until<'a>,
         timeouts: &'a RequestTimeouts,
     ) -> Result<Attempt<'r>, ClientError> {
-        match self.retry.as_deref() {
-            None => Attempt::run(&self.pools, pool, outgoing, until, timeouts).await,
-            Some(policy) => {
-                if let Until::Answered(response) = &mut until {
-                    response.reset();
-                }
-                let attempts = Attempts::begin(policy, &self.pools, pool, outgoing, timeouts)?;
-                attempts.run(until).await
-            }
+        if let Until::Answered(response) = &mut until {
+            response.reset();
         }
+        Attempts::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await
     }
 
     /// The policy for retries, if there is one.
