@@ -19,6 +19,12 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
+    /// Drops what bounds a peer, for an exchange that has none: nobody leaves, and nobody fills memory.
+    pub(crate) fn without_peer(&mut self) {
+        self.cancel = Cancel::Never;
+        self.memory = MemoryBudget::default();
+    }
+
     /// Waits until `share` has at least so many bytes of memory.
     ///
     /// # Errors

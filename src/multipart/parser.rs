@@ -1,5 +1,6 @@
 //! [`Parser`]: takes a body apart as it arrives (RFC 2046 §5.1.1); [`PartMemory`]: the memory of parts that are read whole.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
@@ -381,8 +382,13 @@ impl PartMemory {
         PartMemory { budget, ..PartMemory::default() }
     }
 
-    /// Waits for memory for so many bytes of this part.
-    pub(super) fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize) -> Poll<io::Result<()>> {
+    /// Waits for memory for so many bytes of this part. A wait that is given up leaves the queue.
+    pub(super) async fn take(&mut self, len: usize) -> io::Result<()> {
+        let wait = LeaveQueueOnDrop(self);
+        poll_fn(|cx| wait.0.poll_take(cx, len)).await
+    }
+
+    fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize) -> Poll<io::Result<()>> {
         let len = self.kept + len;
         if len <= UNCOUNTED.max(self.share.len()) {
             return Poll::Ready(Ok(()));
@@ -394,6 +400,14 @@ impl PartMemory {
     /// Notes that a part of this length was read.
     pub(super) fn keep(&mut self, len: usize) {
         self.kept += len;
+    }
+}
+
+struct LeaveQueueOnDrop<'a>(&'a mut PartMemory);
+
+impl Drop for LeaveQueueOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.share.stop_waiting();
     }
 }
 

@@ -60,7 +60,8 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
                 let error = self.parser.part_too_large(limit);
                 return self.parser.record_failure(Err(error.into()));
             }
-            poll_fn(|cx| self.parser.memory.poll_take(cx, bytes.len() + count)).await?;
+            let taken = self.parser.memory.take(bytes.len() + count).await;
+            self.parser.record_failure(taken)?;
             bytes.extend_from_slice(self.parser.take(count));
         }
     }

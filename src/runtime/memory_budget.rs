@@ -15,7 +15,7 @@ use super::timeout;
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
 ///
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
-/// others that want few. A quarter is for small shares alone, which so never wait for large ones. Cores have no pages of
+/// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones. Cores have no pages of
 /// their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
@@ -105,6 +105,10 @@ impl Pages {
 /// The unit of a budget.
 const PAGE: usize = 4 << 10;
 
+fn page_count(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX)
+}
+
 fn bytes(pages: u32) -> u64 {
     u64::from(pages) * PAGE as u64
 }
@@ -136,25 +140,27 @@ impl MemoryShare {
         bytes: usize,
         limit: Duration,
     ) -> Poll<Result<(), MemoryError>> {
-        let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else {
-            return Poll::Ready(Ok(()));
-        };
-        let mut wait = match self.wait.take() {
-            Some(wait) => wait,
-            None if self.try_take(pages, bytes) => return Poll::Ready(Ok(())),
-            None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)?),
-        };
-        match wait.granted.as_mut().poll(cx) {
-            Poll::Pending => {
-                self.wait = Some(wait);
-                Poll::Pending
-            }
-            Poll::Ready(None) => Poll::Ready(Err(MemoryError::TimedOut(limit))),
-            Poll::Ready(Some(granted)) => {
-                self.add(granted);
-                Poll::Ready(Ok(()))
+        let Some(pages) = &budget.0 else { return Poll::Ready(Ok(())) };
+        // A wait may have begun for less.
+        while bytes > self.len() {
+            let mut wait = match self.wait.take() {
+                Some(wait) => wait,
+                None if page_count(bytes) > pages[LARGE].all => {
+                    return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages[LARGE].all))));
+                }
+                None if self.try_take(pages, bytes) => break,
+                None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)),
+            };
+            match wait.granted.as_mut().poll(cx) {
+                Poll::Pending => {
+                    self.wait = Some(wait);
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => return Poll::Ready(Err(MemoryError::TimedOut(limit))),
+                Poll::Ready(Some(granted)) => self.add(granted),
             }
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Grows to at least so many bytes, if they are free. Returns whether they were.
@@ -207,9 +213,8 @@ impl MemoryShare {
         let small = &pages[SMALL];
         let is_small = bytes <= SMALL_MAX.min(small.all as usize * PAGE);
         let pages = if is_small { small } else { &pages[LARGE] };
-        let count = u32::try_from(bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
         let own = self.held.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
-        (pages, count - own.map_or(0, |held| held.num_permits() as u32))
+        (pages, page_count(bytes) - own.map_or(0, |held| held.num_permits() as u32))
     }
 
     /// Adds pages to those that are held, or takes them in place of small ones.
@@ -229,20 +234,13 @@ struct Wait {
 }
 
 impl Wait {
-    fn new(
-        budget: &Arc<[Pages; 2]>,
-        (pages, missing): (&Pages, u32),
-        limit: Duration,
-    ) -> Result<Wait, MemoryError> {
-        if missing > pages.all {
-            return Err(MemoryError::NeverFits(bytes(budget[LARGE].all)));
-        }
+    fn new(budget: &Arc<[Pages; 2]>, (pages, missing): (&Pages, u32), limit: Duration) -> Wait {
         pages.waiting.fetch_add(1, Relaxed);
         let granted = pages.free.clone().acquire_many_owned(missing);
         // The semaphore is never closed.
         let granted = Box::pin(async move { timeout(limit, granted).await.ok()?.ok() });
         let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
-        Ok(Wait { granted, budget: budget.clone(), place })
+        Wait { granted, budget: budget.clone(), place }
     }
 }
 
@@ -286,6 +284,7 @@ mod tests {
         }
         let never = Err(MemoryError::NeverFits((30 * PAGE) as u64));
         assert_eq!(grow(&mut MemoryShare::default(), &budget, 31).await, never);
+        assert_eq!(grow(&mut share, &budget, 31).await, never, "it does not wait for itself");
         let [mut small, mut large] = <[MemoryShare; 2]>::default();
         assert!(small.try_grow_to(&budget, 10 * PAGE) && !large.try_grow_to(&budget, 11 * PAGE));
         share.shrink_to(4 * PAGE + 1);

@@ -65,7 +65,7 @@ impl CoreState {
             error_log.without_requests().attach(&mut events);
         }
         let clock = Clock::new(name.as_deref());
-        counters.memory.set(bounds.memory.clone()).expect("the counters of a core are its own");
+        counters.memory.get_or_init(|| bounds.memory.clone());
         Rc::new(CoreState {
             bounds,
             events,

@@ -91,11 +91,13 @@ impl<E: Role> Reader<E> {
     /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
     /// `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
+        let wait = LeaveQueueOnDrop(self);
         let received = poll_fn(|cx| {
-            self.decoder.skip_rest();
-            self.poll_next(cx, Reading::Whole)
+            wait.0.decoder.skip_rest();
+            wait.0.poll_next(cx, Reading::Whole)
         });
         let kind = received.await?.map(|(kind, _)| kind);
+        drop(wait);
         let Reader { shared, input, decoder, ending, .. } = self;
         let content = decoder.content(input);
         match kind {
@@ -163,7 +165,8 @@ impl<E: Role> Reader<E> {
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
             self.decoder.clear_content(&mut self.input);
-            if !self.decoder.is_within_message() {
+            if self.memory.len() > 0 && !self.decoder.is_within_message() {
+                self.input.give_back_room();
                 self.memory.clear();
             }
             if self.is_stopping {
@@ -295,6 +298,15 @@ impl<E: Role> Reader<E> {
             }
             Ok(Ok(()))
         })
+    }
+}
+
+/// A wait for a message. One that is given up leaves the queue for memory, whose turn may come without a poll.
+struct LeaveQueueOnDrop<'r, E: Role>(&'r mut Reader<E>);
+
+impl<E: Role> Drop for LeaveQueueOnDrop<'_, E> {
+    fn drop(&mut self) {
+        self.0.memory.stop_waiting();
     }
 }
 

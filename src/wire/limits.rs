@@ -37,8 +37,8 @@ pub struct Limits {
     /// sets it for a route.
     ///
     /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go
-    /// beyond it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced
-    /// length.
+    /// beyond it as soon as its size is here. The buffer grows with the bytes that have arrived, not with the announced
+    /// length, which is only taken from [`Limits::memory_max`].
     pub body_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_total_max: usize,
@@ -70,10 +70,10 @@ pub struct Limits {
     /// where the system does not tell.
     ///
     /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
-    /// for bodies of up to 256 KiB alone, which so never wait for large ones. A body that can never fit into the rest is
+    /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
     /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
     /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
-    /// Responses for whose compression there is no memory are not compressed.
+    /// Streamed responses for whose compression there is no memory are not compressed.
     ///
     /// Not counted are heads and bodies up to 16 KiB, since [`Limits::connections_max`] bounds the buffers that they are
     /// read into; and all that handlers keep.

@@ -22,8 +22,6 @@ pub(crate) struct PerCore<H: Handler + 'static> {
     pub(crate) core: Rc<CoreState>,
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
-    /// How much memory free contexts have kept for large bodies since they were trimmed.
-    large_len: Cell<usize>,
     trim_at: Cell<Instant>,
 }
 
@@ -37,14 +35,7 @@ impl<H: Handler + 'static> PerCore<H> {
     ) -> PerCore<H> {
         let core = CoreState::new(index, settings, deadlines, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
-        PerCore {
-            handler,
-            core,
-            contexts: FreeList::default(),
-            job_futures: FreeList::default(),
-            large_len: Cell::new(0),
-            trim_at,
-        }
+        PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
 
     #[inline]
@@ -53,25 +44,8 @@ impl<H: Handler + 'static> PerCore<H> {
     }
 
     #[inline]
-    pub(super) fn give_context(&self, mut context: Box<Context>) {
-        if context.large_len() > 0 {
-            self.shrink_large(&mut context);
-        }
+    pub(super) fn give_context(&self, context: Box<Context>) {
         self.contexts.give(context);
-    }
-
-    /// Frees the buffers of large bodies, of which a core keeps few: those are no part of the memory that peers share.
-    #[cold]
-    fn shrink_large(&self, context: &mut Context) {
-        let large_len = self.large_len.get() + context.large_len();
-        context.reset();
-        match large_len <= LARGE_KEPT_MAX {
-            true => {
-                context.release_large();
-                self.large_len.set(large_len);
-            }
-            false => _ = context.shrink(),
-        }
     }
 
     #[inline]
@@ -90,7 +64,6 @@ impl<H: Handler + 'static> PerCore<H> {
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
-            self.large_len.set(0);
             self.job_futures.trim();
             self.publish_pools();
         }
@@ -161,9 +134,6 @@ pub(super) enum JobOutcome {
     /// possible.
     Closed(io::Result<Option<Box<UpgradedHandle>>>),
 }
-
-/// How much memory for large bodies the free contexts of a core keep.
-const LARGE_KEPT_MAX: usize = 8 << 20;
 
 /// How often unneeded memory is freed.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);

@@ -232,6 +232,7 @@ impl Drop for PauseBodyOnDrop<'_, '_> {
     fn drop(&mut self) {
         let BodyReader { incoming, conn, .. } = &mut *self.0;
         conn.with(|conn| incoming.pause(conn));
+        self.0.window.stop_waiting();
     }
 }
 

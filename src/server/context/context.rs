@@ -129,27 +129,16 @@ impl Context {
         self.request.reset();
         self.response.reset();
         self.exchange.begin_next();
-        self.yield_memory();
+        self.give_back_large();
     }
 
-    /// Gives memory back for which others wait.
+    /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
     #[inline]
-    fn yield_memory(&mut self) {
-        // Few bodies are large.
-        if self.large_len() > 0 && self.exchange.conn.bounds(|bounds| bounds.memory.is_contended()) {
+    pub(in crate::server) fn give_back_large(&mut self) {
+        // Few messages are large.
+        if self.exchange.incoming.get_mut().memory.len() > 0 {
             self.shrink();
         }
-    }
-
-    /// How much memory the context has for large bodies.
-    #[inline]
-    pub(in crate::server) fn large_len(&mut self) -> usize {
-        self.exchange.incoming.get_mut().memory.len()
-    }
-
-    /// Lets others have that memory, though the buffers stay.
-    pub(in crate::server) fn release_large(&mut self) {
-        self.exchange.incoming.get_mut().memory.clear();
     }
 }
 
@@ -206,8 +195,9 @@ impl Context {
     /// As [`Context::buffer_body`], or if the body is larger than that.
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         let Context { request, exchange, .. } = self;
-        let buffered = poll_fn(|cx| exchange.poll_body(cx, request, most)).await;
-        let incoming = exchange.incoming.get_mut();
+        let wait = LeaveQueueOnDrop(exchange);
+        let buffered = poll_fn(|cx| wait.0.poll_body(cx, request, most)).await;
+        let incoming = wait.0.incoming.get_mut();
         match buffered {
             // A reader that has come to the end before has left the trailers behind.
             Ok(()) if request.trailers.is_empty() => {
@@ -554,6 +544,15 @@ impl Context {
     }
 }
 
+/// A wait for a body. One that is given up leaves the queue for memory, whose turn may come without a poll.
+struct LeaveQueueOnDrop<'a>(&'a mut Exchange);
+
+impl Drop for LeaveQueueOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.incoming.get_mut().memory.stop_waiting();
+    }
+}
+
 impl Reset for Context {
     fn reset(&mut self) {
         let Context { request, response, extensions, transform, head_filters, exchange } = self;
@@ -565,6 +564,7 @@ impl Reset for Context {
         clear_cold(&mut head_filters.fields);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
+        self.give_back_large();
     }
 
     fn shrink(&mut self) -> usize {

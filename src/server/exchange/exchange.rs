@@ -11,9 +11,7 @@ use std::time::Duration;
 use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
 use super::shared_conn::{OnWait, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
-use crate::exchange::{
-    Bounds, Cancel, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush,
-};
+use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
@@ -108,7 +106,7 @@ impl Exchange {
         self.note_request(request);
         self.info.is_captured = true;
         // There is no peer to leave, and a wait for its end would read the content before the handler does.
-        self.change_bounds(|bounds| bounds.cancel = Cancel::Never);
+        self.change_bounds(Bounds::without_peer);
     }
 
     /// Receives the head of a request.
@@ -328,6 +326,7 @@ impl Exchange {
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
+        incoming.memory.clear();
         Ok((conn, incoming.input.take_unread()))
     }
 

@@ -45,6 +45,13 @@ impl Input {
         }
     }
 
+    /// Frees the room of a long message that was taken, though the beginning of the next one is here.
+    pub(crate) fn give_back_room(&mut self) {
+        if self.message.is_empty() && self.raw.len() < READ_SIZE {
+            *self = Input::from_bytes(&self.bytes[self.raw.clone()]);
+        }
+    }
+
     /// The message, or its part.
     pub(super) fn message(&self) -> &[u8] {
         &self.bytes[self.message.clone()]
@@ -199,5 +206,17 @@ mod tests {
         input.bytes.resize(KEPT_MAX + 1, 0);
         input.shrink();
         assert_eq!(input.bytes.capacity(), KEPT_MAX);
+    }
+
+    #[test]
+    fn the_room_of_a_long_message_is_given_back_though_more_is_here() {
+        let mut input = Input::default();
+        (0..200).for_each(|_| fill(&mut input, &[b'x'; 1000]));
+        fill(&mut input, b"h");
+        assert_eq!(input.append_raw(200_000).len(), 200_000);
+        input.clear_message();
+        input.give_back_room();
+        assert_eq!(input.raw(), b"h");
+        assert!(input.bytes.capacity() < READ_SIZE, "{}", input.bytes.capacity());
     }
 }
