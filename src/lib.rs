@@ -89,12 +89,14 @@
 //! | [`server`] | reports, counters, error pages, transforms | |
 //! | [`middleware`] | what surrounds handlers: logs, guards, limits, compression | |
 //! | [`health`] | probes of load balancers | |
-//! | [`client`] | redirects, proxies, pipelines, several hosts | |
+//! | [`client`] | redirects, proxies, retries, middleware, pipelines, several hosts | |
+//! | [`blocking`] | a client for programs without a runtime | |
 //! | [`message`] | parts of messages, values, credentials, escapes | |
 //! | [`error`] | errors that both sides share | |
 //! | [`net`] | socket options, resolvers, connections in memory | |
 //! | [`tls`] | certificates, also to reload; keys, authorities | `tls` |
 //! | [`sse`] | server-sent events | |
+//! | [`json`] | JSON as structs, and as a stream of lines | `json` |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
 //! | [`access_log`] | a line for each exchange | `access-log` |
 //! | [`metrics`] | histograms of times and sizes, for Prometheus and as a page | `metrics` |
@@ -111,7 +113,7 @@
 //! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
-//! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
+//! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
 //! beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and
 //! `systemd` (sockets of other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
@@ -143,7 +145,11 @@
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
 //! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
 //! | requests that are sent again | [`client::Retry`] |
-//! | large bodies | [`Client::open_response`], [`Client::open_call`] |
+//! | tokens, signatures and ids of all requests | [`client::ClientMiddleware`] |
+//! | redirects that a function decides about | [`ClientBuilder::check_redirects`] |
+//! | programs without a runtime | [`blocking::Client`] |
+//! | events over many connections | [`sse::EventSource`] |
+//! | large bodies | [`Client::open_response`], [`Client::open_call`], [`Client::download`] |
 //! | no allocation at all | [`Client::send`] |
 //!
 //! The folder `examples` has programs for most of this. `api` is a service with a database.
@@ -153,6 +159,8 @@
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #modules")]
+#![cfg_attr(feature = "json", doc = "[`json`]: mod@json")]
+#![cfg_attr(not(feature = "json"), doc = "[`json`]: #modules")]
 #![cfg_attr(feature = "metrics", doc = "[`metrics`]: mod@metrics")]
 #![cfg_attr(not(feature = "metrics"), doc = "[`metrics`]: #modules")]
 #![cfg_attr(feature = "tracing", doc = "[`tracing`]: mod@tracing")]
@@ -194,6 +202,7 @@ mod wire;
 
 mod exchange;
 
+pub mod blocking;
 pub mod client;
 pub mod server;
 
@@ -218,7 +227,7 @@ pub mod http_types;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
-mod json;
+pub mod json;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "multipart")]
@@ -244,7 +253,8 @@ pub mod tls;
 
 mod absent;
 
-pub use client::client::{Client, ClientBuilder};
+pub use client::builder::ClientBuilder;
+pub use client::client::Client;
 pub use client::error::ClientError;
 pub use client::request_builder::RequestBuilder;
 pub use exchange::Timeouts;

@@ -17,7 +17,7 @@ use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Headers, Response};
+use crate::message::{BodyLength, Headers, Request, Response};
 use crate::net::{Conn, ReadBuffer, Sendable};
 
 /// A request whose head has been sent, and its response.
@@ -26,36 +26,49 @@ pub(crate) struct CallExchange {
     /// The head of a response that came before the body was complete, or if there is none to write; it may be an
     /// interim one.
     early: Box<Response>,
-    /// The trailers of the request, if it has any. Boxed, since a call moves from one future to the next.
-    trailers: Option<Box<Headers>>,
-    /// The fields that were sent with the head, if trailers may follow.
-    sent_fields: Option<Box<Headers>>,
+    head: CallHead,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
+}
+
+/// The parts of its request's head that a call keeps. Boxed, since a call moves from one future to the next.
+#[derive(Default)]
+pub(in crate::client) struct CallHead {
+    /// The trailers of the request, if it has any.
+    trailers: Option<Box<Headers>>,
+    /// The fields that were sent with the head, if trailers may follow.
+    sent_fields: Option<Box<Headers>>,
+}
+
+impl CallHead {
+    /// The head of `request`, whose body has this length.
+    pub(in crate::client) fn new(request: &Request, length: BodyLength) -> CallHead {
+        let boxed = |fields: &Headers| Box::new(fields.clone());
+        CallHead {
+            trailers: (!request.trailers.is_empty()).then(|| boxed(&request.trailers)),
+            sent_fields: (length == BodyLength::Unknown).then(|| boxed(&request.headers)),
+        }
+    }
 }
 
 impl CallExchange {
     /// A call whose head has been sent. If there is no body to write, its response has begun to come.
     pub(in crate::client) fn new(
         mut pooled: PooledConn,
-        trailers: Option<Box<Headers>>,
+        head: CallHead,
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
         let early = pooled.exchange.early.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
-        CallExchange { pooled, early, trailers, sent_fields: None, cookies, recorder }
+        CallExchange { pooled, early, head, cookies, recorder }
     }
 
-    /// Notes the fields of the head, with which no trailer that a gateway forwards may be confused.
-    pub(in crate::client) fn note_fields(&mut self, fields: &Headers) {
-        self.sent_fields = Some(Box::new(fields.clone()));
-    }
-
-    /// The fields that were sent with the head, if they were noted.
+    /// The fields that were sent with the head, if trailers may follow. No trailer that a gateway forwards may be confused
+    /// with them.
     pub(crate) fn sent_fields(&self) -> Option<&Headers> {
-        self.sent_fields.as_deref()
+        self.head.sent_fields.as_deref()
     }
 
     /// Sets the recorder of a balancer.
@@ -88,7 +101,7 @@ impl CallExchange {
 
     /// Takes the trailers of the request.
     pub(super) fn take_trailers(&mut self) -> Headers {
-        self.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
+        self.head.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
     }
 
     /// Writes some bytes from the front of `data`, or drops them once the server reads no more.

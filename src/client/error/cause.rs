@@ -47,6 +47,9 @@ pub enum ClientCause {
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
     /// [`Pipeline`](crate::client::Pipeline)'s connection has ended.
     NoRuntime,
+    /// A [blocking](crate::blocking) client was used in a tokio runtime, where [`corehttp::Client`](crate::Client) is to be
+    /// used.
+    InRuntime,
     /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
     /// The server closed the connection without a response.
@@ -89,6 +92,12 @@ pub enum ClientCause {
     PipelineBroken,
     /// The [`Balancer`](crate::client::Balancer) has no host.
     NoHost,
+    /// [Middleware](crate::client::ClientMiddleware), or a function that was given to the client, failed with an error of its
+    /// own.
+    Other(Box<dyn Error + Send + Sync>),
+    /// [Middleware](crate::client::ClientMiddleware) has returned without an error, and there is no response: it has not sent
+    /// the request, or has left out the error of the last `send`.
+    NotSent,
 }
 
 impl ClientCause {
@@ -120,10 +129,12 @@ impl ClientCause {
             | ClientCause::Exchange(_)
             | ClientCause::Coding(_)
             | ClientCause::Proxy(_)
-            | ClientCause::Tls(_) => true,
+            | ClientCause::Tls(_)
+            | ClientCause::Other(_) => true,
             ClientCause::TimedOut
             | ClientCause::Origin
             | ClientCause::NoRuntime
+            | ClientCause::InRuntime
             | ClientCause::Closed
             | ClientCause::TooManyInformational
             | ClientCause::Upgrade
@@ -136,7 +147,8 @@ impl ClientCause {
             | ClientCause::LengthRequired
             | ClientCause::NotPipelinable
             | ClientCause::PipelineBroken
-            | ClientCause::NoHost => false,
+            | ClientCause::NoHost
+            | ClientCause::NotSent => false,
         }
     }
 
@@ -146,7 +158,7 @@ impl ClientCause {
             ClientCause::Io(error) => Some(error),
             ClientCause::Exchange(error) => Some(error),
             ClientCause::Coding(error) => Some(error),
-            ClientCause::Proxy(error) => Some(&**error),
+            ClientCause::Proxy(error) | ClientCause::Other(error) => Some(&**error),
             ClientCause::Tls(error) => Some(error),
             ClientCause::Location(Some(error)) => Some(error),
             _ => None,
@@ -177,11 +189,14 @@ impl ClientCause {
             | ClientCause::BodyConsumed
             | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
             ClientCause::NoRuntime
+            | ClientCause::InRuntime
             | ClientCause::Status(_)
             | ClientCause::TooManyRedirects
             | ClientCause::Downgrade
             | ClientCause::LengthRequired
-            | ClientCause::NoHost => io::ErrorKind::Other,
+            | ClientCause::NoHost
+            | ClientCause::Other(_)
+            | ClientCause::NotSent => io::ErrorKind::Other,
         }
     }
 }
@@ -209,6 +224,9 @@ impl fmt::Display for ClientCause {
             ClientCause::Request(_) => "the request is invalid",
             ClientCause::Origin => "the target is not one that can be sent here",
             ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
+            ClientCause::InRuntime => {
+                "a blocking client must not be used in a runtime: use corehttp::Client there"
+            }
             ClientCause::Io(_) => "the system or the network failed",
             ClientCause::Closed => "the server closed the connection without a response",
             ClientCause::Exchange(_) => "the exchange failed",
@@ -229,6 +247,8 @@ impl fmt::Display for ClientCause {
             ClientCause::NotPipelinable => "the request cannot be pipelined",
             ClientCause::PipelineBroken => "the connection broke on another request",
             ClientCause::NoHost => "the balancer has no host",
+            ClientCause::Other(_) => "middleware or a function of the client failed",
+            ClientCause::NotSent => "middleware has not sent it",
         })?;
         if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Floor 5: JSON as the content of messages, by serde (RFC 8259).
+//! JSON as the content of messages.
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
@@ -153,7 +153,7 @@ impl Response {
     }
 }
 
-impl RequestBuilder {
+impl<S> RequestBuilder<S> {
     /// Makes `value`, written as JSON, the content: see [`Request::set_json`].
     ///
     /// The `.await` fails if `value` cannot be written, for instance because the keys of a map are not texts.
@@ -183,7 +183,7 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn json(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
         self.change(|request| {
             let written = request.set_json(value);
             written.map_err(|error| {
@@ -250,7 +250,7 @@ impl Problem {
 /// The names that are not free for extension members (RFC 9457 §3.1).
 const STANDARD_MEMBERS: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
-fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
     serde_json::from_slice(content).map_err(|error| json_error::<T>(&error, content))
 }
 
