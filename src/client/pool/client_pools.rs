@@ -154,12 +154,11 @@ impl RuntimePools {
         if let Some(pool) = known {
             return Ok(pool);
         }
-        let origin = Origin::from_key(key)
-            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let refused = |cause| ClientError::new(ClientPhase::Prepare, cause);
+        let origin = Origin::from_key(key).ok_or_else(|| refused(ClientCause::Origin))?;
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
         let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
-        let proxy = proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?;
-        let proxy = proxy.map(Cow::into_owned);
+        let proxy = proxy.map_err(|invalid| refused(unusable(invalid)))?.map(Cow::into_owned);
         let proxy = match way {
             Way::Usual => proxy,
             Way::Tunnel => proxy.map(Proxy::tunneling),
@@ -171,8 +170,7 @@ impl RuntimePools {
         let settings = self.settings.clone();
         let registry = self.registry.clone();
         let group = self.group.clone();
-        let new_conns =
-            || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
+        let new_conns = || Arc::new(SharedConns::new(&settings.limits, group.clone()));
         let conns = match &proxy {
             Some(proxy) if proxy.forwards(origin.scheme) => {
                 by_origin.forwarded.entry(proxy.clone()).or_insert_with(new_conns).clone()
