@@ -45,6 +45,8 @@ pub(crate) struct ClientSettings {
     pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
+    /// Whether `http` URLs are refused.
+    pub(super) https_only: bool,
     /// How many retries each host gets.
     pub(super) budgets: Arc<HostBudgets>,
 }
@@ -96,6 +98,7 @@ impl Default for ClientSettings {
             spans: None,
             accept_encoding: None,
             decode_max: None,
+            https_only: false,
             budgets: Arc::new(HostBudgets::new(Some(RetryBudget::default()))),
         }
     }

@@ -34,6 +34,7 @@ mod observers;
 mod pipeline;
 mod pool;
 mod proxies;
+mod reach;
 mod redirects;
 mod refused_heads;
 mod requests;

@@ -15,7 +15,9 @@ use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestTimeouts;
 use crate::memory::lock;
 use crate::message::Timings;
-use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
+use crate::net::{
+    AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors,
+};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
 /// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
@@ -239,7 +241,11 @@ impl Dial {
     fn new(permit: PoolPermit, place: DialPlace, timeouts: &RequestTimeouts) -> Dial {
         let pool = permit.pool.clone();
         let step = Arc::<Mutex<DialStep>>::default();
-        let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
+        let mut dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
+        if pool.proxy.is_some() {
+            // The operator has chosen the proxy, and the proxy chooses what it connects to.
+            dial.allowed = AllowedAddresses::default();
+        }
         Dial { pool, opening: Some(Box::pin(open(permit, place, dial, timeouts.clone()))), step }
     }
 
