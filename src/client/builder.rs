@@ -15,7 +15,7 @@ use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
 use crate::client::middleware::ClientMiddleware;
 use crate::client::observe::ClientObserver;
 use crate::message::{FieldValue, MessageError, TargetError, uri_host};
-use crate::net::{Address, AllowedAddresses, Dialer, Keepalive, Resolver, UriHost};
+use crate::net::{Address, AllowedAddresses, Dialer, Keepalive, Resolver, SocketOptions, UriHost};
 
 /// Configures a [`Client`](crate::Client). Made by [`Client::builder`](crate::Client::builder).
 ///
@@ -323,6 +323,36 @@ impl ClientBuilder {
     /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::new);
+        self
+    }
+
+    /// Sets options of the TCP sockets of connections, such as the network interface that they are opened through, or how
+    /// long bytes may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). Default: those of the operating system.
+    ///
+    /// A connection whose socket the system refuses an option cannot be opened. The sockets of a
+    /// [`ClientBuilder::dialer`] are its own.
+    ///
+    /// # Examples
+    ///
+    /// A connection through one interface, which fails if the server has acknowledged nothing for 20 seconds:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use corehttp::Client;
+    /// use corehttp::net::SocketOptions;
+    ///
+    /// let client = Client::builder()
+    ///     .socket_options(SocketOptions {
+    ///         interface: Some("eth1".into()),
+    ///         user_timeout: Some(Duration::from_secs(20)),
+    ///         ..SocketOptions::default()
+    ///     })
+    ///     .build();
+    /// # drop(client);
+    /// ```
+    #[doc(alias("interface", "tcp_user_timeout", "SO_BINDTODEVICE", "TCP_USER_TIMEOUT"))]
+    pub fn socket_options(mut self, socket_options: SocketOptions) -> Self {
+        self.settings.dial.socket_options = socket_options;
         self
     }
 

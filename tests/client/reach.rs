@@ -334,3 +334,20 @@ async fn a_name_has_the_addresses_that_it_is_given() {
         assert!(Client::builder().resolve(name, [ip("127.0.0.1")]).is_err(), "{name:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_socket_has_the_options_of_its_client() {
+    use corehttp::net::SocketOptions;
+
+    let server = Scripted::always(OK).await;
+    let through = |interface: &str| {
+        let interface = Some(interface.into());
+        Client::builder().socket_options(SocketOptions { interface, ..SocketOptions::default() }).build()
+    };
+    assert_eq!(ask(&through("lo"), &request(&server.url)).await.unwrap().0, 200);
+    let error = ask(&through("none7"), &request(&server.url)).await.unwrap_err();
+    assert_eq!(error.phase(), ClientPhase::Connect);
+    assert!(format!("{error:#}").contains("the option SO_BINDTODEVICE: No such device"), "{error:#}");
+    assert_eq!(server.connections(), 1);
+}

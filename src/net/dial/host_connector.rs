@@ -25,7 +25,7 @@ use super::dns_cache::Addresses;
 use super::race::Unreachable;
 use super::race::race;
 use crate::memory::lock;
-use crate::net::{Address, ConnError, Keepalive, MemoryConnector, Stream, Transport};
+use crate::net::{Address, ConnError, Keepalive, MemoryConnector, SocketOptions, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
 #[derive(Clone, Default)]
@@ -41,6 +41,8 @@ pub(crate) struct HostConnector {
     pub(crate) local_address: Option<IpAddr>,
     /// Whether the operating system probes silent servers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
+    /// Other options of TCP sockets.
+    pub(crate) socket_options: SocketOptions,
     /// The bytes with which each connection begins, such as a PROXY header.
     pub(crate) preface: Option<Arc<[u8]>>,
     /// The step that the dial has come to, for a caller with a cell of its own.
@@ -232,6 +234,7 @@ impl HostConnector {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
+        self.socket_options.set(&SockRef::from(&socket))?;
         if let Some(local) = self.local_address {
             socket.bind(SocketAddr::new(local, 0))?;
         }
@@ -577,6 +580,31 @@ mod tests {
             dial.local_address = Some([192, 0, 2, 1].into());
             let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
             assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_has_the_options_that_were_set() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let limit = Some(Duration::from_secs(7));
+            let mut dial = tcp();
+            dial.keepalive = limit.map(Keepalive::new);
+            dial.socket_options = SocketOptions {
+                user_timeout: limit,
+                interface: Some("lo".into()),
+                receive_buffer: Some(100_000),
+                ..SocketOptions::default()
+            };
+            let (transport, _) = dial.connect("a", port, LIMITS).await.unwrap();
+            let Transport::Tcp(stream) = transport else { panic!("TCP is dialed") };
+            let socket = SockRef::from(&*stream);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), limit);
+            assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+            assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+            assert_eq!(Some(socket.tcp_keepalive_time().unwrap()), limit);
         });
     }
 
