@@ -27,6 +27,7 @@
 //! | requests that are sent again | [`Retry`], [`RetryBudget`] |
 //! | tokens, signatures and ids of all requests | [`ClientMiddleware`] |
 //! | addresses that a client may reach | [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses) |
+//! | files that arrive over several connections | [`Client::download`](crate::Client::download) |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
@@ -42,6 +43,7 @@
 pub(crate) mod builder;
 pub(crate) mod client;
 mod cookies;
+mod download;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_protocol;
 mod redirects;
