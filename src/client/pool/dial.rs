@@ -1,11 +1,12 @@
 //! [`wait_for_conn`]: a connection for a request that finds none idle; [`Dial`]: one that is being opened.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::dial_places::DialPlace;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -14,7 +15,9 @@ use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestTimeouts;
 use crate::memory::lock;
 use crate::message::Timings;
-use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
+use crate::net::{
+    AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors,
+};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
 /// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
@@ -50,9 +53,13 @@ async fn open_conn(
     queue: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
-    let mut dial = Dial::new(permit, timeouts);
+    let since = runtime::now();
+    let place = wait_for_place(&permit.pool, queue, since, timeouts).await?;
+    let waited = runtime::now().saturating_duration_since(since);
+    permit.pool.events.count_queued(waited);
+    let mut dial = Dial::new(permit, place, timeouts);
     let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
-    dial.end(opened).map(|new| new.into_pooled(queue))
+    dial.end(opened).map(|new| new.into_pooled(queue + waited))
 }
 
 /// Opens a connection, for a request that has met a stale one, as soon as a permit is free.
@@ -86,12 +93,85 @@ async fn open_or_take(
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let mut dial = Dial::new(permit, timeouts);
-    let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
+    let place = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
+        Turn::Dial(place) => place,
+        Turn::Returned(pooled) => {
+            pooled.permit.pool.events.count_queued(runtime::now().saturating_duration_since(since));
+            return Ok(pooled);
+        }
+    };
+    let turn_at = runtime::now();
+    let waited = turn_at.saturating_duration_since(since);
+    permit.pool.events.count_queued(waited);
+    dial_or_take(Dial::new(permit, place, timeouts), returns, queue + waited, turn_at, timeouts).await
+}
+
+/// Waits until the request may dial, or for a connection that comes back before. The wait began at `since`, after
+/// another of `queue`.
+async fn wait_for_turn(
+    pool: &Arc<Pool>,
+    returns: &mut ReturnWait,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<Turn, ClientError> {
+    let mut place = pin!(wait_for_place(pool, queue, since, timeouts));
+    let turn = poll_fn(|cx| {
+        // A connection that comes back at the deadline is left to a request that can still use it.
+        if !timeouts.is_over()
+            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queue)
+        {
+            return Poll::Ready(Ok(Turn::Returned(pooled)));
+        }
+        place.as_mut().poll(cx).map_ok(Turn::Dial)
+    });
+    turn.await
+}
+
+/// The end of a request's wait for its turn to dial.
+enum Turn {
+    Dial(DialPlace),
+    Returned(PooledConn),
+}
+
+/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queue`.
+///
+/// # Errors
+///
+/// Fails if there was no place in time.
+async fn wait_for_place(
+    pool: &Pool,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<DialPlace, ClientError> {
+    if let Some(place) = pool.dials().try_take() {
+        return Ok(place);
+    }
+    let began = since.checked_sub(queue).unwrap_or(since);
+    match timeout_at(timeouts.queue_until(began, &pool.settings), pool.dials().take()).await {
+        // A place that becomes free only after the deadline is left to a request that can still use it.
+        Ok(place) if !timeouts.is_over() => Ok(place),
+        _ => {
+            let most = pool.settings.limits.dials_per_host_max.unwrap_or(usize::MAX);
+            Err(pool.queue_timed_out(since, &format!("one of the {most} dials")))
+        }
+    }
+}
+
+/// Awaits the end of `dial`, or takes a connection that comes back before. The wait began at `since`, after another of
+/// `queue`.
+async fn dial_or_take(
+    mut dial: Dial,
+    mut returns: ReturnWait,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<PooledConn, ClientError> {
     let first = poll_fn(|cx| match dial.poll(cx) {
         Poll::Ready(Ok(new)) => Poll::Ready(Ok(First::Opened(new))),
         // A connection that comes back at the deadline is left to a request that can still use it.
-        opened if is_late() => opened.map_ok(First::Opened),
+        opened if timeouts.is_over() => opened.map_ok(First::Opened),
         // A dial that fails does not matter if another connection is there.
         opened => match poll_returned(cx, &mut returns, &dial.pool, since, queue) {
             Poll::Ready(pooled) => Poll::Ready(Ok(First::Returned(pooled))),
@@ -158,11 +238,15 @@ struct Dial {
 type Opening = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
 
 impl Dial {
-    fn new(permit: PoolPermit, timeouts: &RequestTimeouts) -> Dial {
+    fn new(permit: PoolPermit, place: DialPlace, timeouts: &RequestTimeouts) -> Dial {
         let pool = permit.pool.clone();
         let step = Arc::<Mutex<DialStep>>::default();
-        let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
-        Dial { pool, opening: Some(Box::pin(open(permit, dial, timeouts.clone()))), step }
+        let mut dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
+        if pool.proxy.is_some() {
+            // The operator has chosen the proxy, and the proxy chooses what it connects to.
+            dial.allowed = AllowedAddresses::default();
+        }
+        Dial { pool, opening: Some(Box::pin(open(permit, place, dial, timeouts.clone()))), step }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<NewConn, ClientError>> {
@@ -251,6 +335,7 @@ impl NewConn {
 /// The error has the phase that failed, and names the other side.
 async fn open(
     permit: PoolPermit,
+    place: DialPlace,
     dial: HostConnector,
     timeouts: RequestTimeouts,
 ) -> Result<NewConn, ClientError> {
@@ -263,6 +348,7 @@ async fn open(
             proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
         )
     })?;
+    drop(place);
     pool.events.count_opened(&timings);
     let is_own = was_here && pool.is_of_current_runtime();
     Ok(NewConn { conn, permit, timings, is_own })
