@@ -373,7 +373,7 @@ impl ClientObserver for Metrics {
 mod tests {
     use std::panic;
     use std::pin::pin;
-    use std::task::{Context as TaskContext, Waker};
+    use std::task::{self, Waker};
     use std::thread;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -446,7 +446,7 @@ mod tests {
         let mut unsent = &wire[..];
         let mut read = [0; 64];
         for _ in 0..polls {
-            let mut cx = TaskContext::from_waker(Waker::noop());
+            let mut cx = task::Context::from_waker(Waker::noop());
             if serving.as_mut().poll(&mut cx).is_ready() {
                 return;
             }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::exchange::ExchangeError;
@@ -160,7 +160,7 @@ impl<E: Role> Reader<E> {
     /// Ready with the kind of the next message or part, which is then in the decoder, and whether it is the last one.
     fn poll_next(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         reading: Reading,
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
@@ -182,7 +182,7 @@ impl<E: Role> Reader<E> {
     }
 
     /// Closes because the server stops, as soon as no message is under way.
-    fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn go_away(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
         self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
@@ -191,7 +191,7 @@ impl<E: Role> Reader<E> {
     /// Ready with the next message or part, or a piece of what is skipped.
     fn poll_step(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         reading: Reading,
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         while self.ending.is_none() {
@@ -230,7 +230,7 @@ impl<E: Role> Reader<E> {
     }
 
     /// Waits for memory for more of a message of which much is here.
-    fn poll_memory(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_memory(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Error>> {
         let len = self.input.len() + self.decoder.inflated_len();
         if len <= UNCOUNTED {
             return Poll::Ready(Ok(()));
@@ -256,7 +256,7 @@ impl<E: Role> Reader<E> {
         })
     }
 
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.shared.is_corked.store(false, Relaxed);
         self.input.borrow_memory();
         let polled = self.shared.with(|link| {
@@ -327,7 +327,7 @@ fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, erro
 fn poll_end<E: Role>(
     shared: &Shared<E>,
     ending: &mut Option<Box<Ending>>,
-    cx: &mut Context<'_>,
+    cx: &mut task::Context<'_>,
 ) -> Poll<io::Result<()>> {
     let Some(ending) = ending else { return Poll::Ready(Ok(())) };
     shared.with(|link| {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use super::shared_message::SharedMessage;
@@ -136,7 +136,7 @@ impl<E: Role> Writer<E> {
     /// Adds the message that `write` appends to those that wait to be sent.
     async fn feed_with(
         &mut self,
-        write: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> io::Result<()>,
+        write: impl FnOnce(&mut Link<E>, &mut task::Context<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut write = Some(write);
         poll_fn(|cx| {
@@ -166,7 +166,7 @@ impl<E: Role> Writer<E> {
     }
 
     /// Sends what waits, unless the handler is about to receive more.
-    fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_send(&self, link: &mut Link<E>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let is_held_back = self.shared.is_corked.load(Relaxed) && link.is_handler(cx);
         let buffer_max = if is_held_back { link.bounds.buffer_max } else { 0 };
         link.poll_send(cx, buffer_max)

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
@@ -63,7 +63,7 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn poll_first_bytes(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         conn: &mut Conn,
         limit: Duration,
     ) -> Poll<bool> {
@@ -113,7 +113,7 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn poll_head(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         request: &mut Request,
     ) -> Poll<Result<HeadOutcome, Box<Failure>>> {
         let Exchange { incoming, conn, info, .. } = self;
@@ -150,7 +150,7 @@ impl Exchange {
     /// Receives the whole body into the request.
     pub(crate) fn poll_body(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         request: &mut Request,
         body_max: usize,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -228,7 +228,7 @@ impl Exchange {
     /// Sends the rest of the response's body.
     pub(crate) fn poll_send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &Response,
     ) -> Poll<Result<(), Box<Failure>>> {
         self.note_response_time();
@@ -255,7 +255,7 @@ impl Exchange {
 
     /// Sends all responses in the write buffer.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Failure>>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Failure>>> {
         let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);
@@ -270,7 +270,7 @@ impl Exchange {
     }
 
     /// Reads and discards the rest of the request's body. Returns whether that was possible.
-    pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+    pub(crate) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         self.note_response_time();
         let Exchange { incoming, conn, .. } = self;
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))

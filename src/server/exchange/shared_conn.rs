@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use crate::exchange::{Bounds, ExchangeError};
 use crate::net::{Conn, tls};
@@ -39,7 +39,7 @@ pub(crate) enum OnWait {
 }
 
 /// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
-pub(super) type PauseFn = Box<dyn Fn(&mut Context<'_>)>;
+pub(super) type PauseFn = Box<dyn Fn(&mut task::Context<'_>)>;
 
 /// The parts that are lent for a poll.
 struct Lent {
@@ -79,12 +79,12 @@ impl SharedConn {
     #[inline]
     pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
         &self,
-        cx: &mut Context<'_>,
-        step: impl FnOnce(&mut Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
+        cx: &mut task::Context<'_>,
+        step: impl FnOnce(&mut task::Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
         self.poll(|conn, bounds| {
             let shared = conn.shared_waker(cx.waker());
-            step(&mut Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
+            step(&mut task::Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
         })
     }
 
@@ -117,7 +117,7 @@ impl SharedConn {
 
     /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
     /// streamed for days. An error is left to the next write.
-    pub(crate) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
+    pub(crate) fn send_earlier_responses(&self, cx: &mut task::Context<'_>) {
         let polled: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));
@@ -138,7 +138,7 @@ impl SharedConn {
     }
 
     #[cold]
-    fn pause_upgraded(&self, cx: &mut Context<'_>) {
+    fn pause_upgraded(&self, cx: &mut task::Context<'_>) {
         if let Some(on_pause) = &*self.on_pause().borrow() {
             on_pause(cx);
         }
@@ -160,14 +160,14 @@ impl SharedConn {
     }
 
     /// Ready when the peer has closed the connection, or its sending half.
-    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_peer_closed(&self, cx: &mut task::Context<'_>) -> Poll<()> {
         let polled = self.poll_shared(cx, |cx, conn, _| conn.poll_peer_end(cx).map(Ok::<_, ExchangeError>));
         polled.map(drop)
     }
 
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
-    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
+    pub(crate) fn poll_gone(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
         if self.is_taken() {
             return Poll::Pending;
         }
@@ -233,7 +233,7 @@ impl SharedConn {
     /// Waits until `share` has at least so many bytes of memory, while the handler runs.
     pub(crate) fn poll_memory(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         share: &mut MemoryShare,
         bytes: usize,
     ) -> Poll<Result<(), ExchangeError>> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 
 use tokio::sync::oneshot;
 
@@ -73,7 +73,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the owner of the connection was dropped, and the connection is closed.
-    pub(crate) fn poll_until_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_until_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
         }
@@ -81,7 +81,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the connection is closed, or its owner still has it.
-    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = self.dropped.try_recv().ok();
         }
