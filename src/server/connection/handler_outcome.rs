@@ -12,7 +12,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
 use crate::server::error::{Failure, write_error_response};
-use crate::server::exchange::{CloseMode, OnWait, ResponseContent};
+use crate::server::exchange::{CloseMode, OnPending, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -90,7 +90,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// handlers leave one that can be sent.
 #[inline(never)]
 fn respond_to_outcome(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
-    ctx.exchange.conn.set_on_wait(OnWait::EndIfGone);
+    ctx.exchange.conn.set_on_pending(OnPending::CancelIfGone);
     match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),

@@ -15,7 +15,7 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error::Failure;
-use crate::server::exchange::{CloseMode, Exchange, NextStep, OnWait, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, NextStep, OnPending, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -221,6 +221,9 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 /// Runs the handler, confining its panics and enforcing its time limit. Ends once the handler waits although its
 /// response is over, or its peer is gone.
 ///
+/// When the time limit is over, the handler is polled once more. The innermost `confined`
+/// within it then fails, so middleware can answer. A limit that was not claimed so ends the handler here.
+///
 /// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
 /// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
 /// created where it stays, and a large one is not copied.
@@ -233,7 +236,7 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         loop {
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            let uncaught = time.take_uncaught();
+            let unclaimed = time.take_unclaimed();
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
@@ -242,10 +245,10 @@ pub(super) fn run_handler(
             if let Some(end) = end_of_wait(conn, cx) {
                 return Poll::Ready(end);
             }
-            if let Some(limit) = uncaught {
+            if let Some(limit) = unclaimed {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
-            conn.send_earlier_responses(cx);
+            conn.flush_while_handler_waits(cx);
             conn.note_waiting();
             if let Err(late) = ready!(time.poll_time_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));
@@ -256,10 +259,10 @@ pub(super) fn run_handler(
 
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
-    match conn.on_wait() {
-        OnWait::End => Some(HandlerOutcome::Over),
-        OnWait::GoOn => None,
-        OnWait::EndIfGone => match conn.poll_gone(cx) {
+    match conn.on_pending() {
+        OnPending::Cancel => Some(HandlerOutcome::Over),
+        OnPending::GoOn => None,
+        OnPending::CancelIfGone => match conn.poll_gone(cx) {
             Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),
             Poll::Pending => None,
         },

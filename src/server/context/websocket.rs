@@ -42,9 +42,9 @@ impl Context {
         Ok(SwitchedConn { conn, early, counter, guard })
     }
 
-    /// Has `on_pause` called whenever this handler waits.
-    pub(crate) fn set_on_pause(&self, on_pause: impl Fn(&mut task::Context<'_>) + 'static) {
-        *self.exchange.conn.on_pause().borrow_mut() = Some(Box::new(on_pause));
+    /// Has `flush` called whenever this handler waits.
+    pub(crate) fn set_upgraded_flush(&self, flush: impl Fn(&mut task::Context<'_>) + 'static) {
+        *self.exchange.conn.upgraded_flush().borrow_mut() = Some(Box::new(flush));
     }
 }
 

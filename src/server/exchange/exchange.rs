@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
-use super::shared_conn::{OnWait, SharedConn};
+use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
@@ -390,8 +390,8 @@ impl Exchange {
     pub(crate) fn abandon(&mut self) {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
-        conn.on_pause().take();
-        conn.set_on_wait(OnWait::EndIfGone);
+        conn.upgraded_flush().take();
+        conn.set_on_pending(OnPending::CancelIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_taken() {
             io_state.get_or_insert_default();

@@ -8,7 +8,7 @@ mod upgraded;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use exchange_info::{CloseMode, NextStep, ResponseContent, UnreadBody};
-pub(crate) use shared_conn::{OnWait, SharedConn};
+pub(crate) use shared_conn::{OnPending, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;
 pub(crate) use upgraded::UpgradedHandle;

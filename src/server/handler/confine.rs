@@ -19,7 +19,7 @@ use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
 thread_local! {
-    /// The time limit of the handler that is being polled, if that is over.
+    /// The time limit of the handler that is being polled, if that is over and not claimed yet.
     static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
@@ -76,17 +76,18 @@ enum HandlerPhase {
     /// That of the handler.
     #[default]
     Handler,
-    /// That of the handler is over: the innermost confinement ends what waits there, in the next poll.
+    /// That of the handler is over: in the next poll the innermost [`confined`] claims the limit, and drops the handler
+    /// that waits there.
     TimeOver,
     /// That of the middleware around the handler, which has as long again to finish.
     Middleware,
 }
 
 impl HandlerTime {
-    /// Called after each poll of the handler. Returns the limit if its time was over, and no confinement has ended what
-    /// waited.
+    /// Called after each poll of the handler. Returns the limit if the handler's time was over before that poll, and no
+    /// [`confined`] within it has claimed the limit, as there is none without middleware.
     #[inline]
-    pub(crate) fn take_uncaught(&mut self) -> Option<Duration> {
+    pub(crate) fn take_unclaimed(&mut self) -> Option<Duration> {
         if self.phase == HandlerPhase::TimeOver { self.begin_middleware() } else { None }
     }
 

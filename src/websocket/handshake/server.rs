@@ -99,9 +99,9 @@ impl Context {
         let socket =
             WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_in_background);
         let shared = Arc::downgrade(socket.writer.shared.shared());
-        self.set_on_pause(move |cx| {
+        self.set_upgraded_flush(move |cx| {
             if let Some(shared) = shared.upgrade() {
-                shared.with(|link| link.pause(cx));
+                shared.with(|link| link.flush_held_back(cx));
             }
         });
         Ok(socket)

@@ -88,7 +88,7 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Sends what was held back, because the handler waits.
-    pub(crate) fn pause(&mut self, cx: &mut task::Context<'_>) {
+    pub(crate) fn flush_held_back(&mut self, cx: &mut task::Context<'_>) {
         self.wakers.set_handler(cx);
         if !self.state.is_closed()
             && let Poll::Ready(Err(error)) = self.poll_send(cx, 0)
@@ -250,7 +250,7 @@ impl<E: RoleParts> Link<E> {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);
-        // The handler is about to write again, or pauses.
+        // The handler is about to write again, or to wait.
         if !self.is_handler(cx) {
             self.return_memory();
         }
