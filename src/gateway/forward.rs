@@ -178,11 +178,11 @@ impl Context {
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
         let timeouts = self.timeouts();
         let stopping = self.stopping();
-        let (conn, early, send, _in_flight) = call.into_switched();
+        let (conn, early, send, _in_flight) = call.into_upgraded();
         let behind = End::new(*conn, early, send);
         self.check_upgrade_to("websocket")?;
         // The guard is dropped after the connection, which counts until then.
-        let (conn, early, _guard) = self.switch_conn("websocket").await?;
+        let (conn, early, _guard) = self.upgrade_with_guard("websocket").await?;
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(crate) use context::{BodyReader, BodyWriter, Context, HeadFields};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
-pub(crate) use context::{SwitchedConn, WebSocketCounter};
+pub(crate) use context::{WebSocketConn, WebSocketCounter};
 pub use context::{Transform, TransformAction};
 #[cfg(feature = "metrics")]
 pub(crate) use counts::ERROR_KINDS;

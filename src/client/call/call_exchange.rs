@@ -220,7 +220,7 @@ impl CallExchange {
 
     /// Hands the connection over, on which the server has switched to another protocol: with what has already come, how
     /// long the server may take nothing, and the guard by which a balancer counts the connection as pending.
-    pub(crate) fn into_switched(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
+    pub(crate) fn into_upgraded(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
         let write_limit = self.pooled.timeouts().send;
         let (conn, early) = self.pooled.into_parts();
         (conn, early, write_limit, self.recorder.into_guard())

@@ -17,7 +17,7 @@ use crate::server::exchange::UpgradedGuard;
 use crate::server::report::WebSocketCounts;
 
 /// A connection that a WebSocket has taken over.
-pub(crate) struct SwitchedConn {
+pub(crate) struct WebSocketConn {
     pub(crate) conn: Conn,
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
@@ -26,12 +26,11 @@ pub(crate) struct SwitchedConn {
 }
 
 impl Context {
-    /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands
-    /// the connection over.
+    /// Switches to WebSocket, as the request asks, and takes the connection out.
     ///
     /// The handler may use the connection for days, so the context keeps no memory but that of the request.
-    pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
-        let (conn, early, guard) = self.switch_conn(protocol).await?;
+    pub(crate) async fn upgrade_to_websocket(&mut self) -> io::Result<WebSocketConn> {
+        let (conn, early, guard) = self.upgrade_with_guard("websocket").await?;
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_socket()));
@@ -39,7 +38,7 @@ impl Context {
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        Ok(SwitchedConn { conn, early, counter, guard })
+        Ok(WebSocketConn { conn, early, counter, guard })
     }
 
     /// Has `flush` called whenever this handler waits.

@@ -285,8 +285,8 @@ impl Exchange {
         }
     }
 
-    /// Hands over a connection that was taken out, with the bytes that have arrived.
-    pub(crate) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
+    /// Makes the stream of a connection that was taken out, with the bytes that have arrived, and keeps its handle.
+    pub(crate) fn make_upgraded(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
         let report = ConnectionReport::new(&conn, self.info.exchange_count);
         let (upgraded, mut handle) = Upgraded::new(conn, early);
         handle.report = report;
@@ -296,7 +296,7 @@ impl Exchange {
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
     /// after the request. The caller sets the handle of the upgraded connection.
-    pub(crate) async fn switch(
+    pub(crate) async fn upgrade_conn(
         &mut self,
         response: &mut Response,
         protocol: Option<&str>,

@@ -41,15 +41,17 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// Dropped by the owner of a connection that was upgraded, after the connection, which counts until then. An owner that is
-/// dropped before the connection is closed in order sends the future that closes it.
+/// The owner's end of a channel to the server. The owner of a connection that was upgraded drops this end after the
+/// connection, which counts as open until then. An owner that goes away before the connection has closed in order, such
+/// as a WebSocket, sends the future that closes the connection first.
 pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 
 /// Closes a connection whose owner was dropped.
 type Closing = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The server's part of a connection that was upgraded: it still counts as one of its core's.
+/// The server's end of that channel, by which a connection that was upgraded still counts as one of its core's.
 pub(crate) struct UpgradedHandle {
+    /// Fails when the owner has dropped its [`UpgradedGuard`].
     dropped: oneshot::Receiver<Closing>,
     /// Closes the connection, once its owner was dropped.
     closing: Option<Closing>,
@@ -61,7 +63,7 @@ pub(crate) struct UpgradedHandle {
 }
 
 impl UpgradedHandle {
-    /// A handle, and the sender that the owner of the connection drops after it.
+    /// Both ends of the channel.
     pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
         (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
