@@ -315,7 +315,7 @@ impl Incoming {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
-                && (linger.is_zero() || conn.poll_expired(cx, TimerSlot::Total, linger).is_ready());
+                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Total, linger).is_ready());
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }

@@ -75,7 +75,7 @@ pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use proxy_header::ProxyHeader;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
+pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};

@@ -304,7 +304,7 @@ impl PooledConn {
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
         self.conn.arm(TimerSlot::Total, deadline);
-        match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
+        match self.conn.poll_timeout(cx, TimerSlot::Total, Duration::ZERO) {
             Poll::Ready(_) => Err(self
                 .error(phase, ClientCause::TimedOut)
                 .with_total_limit(self.exchange.spec.timeouts.total)),

@@ -133,7 +133,7 @@ impl PooledConn {
             // No other timer ends the wait if the caller does not take it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
                 let limit = self.timeouts().wait;
-                ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
+                ready!(self.conn.poll_timeout(cx, TimerSlot::Read, limit));
                 Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
             (ResponseStage::Interim | ResponseStage::Awaited, _) => Poll::Pending,
@@ -443,7 +443,7 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
-        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
+        if waits && self.conn.poll_timeout(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
             self.continue_upload();
             return true;
         }

@@ -52,22 +52,22 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
 }
 
 /// How long a connection may be idle, for up to `limit`, before it reaches its age. The result is computed when a wait
-/// begins, and kept in `aging_limit` in milliseconds until the wait ends: less is left of the age later, and [`poll_stop`]
-/// needs the limit with which the wait began.
+/// begins, and kept in `idle_limit_millis` until the wait ends: less is left of the age later, and [`poll_stop`] needs the
+/// limit with which the wait began.
 #[cold]
-pub(super) fn age_limit(
+pub(super) fn idle_limit_within_age(
     core: &CoreState,
     conn: &Conn,
     (age_max, limit): (Duration, Duration),
-    aging_limit: &mut u32,
+    idle_limit_millis: &mut u32,
 ) -> Duration {
-    if conn.is_waiting(TimerSlot::Read) {
-        return Duration::from_millis((*aging_limit).into());
+    if conn.is_armed(TimerSlot::Read) {
+        return Duration::from_millis((*idle_limit_millis).into());
     }
     // Just after a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
     // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
-    *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    *idle_limit_millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     limit
 }
 
@@ -96,7 +96,7 @@ pub(super) fn poll_stop(
         return Poll::Pending;
     }
     let left = grace(exchange_count).saturating_sub(conn.waited(TimerSlot::Read, limit));
-    ready!(conn.poll_expired(cx, TimerSlot::Total, left));
+    ready!(conn.poll_timeout(cx, TimerSlot::Total, left));
     // A request may still be on its way, so the sending half is closed without delay.
     conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
 }
@@ -118,7 +118,7 @@ fn grace(exchange_count: u64) -> Duration {
 /// Ready when a connection that is still being opened should close because the server stops.
 pub(super) fn poll_stop_opening(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
-        true => conn.poll_expired(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
+        true => conn.poll_timeout(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }
@@ -168,7 +168,7 @@ fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>
     }
     match ended {
         Poll::Pending if conn.is_stopping() => {
-            conn.poll_expired(cx, TimerSlot::Write, LINGER_GRACE).map(drop)
+            conn.poll_timeout(cx, TimerSlot::Write, LINGER_GRACE).map(drop)
         }
         ended => ended.map(drop),
     }

@@ -92,7 +92,7 @@ async fn tls_handshake<H: Handler + 'static>(
             Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
         }
         Ok(Poll::Ready(Err((error, transport)))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
-        Ok(Poll::Pending) => match conn.poll_expired(cx, TimerSlot::Read, limit) {
+        Ok(Poll::Pending) => match conn.poll_timeout(cx, TimerSlot::Read, limit) {
             Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
             Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
         },

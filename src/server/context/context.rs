@@ -453,7 +453,7 @@ impl Context {
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
     /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
     pub fn is_stopping(&self) -> bool {
-        self.exchange.conn.core().deadlines.is_draining()
+        self.exchange.conn.core().connections.is_draining()
     }
 
     /// Waits until the server stops: until its [`stop_delay`](crate::Server::stop_delay) is over after a stop was ordered.
@@ -482,8 +482,8 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(ticks);
     /// ```
     pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let deadlines = self.exchange.conn.core().deadlines.clone();
-        async move { deadlines.stopping().await }
+        let connections = self.exchange.conn.core().connections.clone();
+        async move { connections.stopping().await }
     }
 
     /// Returns the IP address of the client, even behind your own proxies.

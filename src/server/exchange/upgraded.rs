@@ -6,7 +6,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::sync::oneshot;
 
-use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
+use crate::net::{Conn, ConnEntry, Peer, ReadBuffer, Rewind, Stream, delegate_stream};
 use crate::server::report::ConnectionReport;
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
@@ -27,8 +27,8 @@ pub struct Upgraded {
 impl Upgraded {
     pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
         let peer = conn.peer();
-        let (transport, timer) = conn.into_parts();
-        let (guard, handle) = UpgradedHandle::new(peer, Some(timer));
+        let (transport, entry) = conn.into_parts();
+        let (guard, handle) = UpgradedHandle::new(peer, Some(entry));
         (Upgraded { stream: Rewind::new(transport, early), _guard: guard }, handle)
     }
 }
@@ -56,17 +56,17 @@ pub(crate) struct UpgradedHandle {
     /// Closes the connection, once its owner was dropped.
     closing: Option<Closing>,
     peer: Peer,
-    /// The entry by which a stop waits for the connection, unless that has kept it.
-    _timer: Option<TableTimer>,
+    /// The entry by which a stop waits for the connection, unless the owner has kept it.
+    _entry: Option<ConnEntry>,
     /// The report of the connection, if one is wanted.
     pub(crate) report: Option<Box<ConnectionReport>>,
 }
 
 impl UpgradedHandle {
     /// Both ends of the channel.
-    pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
+    pub(crate) fn new(peer: Peer, entry: Option<ConnEntry>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
-        (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
+        (guard, UpgradedHandle { dropped, closing: None, peer, _entry: entry, report: None })
     }
 
     /// The peer of the connection.

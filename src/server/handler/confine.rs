@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
 use crate::message::Status;
-use crate::net::{Peer, TableTimer, Timer, TimerSlot};
+use crate::net::{ConnEntry, Peer, Timer, TimerSlot};
 use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
@@ -66,7 +66,8 @@ pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<R
 /// The time limit of a handler, and of the middleware around it.
 #[derive(Default)]
 pub(crate) struct HandlerTime {
-    timer: Option<TableTimer>,
+    /// The entry of the handler in the table of connections, once it waits.
+    timer: Option<ConnEntry>,
     phase: HandlerPhase,
 }
 
@@ -104,8 +105,8 @@ impl HandlerTime {
     /// Fails if the middleware around the handler was late as well.
     pub(crate) fn poll_time_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
-        ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
+        let timer = self.timer.get_or_insert_with(|| conn.core().connections.add(Peer::default()));
+        ready!(timer.poll_timeout(cx, TimerSlot::Total, limit));
         self.timer = None;
         if self.phase == HandlerPhase::Middleware {
             return Poll::Ready(Err(time_over(limit)));

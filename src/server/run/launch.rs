@@ -16,7 +16,7 @@ use super::stop::{Signal, Stop, grace_elapsed};
 use super::systemd::Notifier;
 use crate::message::{Scheme, Status};
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
+use crate::net::{Address, BoundSocket, ConnTable, ListenOptions, Listener};
 use crate::runtime::{self, Pinning};
 use crate::server::connection::PerCore;
 use crate::server::core_state::ServerSettings;
@@ -442,7 +442,7 @@ where
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, counters.clone(), &settings.bounds.limits);
-    let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), counters);
+    let per_core = PerCore::new(core.index, handler, &settings, ConnTable::with_sweep(), counters);
     Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 

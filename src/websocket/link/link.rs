@@ -225,7 +225,7 @@ impl<E: RoleParts> Link<E> {
         }
         let limit = self.bounds.close;
         let expired = |link: &mut Link<E>, cx: &mut task::Context<'_>| {
-            link.conn.poll_expired(cx, TimerSlot::Total, limit).is_ready()
+            link.conn.poll_timeout(cx, TimerSlot::Total, limit).is_ready()
         };
         if is_within && !self.with_waker(cx, expired) {
             return Ok(false);
@@ -358,7 +358,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Fails once the close has taken too long.
     fn check_close_timeout(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
-        match self.conn.poll_expired(cx, TimerSlot::Total, self.bounds.close) {
+        match self.conn.poll_timeout(cx, TimerSlot::Total, self.bounds.close) {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
         }
