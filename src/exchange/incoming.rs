@@ -28,7 +28,7 @@ pub(crate) struct Incoming {
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
-    /// How many bytes of the body were read and discarded.
+    /// How many bytes of the body were drained or discarded.
     discarded: usize,
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
@@ -299,8 +299,8 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and discards the rest of the body, since the response has announced that the connection persists, and a
-    /// peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
+    /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
+    /// a peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
     /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
     /// Returns whether the end was reached.
     pub(crate) fn poll_drain<L: Locality>(
@@ -328,7 +328,7 @@ impl Incoming {
         Poll::Ready(Ok(true))
     }
 
-    /// Reads and discards more of the body while a write waits: many peers read nothing of a response before they have
+    /// Discards as much of the body as arrives while a write waits: many peers read nothing of a response before they have
     /// sent all of their request. Ready if the connection fails.
     pub(crate) fn poll_discard<L: Locality>(
         &mut self,

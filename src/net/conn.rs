@@ -357,16 +357,16 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset, which
-    /// could take the last bytes away before the peer has read them (RFC 9112 §9.6). Fails once that has taken longer than
-    /// `total`, or the peer was silent for longer than `silence`.
-    pub(crate) fn poll_discard(
+    /// Lingers after the last byte was sent: reads and drops what the peer still sends, until it closes, too. To close before
+    /// that would cause a reset, which could take the last bytes away before the peer has read them (RFC 9112 §9.6). Fails
+    /// once that has taken longer than `total`, or the peer was silent for longer than `silence`.
+    pub(crate) fn poll_linger(
         &mut self,
         cx: &mut Context<'_>,
         total: Duration,
         silence: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        let mut room = [0; DISCARDED_AT_ONCE];
+        let mut room = [0; LINGER_READ];
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
             if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Total, total) {
@@ -469,7 +469,7 @@ fn charge_budget(cx: &mut Context<'_>, count: usize) {
 pub(super) const BYTES_PER_CALL: usize = 16 << 10;
 
 /// How many unwanted bytes are read at once.
-const DISCARDED_AT_ONCE: usize = 16 << 10;
+const LINGER_READ: usize = 16 << 10;
 
 impl Conn<Sendable> {
     /// Begins a wait in this slot that expires at `until`, unless one has begun.
@@ -492,8 +492,8 @@ impl Conn {
     }
 
     /// Whether each response is the last one of its connection, because a stop has been ordered.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.timer.is_draining()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.timer.is_stop_ordered()
     }
 
     /// Whether a stop has been ordered and its delay is over, so that idle connections close and streams end.

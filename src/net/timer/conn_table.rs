@@ -25,7 +25,7 @@ pub(crate) struct ConnTable {
     now: Cell<u64>,
     entries: RefCell<Entries>,
     /// Whether a stop has been ordered, so that each response is the last one of its connection.
-    draining: Cell<bool>,
+    stop_ordered: Cell<bool>,
     /// Whether the server stops: its delay is over, and idle connections are closed.
     stopping: Cell<bool>,
     /// Rare states of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
@@ -103,7 +103,7 @@ impl ConnTable {
         Rc::new(ConnTable {
             now: Cell::new(0),
             entries: RefCell::default(),
-            draining: Cell::new(false),
+            stop_ordered: Cell::new(false),
             stopping: Cell::new(false),
             rare_states: RefCell::default(),
             eviction: Cell::default(),
@@ -152,14 +152,14 @@ impl ConnTable {
     }
 
     /// Makes each response the last one of its connection from here on.
-    pub(crate) fn drain(&self) {
-        self.draining.set(true);
+    pub(crate) fn order_stop(&self) {
+        self.stop_ordered.set(true);
     }
 
-    /// Drains, and wakes all connections, which then check [`ConnTable::is_stopping`]. Waits end in time from here
-    /// on, since the graces of a stop are shorter than a tick.
+    /// Stops, since the delay of the stop is over: wakes all connections, which then check [`ConnTable::is_stopping`]. Waits
+    /// end in time from here on, since the graces of a stop are shorter than a tick.
     pub(crate) fn stop(&self) {
-        self.drain();
+        self.order_stop();
         self.stopping.set(true);
         if let Mode::Swept = self.mode.get() {
             let now = Instant::now();
@@ -171,8 +171,8 @@ impl ConnTable {
         all.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.stop_ordered.get()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -448,8 +448,8 @@ impl ConnEntry {
         self.table.entries.borrow_mut().at(self.entry).peer
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.table.is_draining()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.table.is_stop_ordered()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

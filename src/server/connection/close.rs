@@ -152,16 +152,16 @@ fn has_unread_tls(conn: &SharedConn) -> bool {
     conn.with(is_unread).unwrap_or_default()
 }
 
-/// Discards bytes that the peer still sends, until the peer closes too, or its time is over.
+/// Lingers until the peer closes, too, or its time is over.
 fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
     let polled: Poll<Result<(), ExchangeError>> =
-        conn.poll(|conn, bounds| poll_discard(conn, &bounds.timeouts, cx).map(Ok));
+        conn.poll(|conn, bounds| poll_linger_or_stop(conn, &bounds.timeouts, cx).map(Ok));
     polled.map(drop)
 }
 
-fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
+fn poll_linger_or_stop(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
     let received = conn.traffic().received;
-    let ended = conn.poll_discard(cx, timeouts.linger, timeouts.linger_idle);
+    let ended = conn.poll_linger(cx, timeouts.linger, timeouts.linger_idle);
     // The peer is not silent, so the grace begins anew.
     if conn.traffic().received > received {
         conn.disarm(TimerSlot::Write);

@@ -248,7 +248,7 @@ impl Context {
         if !self.head_filters.is_empty() {
             self.pass_head(SentKind::Stream).await?;
         }
-        let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
+        let (mut writer, incoming) = self.writer(UnreadBody::Drain)?;
         writer.incoming = Some(incoming);
         Ok(writer)
     }
@@ -453,7 +453,7 @@ impl Context {
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
     /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
     pub fn is_stopping(&self) -> bool {
-        self.exchange.conn.core().connections.is_draining()
+        self.exchange.conn.core().connections.is_stop_ordered()
     }
 
     /// Waits until the server stops: until its [`stop_delay`](crate::Server::stop_delay) is over after a stop was ordered.

@@ -178,8 +178,7 @@ impl Exchange {
         content: ResponseContent,
     ) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        let unread =
-            if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
+        let unread = if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Drain };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let incoming = incoming.get_mut();
@@ -190,7 +189,7 @@ impl Exchange {
         conn.with_bounds(|conn, bounds| {
             info.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
-                && !conn.is_draining()
+                && !conn.is_stop_ordered()
                 && !core.is_aged(conn);
             if incoming.expectation == Expectation::Continue {
                 incoming.expectation = Expectation::BodyEndUnknown;
@@ -269,7 +268,7 @@ impl Exchange {
         .map_err(Into::into)
     }
 
-    /// Reads and discards the rest of the request's body. Returns whether that was possible.
+    /// Drains the request's body: reads and drops the rest of it. Returns whether that was possible.
     pub(crate) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         self.note_response_time();
         let Exchange { incoming, conn, .. } = self;

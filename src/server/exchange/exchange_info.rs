@@ -70,7 +70,7 @@ impl ExchangeInfo {
     pub(super) fn connection_end_of(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
         match is_well {
             false => ConnectionEnd::Failed,
-            true if conn.is_draining() => ConnectionEnd::Stop,
+            true if conn.is_stop_ordered() => ConnectionEnd::Stop,
             true if core.is_aged(conn) => ConnectionEnd::Age,
             true => ConnectionEnd::Last,
         }
@@ -80,7 +80,8 @@ impl ExchangeInfo {
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadBody {
-    Discard,
+    /// It is drained once the response is sent, if it is short enough.
+    Drain,
     /// The handler is about to read it.
     Keep,
 }
@@ -129,7 +130,7 @@ pub(crate) enum CloseMode {
     Now,
     /// The sending half first. The peer knows that this response is the last.
     Graceful,
-    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
+    /// The sending half first, and then the connection lingers: the peer may still be sending, and to close at
     /// once would cause a reset, which may take the response away before the peer has read it.
     Linger,
     /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.

@@ -62,7 +62,7 @@ impl AcceptLoop {
             if stop.wait_for(Option::is_some).await.is_err() {
                 return std::future::pending().await;
             }
-            core.connections.drain();
+            core.connections.order_stop();
             delay_elapsed(&mut stop).await;
             Ok(())
         };
@@ -71,7 +71,7 @@ impl AcceptLoop {
         let CoreState { connections, counters, .. } = &*per_core.core;
         connections.stop();
         self.stop_listening(&per_core).await;
-        let drained = async {
+        let emptied = async {
             connections.emptied().await;
             0
         };
@@ -80,7 +80,7 @@ impl AcceptLoop {
             counters.open()
         };
         // A connection that another core tries to hand over now counts as open for a moment, and is not aborted.
-        counters.aborted.add(runtime::select(drained, aborted).await);
+        counters.aborted.add(runtime::select(emptied, aborted).await);
         accepted
     }
 

@@ -390,7 +390,7 @@ impl<E: RoleParts> Link<E> {
     pub(crate) fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         self.with_waker(cx, |link, cx| {
             let limit = link.bounds.close;
-            if let Err(error) = ready!(link.conn.poll_discard(cx, limit, limit)) {
+            if let Err(error) = ready!(link.conn.poll_linger(cx, limit, limit)) {
                 link.fail(error, Phase::Close);
             }
             Poll::Ready(())
