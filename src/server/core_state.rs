@@ -117,14 +117,14 @@ impl CoreState {
         let now = self.clock.refresh();
         let facts = (peer, traffic, exchange_number);
         let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
-        observation.add_socket(&mut report);
+        observation.add_websocket_counts(&mut report);
         self.events.report_exchange(&report);
         observation.call_on_end(&report);
         observation.close(traffic);
     }
 
-    /// Notes that a connection opens or was accepted, if its life is of interest.
-    pub(super) fn note_opening(&self, conn: &Conn) {
+    /// Begins the [`Life`] of a connection that opens or was accepted, if a report or an age needs it.
+    pub(super) fn begin_life(&self, conn: &Conn) {
         if self.events.observes_disconnects() || self.bounds.timeouts.connection_age.is_some() {
             conn.set_life(Life::new(self.ticks()));
         }

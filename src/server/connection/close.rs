@@ -9,7 +9,7 @@ use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
 use crate::server::core_state::CoreState;
-use crate::server::exchange::{CloseMode, Exchange, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, ReportedEnd, SharedConn};
 use crate::server::report::{ConnectionEnd, CutBy};
 
 /// Ends the connection. Any wait for the peer is bounded.
@@ -18,13 +18,14 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
     match mode {
         CloseMode::Now => {
             exchange.conn.with(|conn| conn.transport.try_shutdown());
-            exchange.report_end(request, |cut| cut.or(Some(CutBy::Peer)));
+            exchange.report_end(request, ReportedEnd::Cut(CutBy::Peer));
         }
         CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
             let is_whole = sent && exchange.outgoing.is_finished_or_bodyless();
-            exchange.report_end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
+            let end = if is_whole { ReportedEnd::Whole } else { ReportedEnd::Cut(CutBy::Peer) };
+            exchange.report_end(request, end);
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
                 // Many peers may linger at once, so none of them keeps the memory of its exchange.
@@ -39,7 +40,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
             // After a reset, the peer cannot mistake a part of the response for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
-            exchange.report_end(request, |cut| cut.or(Some(CutBy::Handler)));
+            exchange.report_end(request, ReportedEnd::Cut(CutBy::Handler));
         }
     }
 }

@@ -46,7 +46,7 @@ impl<H: Handler + 'static> Connection<H> {
         match opening.is_ready() {
             true => connection.admit(opening.conn),
             false => {
-                connection.per_core.core.note_opening(&opening.conn);
+                connection.per_core.core.begin_life(&opening.conn);
                 connection.start_job(Job::Open(Box::new(opening)));
             }
         }
@@ -122,7 +122,7 @@ impl<H: Handler + 'static> Connection<H> {
     /// Lets the connection in, unless the application refuses it.
     fn admit(&mut self, conn: Conn) {
         let core = &self.per_core.core;
-        core.note_opening(&conn);
+        core.begin_life(&conn);
         match core.events.admits(&conn) {
             Ok(true) => return self.idle = Some(conn),
             Ok(false) => {}

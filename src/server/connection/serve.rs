@@ -8,14 +8,14 @@ use std::task::{self, Poll, ready};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, answer_failure, finalize_response, report_failure};
+use super::handler_outcome::{HandlerOutcome, answer_failure, report_failure, write_response};
 use super::open::open;
 use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error::Failure;
-use crate::server::exchange::{CloseMode, Exchange, NextStep, OnPending, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, NextStep, OnPending, ReportedEnd, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -69,10 +69,10 @@ async fn serve_exchanges<H: Handler + 'static>(
         if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
-            ctx.exchange.report_end(&ctx.request, |cut| cut);
+            ctx.exchange.report_end(&ctx.request, ReportedEnd::AsNoted);
             return Ok(NextStep::Close(CloseMode::Now));
         }
-        finalize_response(ctx, outcome)?;
+        write_response(ctx, outcome)?;
         debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
         if !ctx.exchange.outgoing.is_finished() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
@@ -85,7 +85,7 @@ async fn serve_exchanges<H: Handler + 'static>(
         let is_batch_over = next != NextStep::KeepAlive || !ctx.exchange.has_input();
         if is_batch_over || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
-            ctx.exchange.report_end(&ctx.request, |_| None);
+            ctx.exchange.report_end(&ctx.request, ReportedEnd::Whole);
         }
         if is_batch_over {
             return Ok(next);

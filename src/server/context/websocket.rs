@@ -33,7 +33,7 @@ impl Context {
         let (conn, early, guard) = self.upgrade_with_guard("websocket").await?;
         let Context { response, exchange, .. } = self;
         let mut reported = None;
-        exchange.observe(|observation| reported = Some(observation.note_socket()));
+        exchange.observe(|observation| reported = Some(observation.note_websocket()));
         let counter = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();

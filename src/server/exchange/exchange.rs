@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
+use super::exchange_info::{
+    CloseMode, ExchangeInfo, NextStep, ReportedEnd, ResponseContent, UnreadBody, may_persist,
+};
 use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
@@ -18,7 +20,7 @@ use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
-use crate::server::report::{ConnectionEnd, ConnectionReport, CutBy, ExchangeEndFn, HeadState, Observation};
+use crate::server::report::{ConnectionEnd, ConnectionReport, ExchangeEndFn, HeadState, Observation};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -462,15 +464,15 @@ impl Exchange {
         self.observation.is_some()
     }
 
-    /// Reports the exchange, if one has begun and reports are wanted. `cut_by` gets the cause that was noted, and returns
-    /// the one to report.
-    pub(crate) fn report_end(
-        &mut self,
-        request: &Request,
-        cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
-    ) {
+    /// Reports the exchange, if one has begun and reports are wanted.
+    #[inline]
+    pub(crate) fn report_end(&mut self, request: &Request, end: ReportedEnd) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
-            observation.cut = cut_by(observation.cut);
+            observation.cut = match end {
+                ReportedEnd::Whole => None,
+                ReportedEnd::Cut(by) => observation.cut.or(Some(by)),
+                ReportedEnd::AsNoted => observation.cut,
+            };
             self.report_exchange(request);
         }
     }

@@ -7,7 +7,7 @@ use crate::exchange::{Bounds, Expectation, Incoming};
 use crate::message::{Method, Request, Response};
 use crate::net::Conn;
 use crate::server::core_state::CoreState;
-use crate::server::report::{ConnectionEnd, HeadState};
+use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::wire::parse::begins_with;
 use crate::wire::{ConnectionOption, RequestInfo};
 
@@ -121,6 +121,17 @@ pub(crate) enum NextStep {
     /// Another request may come.
     KeepAlive,
     Close(CloseMode),
+}
+
+/// How an exchange ended, for its report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReportedEnd {
+    /// The response was sent to its end.
+    Whole,
+    /// The exchange was cut off, by this unless another cause was noted before.
+    Cut(CutBy),
+    /// As was noted before: the connection was upgraded.
+    AsNoted,
 }
 
 /// How a connection is closed.

@@ -7,7 +7,7 @@ mod shared_conn;
 mod upgraded;
 
 pub(crate) use exchange::Exchange;
-pub(crate) use exchange_info::{CloseMode, NextStep, ResponseContent, UnreadBody};
+pub(crate) use exchange_info::{CloseMode, NextStep, ReportedEnd, ResponseContent, UnreadBody};
 pub(crate) use shared_conn::{OnPending, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;

@@ -269,7 +269,7 @@ pub(crate) enum HeadState {
 #[derive(Default)]
 struct UpgradeInfo {
     /// The counts of the WebSocket that the exchange has opened.
-    socket: Option<Arc<WebSocketCounts>>,
+    websocket: Option<Arc<WebSocketCounts>>,
     /// The traffic of the connection until it was upgraded.
     traffic: Traffic,
     tls_session: Option<Arc<tls::Session>>,
@@ -370,8 +370,8 @@ impl Observation {
 
     /// Notes that the exchange opens a WebSocket, and returns its counts.
     #[allow(dead_code, reason = "unused without the feature `websocket`")]
-    pub(crate) fn note_socket(&mut self) -> Arc<WebSocketCounts> {
-        self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
+    pub(crate) fn note_websocket(&mut self) -> Arc<WebSocketCounts> {
+        self.upgrade.get_or_insert_default().websocket.insert(Arc::default()).clone()
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
@@ -432,9 +432,9 @@ impl Observation {
     }
 
     /// Adds the counts of the WebSocket that the exchange has opened to its report.
-    pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
-        if let Some(socket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.socket.as_ref()) {
-            socket.add_to(report);
+    pub(crate) fn add_websocket_counts(&self, report: &mut ExchangeReport<'_>) {
+        if let Some(websocket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.websocket.as_ref()) {
+            websocket.add_to(report);
         }
     }
 

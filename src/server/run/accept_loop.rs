@@ -371,7 +371,7 @@ impl RefusedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
     fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
         let RefusedConnection { limiter, open, cause } = self;
-        per_core.core.note_opening(&conn);
+        per_core.core.begin_life(&conn);
         if limiter.refusing.get() == REFUSING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
