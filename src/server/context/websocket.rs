@@ -49,25 +49,28 @@ impl Context {
 
 /// Counts for the core, and for the report of the exchange.
 pub(crate) struct WebSocketCounter {
-    core: Arc<CoreCounterSet>,
+    counters: Arc<CoreCounterSet>,
     reported: Option<Arc<WebSocketCounts>>,
 }
 
 impl WebSocketCounter {
     /// Counts in `reported` too, if exchanges are reported.
-    pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<WebSocketCounts>>) -> WebSocketCounter {
-        WebSocketCounter { core, reported }
+    pub(super) fn new(
+        counters: Arc<CoreCounterSet>,
+        reported: Option<Arc<WebSocketCounts>>,
+    ) -> WebSocketCounter {
+        WebSocketCounter { counters, reported }
     }
 
     /// The memory that the peers of the server share.
     pub(crate) fn memory(&self) -> Option<&MemoryBudget> {
-        self.core.memory.get()
+        self.counters.memory.get()
     }
 
     /// Counts bytes.
     pub(crate) fn count_traffic(&self, traffic: Traffic) {
-        self.core.received.add(traffic.received);
-        self.core.sent.add(traffic.sent);
+        self.counters.received.add(traffic.received);
+        self.counters.sent.add(traffic.sent);
         if let Some(reported) = &self.reported {
             reported.received.add(traffic.received);
             reported.sent.add(traffic.sent);
@@ -76,7 +79,7 @@ impl WebSocketCounter {
 
     /// Counts a message that was received.
     pub(crate) fn count_received(&self) {
-        self.core.messages_received.add(1);
+        self.counters.messages_received.add(1);
         if let Some(reported) = &self.reported {
             reported.messages_received.add(1);
         }
@@ -84,7 +87,7 @@ impl WebSocketCounter {
 
     /// Counts messages that were sent.
     pub(crate) fn count_sent(&self, messages: u64) {
-        self.core.messages_sent.add(messages);
+        self.counters.messages_sent.add(messages);
         if let Some(reported) = &self.reported {
             reported.messages_sent.add(messages);
         }
