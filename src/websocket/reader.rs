@@ -18,8 +18,8 @@ use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close; none of that happens while nobody receives.
-pub struct Reader<E: Role = ServerRole> {
-    shared: Half<E>,
+pub struct Reader<R: Role = ServerRole> {
+    shared: Half<R>,
     input: Input,
     decoder: Decoder,
     /// The memory of a message that is not small, and since when it waits for that or has it, in milliseconds.
@@ -52,8 +52,8 @@ enum EndStep {
     Over,
 }
 
-impl<E: Role> Reader<E> {
-    pub(super) fn new(shared: Half<E>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<E> {
+impl<R: Role> Reader<R> {
+    pub(super) fn new(shared: Half<R>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<R> {
         Reader {
             shared,
             input: Input::from_bytes(early),
@@ -222,7 +222,7 @@ impl<E: Role> Reader<E> {
     }
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
-        self.shared.is_corked.store(self.input.has_raw(), Relaxed);
+        self.shared.has_unread.store(self.input.has_raw(), Relaxed);
         if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
             counter.count_received();
         }
@@ -257,7 +257,7 @@ impl<E: Role> Reader<E> {
     }
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.is_corked.store(false, Relaxed);
+        self.shared.has_unread.store(false, Relaxed);
         self.input.borrow_memory();
         let polled = self.shared.with(|link| {
             if link.is_stopping() {
@@ -302,9 +302,9 @@ impl<E: Role> Reader<E> {
 }
 
 /// A wait for a message. One that is given up leaves the queue for memory, whose turn may come without a poll.
-struct LeaveQueueOnDrop<'r, E: Role>(&'r mut Reader<E>);
+struct LeaveQueueOnDrop<'r, R: Role>(&'r mut Reader<R>);
 
-impl<E: Role> Drop for LeaveQueueOnDrop<'_, E> {
+impl<R: Role> Drop for LeaveQueueOnDrop<'_, R> {
     fn drop(&mut self) {
         self.0.memory.stop_waiting();
     }
@@ -315,7 +315,7 @@ impl Ending {
 }
 
 /// Begins the end of a WebSocket with `error`, of which the peer is told.
-fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
+fn begin_end<R: Role>(shared: &Shared<R>, ending: &mut Option<Box<Ending>>, error: Error) {
     if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
         let _ = shared.with(|link| link.write_close(code, ""));
@@ -324,8 +324,8 @@ fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, erro
 }
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
-fn poll_end<E: Role>(
-    shared: &Shared<E>,
+fn poll_end<R: Role>(
+    shared: &Shared<R>,
     ending: &mut Option<Box<Ending>>,
     cx: &mut task::Context<'_>,
 ) -> Poll<io::Result<()>> {
@@ -385,15 +385,15 @@ impl ControlRate {
     }
 }
 
-impl<E: Role> Drop for Reader<E> {
+impl<R: Role> Drop for Reader<R> {
     fn drop(&mut self) {
-        self.shared.is_corked.store(false, Relaxed);
+        self.shared.has_unread.store(false, Relaxed);
         self.input.clear_message();
         self.input.return_memory();
     }
 }
 
-impl<E: Role> fmt::Debug for Reader<E> {
+impl<R: Role> fmt::Debug for Reader<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketReader").field("reason", &self.reason).finish_non_exhaustive()
     }

@@ -37,9 +37,9 @@ impl SharedMessage {
     }
 
     /// Appends the message to what waits to be written, in a form that the WebSocket can read.
-    pub(super) fn write<E: RoleParts>(
+    pub(super) fn write<R: RoleParts>(
         &self,
-        link: &mut Link<E>,
+        link: &mut Link<R>,
         cx: &mut task::Context<'_>,
     ) -> io::Result<()> {
         match link.encoder.shares(self.payload().len()) {

@@ -18,8 +18,8 @@ use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_pay
 use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
-pub(crate) struct Link<E: RoleParts> {
-    conn: Conn<E::Locality>,
+pub(crate) struct Link<R: RoleParts> {
+    conn: Conn<R::Locality>,
     pub(crate) bounds: LinkBounds,
     pub(crate) encoder: Encoder,
     state: ReadyState,
@@ -31,16 +31,16 @@ pub(crate) struct Link<E: RoleParts> {
     budget: Budget,
     uncounted: Uncounted,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
-    guard: Option<E::Guard>,
+    guard: Option<R::Guard>,
 }
 
-impl<E: RoleParts> Link<E> {
+impl<R: RoleParts> Link<R> {
     pub(crate) fn new(
-        mut conn: Conn<E::Locality>,
+        mut conn: Conn<R::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
-        guard: Option<E::Guard>,
-    ) -> Link<E> {
+        guard: Option<R::Guard>,
+    ) -> Link<R> {
         // The timeouts of the exchange no longer apply, such as that of the whole request.
         conn.disarm_all();
         Link {
@@ -75,7 +75,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Whether the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
-        E::is_stopping(&self.conn)
+        R::is_stopping(&self.conn)
     }
 
     /// How many bytes wait to be written.
@@ -224,7 +224,7 @@ impl<E: RoleParts> Link<E> {
             return Ok(false);
         }
         let limit = self.bounds.close;
-        let expired = |link: &mut Link<E>, cx: &mut task::Context<'_>| {
+        let expired = |link: &mut Link<R>, cx: &mut task::Context<'_>| {
             link.conn.poll_timeout(cx, TimerSlot::Total, limit).is_ready()
         };
         if is_within && !self.with_waker(cx, expired) {
@@ -368,11 +368,11 @@ impl<E: RoleParts> Link<E> {
     /// still open.
     pub(super) fn begin_drop(&mut self) -> bool {
         // If no mask can be made, the connection just ends.
-        !self.state.is_closed() && self.write_close(E::DROPPED, "").is_ok()
+        !self.state.is_closed() && self.write_close(R::DROPPED, "").is_ok()
     }
 
     /// Takes what the server counts the connection by.
-    pub(crate) fn take_guard(&mut self) -> Option<E::Guard> {
+    pub(crate) fn take_guard(&mut self) -> Option<R::Guard> {
         self.guard.take()
     }
 
@@ -425,7 +425,7 @@ impl<E: RoleParts> Link<E> {
     fn with_waker<T>(
         &mut self,
         cx: &mut task::Context<'_>,
-        poll: impl FnOnce(&mut Link<E>, &mut task::Context<'_>) -> T,
+        poll: impl FnOnce(&mut Link<R>, &mut task::Context<'_>) -> T,
     ) -> T {
         match self.wakers.register(cx) {
             Some(all) => poll(self, &mut task::Context::from_waker(&all)),
