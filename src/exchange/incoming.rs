@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNCOUNTED, poll_content};
+use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNRESERVED_MAX, poll_content};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
@@ -75,7 +75,7 @@ impl Incoming {
             flushed => flushed?,
         }
         let len = self.input.unread().len();
-        if len > UNCOUNTED.max(self.memory.len()) {
+        if len > UNRESERVED_MAX.max(self.memory.len()) {
             let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 2 * len));
             taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
         }
@@ -246,17 +246,17 @@ impl Incoming {
     ) -> Poll<Result<(), ExchangeError>> {
         let left = self.length_left().and_then(|left| usize::try_from(left).ok());
         let needed = content.len() + left.unwrap_or(self.input.unread().len().max(READ_MIN));
-        if needed <= self.memory.len().max(UNCOUNTED) {
+        if needed <= self.memory.len().max(UNRESERVED_MAX) {
             return Poll::Ready(Ok(()));
         }
         let len = match left {
             Some(_) => needed,
-            None => bounds.memory.ahead(needed, body_max),
+            None => bounds.memory.growth_target(needed, body_max),
         };
         let grown = bounds.poll_memory(cx, &mut self.memory, len);
         if grown.is_pending() {
             // The time of the body does not run meanwhile.
-            self.pause(conn);
+            self.end_wait(conn);
         }
         grown
     }
@@ -368,10 +368,11 @@ impl Incoming {
         self.input.reset();
     }
 
-    /// Notes that the reader does not wait for more of the body for now.
-    pub(crate) fn pause<L: Locality>(&mut self, conn: &mut Conn<L>) {
+    /// Ends the wait for more of the body, if there is one. The time until the reader waits again does not count against
+    /// the rate.
+    pub(crate) fn end_wait<L: Locality>(&mut self, conn: &mut Conn<L>) {
         if self.rate.is_waiting() {
-            self.rate.pause(conn.now());
+            self.rate.end_wait(conn.now());
             conn.disarm(TimerSlot::Read);
         }
     }
@@ -466,7 +467,7 @@ impl Incoming {
             Poll::Pending if L::FLUSHES_BEFORE_READ => {
                 // While the flush waits, the time of the body does not run. But a peer may read nothing before all of
                 // its body was read.
-                self.pause(conn);
+                self.end_wait(conn);
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
                     Ok(_) => Poll::Ready(Ok(())),

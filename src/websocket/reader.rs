@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::net::millis;
-use crate::runtime::{Budget, MemoryError, MemoryShare};
+use crate::runtime::{Budget, LeaveQueueOnDrop, MemoryError, MemoryShare};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
@@ -232,7 +232,7 @@ impl<R: Role> Reader<R> {
     /// Waits for memory for more of a message of which much is here.
     fn poll_memory(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Error>> {
         let len = self.input.len() + self.decoder.inflated_len();
-        if len <= UNCOUNTED {
+        if len <= MESSAGE_UNRESERVED_MAX {
             return Poll::Ready(Ok(()));
         }
         let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
@@ -249,7 +249,7 @@ impl<R: Role> Reader<R> {
         }
         // The buffer of a message doubles as it fills.
         let most = self.decoder.message_max().saturating_mul(2);
-        let grown = self.memory.poll_grow_to(cx, budget, budget.ahead(len, most), MEMORY_WAIT);
+        let grown = self.memory.poll_grow_to(cx, budget, budget.growth_target(len, most), MEMORY_WAIT);
         grown.map_err(|error| match error {
             MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
             MemoryError::TimedOut(_) => Error::Memory,
@@ -301,12 +301,9 @@ impl<R: Role> Reader<R> {
     }
 }
 
-/// A wait for a message. One that is given up leaves the queue for memory, whose turn may come without a poll.
-struct LeaveQueueOnDrop<'r, R: Role>(&'r mut Reader<R>);
-
-impl<R: Role> Drop for LeaveQueueOnDrop<'_, R> {
-    fn drop(&mut self) {
-        self.0.memory.stop_waiting();
+impl<R: Role> AsMut<MemoryShare> for Reader<R> {
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.memory
     }
 }
 
@@ -346,8 +343,8 @@ fn poll_end<R: Role>(
     })
 }
 
-/// Messages up to this length take no share of the memory: as much is read at once.
-const UNCOUNTED: usize = 64 << 10;
+/// Messages up to this length reserve no memory: as much is read at once.
+const MESSAGE_UNRESERVED_MAX: usize = 64 << 10;
 
 /// How long a message waits for memory that other peers hold, and how long it holds some for which others wait.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);

@@ -256,8 +256,8 @@ impl CallExchange {
     }
 
     /// Ends the wait for more of the body. The time until the next wait does not count against the server.
-    pub(super) fn pause(&mut self) {
-        self.pooled.pause();
+    pub(super) fn end_wait(&mut self) {
+        self.pooled.end_wait();
     }
 
     /// Moves the trailers of the response to `trailers`, once its body has come to its end.

@@ -324,9 +324,9 @@ impl PooledConn {
         }
     }
 
-    /// Pauses the timer of the body until the next read.
-    pub(in crate::client) fn pause(&mut self) {
-        self.exchange.incoming.pause(&mut self.conn);
+    /// Ends the wait for more of the body. The time until the next read does not count against the server.
+    pub(in crate::client) fn end_wait(&mut self) {
+        self.exchange.incoming.end_wait(&mut self.conn);
     }
 
     /// The connection, to be upgraded, and what the server has already sent.

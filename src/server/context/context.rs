@@ -18,7 +18,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::MemoryBudget;
+use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -544,12 +544,10 @@ impl Context {
     }
 }
 
-/// A wait for a body. One that is given up leaves the queue for memory, whose turn may come without a poll.
-struct LeaveQueueOnDrop<'a>(&'a mut Exchange);
-
-impl Drop for LeaveQueueOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.incoming.get_mut().memory.stop_waiting();
+impl AsMut<MemoryShare> for Exchange {
+    /// The memory of a body that is buffered.
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.incoming.get_mut().memory
     }
 }
 
