@@ -390,7 +390,7 @@ impl Incoming {
 
     /// Notes that the end of the body is no longer known, so that no message can follow.
     pub(crate) fn mark_body_end_unknown(&mut self) {
-        self.expectation = Expectation::BodyEndUnknown;
+        self.expectation = Expectation::Unmet;
     }
 
     /// Whether the whole body has been received. The current piece may be the last one.

@@ -1,4 +1,4 @@
-//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), how it is read, and how fast it arrives.
+//! [`BodyDecoder`], [`MinRate`]: finds the content of a body in its framing (RFC 9112 §6), and checks how fast it arrives.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
-/// The part of a body that is still to be received.
+/// Decodes a body, whose framing and length it knows as far as they are still to be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyDecoder {
     /// All of the body has been received.

@@ -194,7 +194,7 @@ impl Exchange {
                 && !conn.is_stop_ordered()
                 && !core.is_aged(conn);
             if incoming.expectation == Expectation::Continue {
-                incoming.expectation = Expectation::BodyEndUnknown;
+                incoming.expectation = Expectation::Unmet;
             }
             if info.is_captured {
                 return outgoing.begin_raw();

@@ -106,7 +106,7 @@ pub(super) fn may_persist(
     let may_follow = incoming.is_end_stream()
         || match incoming.expectation {
             // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::BodyEndUnknown => false,
+            Expectation::Continue | Expectation::Unmet => false,
             Expectation::None if unread == UnreadBody::Keep => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)

@@ -1,4 +1,5 @@
-//! One exchange on a connection, as the loop of the connection sees it.
+//! One exchange on a connection, as the loop of the connection sees it: both sides, from `crate::exchange`, with what is
+//! known of the request.
 
 mod exchange;
 mod exchange_info;

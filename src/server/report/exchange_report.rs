@@ -70,8 +70,8 @@ pub struct ExchangeReport<'a> {
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
-    /// The time from the head of the request to the head of the response, until that was written, or handed to the system
-    /// together with a small body. `None` if there is no response.
+    /// The time from the head of the request until the head of the response was ready to be sent. If a small body left
+    /// together with the head, until the system had taken both. `None` if there is no response.
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
