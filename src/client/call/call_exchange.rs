@@ -20,12 +20,12 @@ use crate::memory::Reset;
 use crate::message::{Headers, Response};
 use crate::net::{Conn, ReadBuffer, Sendable};
 
-/// A request whose head has been sent, and its response.
+/// A call as it is polled: a request whose head has been sent, and its response.
 pub(crate) struct CallExchange {
     pooled: PooledConn,
-    /// The head of a response that came before the body was complete, or if there is none to write; it may be an
-    /// interim one.
-    early: Box<Response>,
+    /// The head that has arrived and was not taken yet: of an interim response, or of the final one, if that came before
+    /// the body was complete, or if there is none to write.
+    head: Box<Response>,
     /// The trailers of the request, if it has any. Boxed, since a call moves from one future to the next.
     trailers: Option<Box<Headers>>,
     /// The fields that were sent with the head, if trailers may follow.
@@ -43,9 +43,9 @@ impl CallExchange {
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
-        let early = pooled.exchange.early.take().unwrap_or_default();
+        let head = pooled.exchange.early.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
-        CallExchange { pooled, early, trailers, sent_fields: None, cookies, recorder }
+        CallExchange { pooled, head, trailers, sent_fields: None, cookies, recorder }
     }
 
     /// Notes the fields of the head, with which no trailer that a gateway forwards may be confused.
@@ -71,8 +71,8 @@ impl CallExchange {
     /// The head of the final response, if that has come with the call, and how it was received.
     pub(super) fn first_response(&mut self) -> Option<&Response> {
         self.has_response().then(|| {
-            self.pooled.set_client_info(&mut self.early);
-            &*self.early
+            self.pooled.set_client_info(&mut self.head);
+            &*self.head
         })
     }
 
@@ -97,13 +97,13 @@ impl CallExchange {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written = self.pooled.poll_write(cx, &mut self.early, data);
+        let written = self.pooled.poll_write(cx, &mut self.head, data);
         self.recorder.record_poll_failure(written)
     }
 
     /// Sends what has been written so far.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let sent = self.pooled.poll_unless_refused(cx, &mut self.early, (), PooledConn::poll_flush);
+        let sent = self.pooled.poll_unless_refused(cx, &mut self.head, (), PooledConn::poll_flush);
         self.recorder.record_poll_failure(sent)
     }
 
@@ -114,7 +114,7 @@ impl CallExchange {
         trailers: &Headers,
     ) -> Poll<Result<(), ClientError>> {
         let end = |pooled: &mut PooledConn, cx: &mut Context<'_>| pooled.poll_end(cx, trailers);
-        let ended = self.pooled.poll_unless_refused(cx, &mut self.early, (), end);
+        let ended = self.pooled.poll_unless_refused(cx, &mut self.head, (), end);
         self.recorder.record_poll_failure(ended)
     }
 
@@ -135,15 +135,15 @@ impl CallExchange {
         self.pooled.exchange.progress.has_response()
     }
 
-    /// Takes the next interim response, which is then in [`CallExchange::early`]. Returns false once the final one has
+    /// Takes the next interim response, which is then in [`CallExchange::head`]. Returns false once the final one has
     /// come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
-        let has_come = self.pooled.poll_interim(cx, &mut self.early);
+        let has_come = self.pooled.poll_interim(cx, &mut self.head);
         self.recorder.record_poll_failure(has_come)
     }
 
     /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
-    /// [`CallExchange::early`], also if the time for the call is over.
+    /// [`CallExchange::head`], also if the time for the call is over.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,12 +151,12 @@ impl CallExchange {
     ) -> Poll<Result<(), ClientError>> {
         let has_response = self.has_response();
         if has_response {
-            std::mem::swap(response, &mut *self.early);
+            std::mem::swap(response, &mut *self.head);
         }
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
         if !has_response {
-            let head = self.pooled.poll_early(cx, response);
+            let head = self.pooled.poll_final_head(cx, response);
             ready!(self.recorder.record_poll_failure(head))?;
         }
         Poll::Ready(self.complete_head(response))
@@ -172,8 +172,8 @@ impl CallExchange {
     }
 
     /// The interim response that was taken, or the response that was swapped for the final one.
-    pub(crate) fn early(&mut self) -> &mut Response {
-        &mut self.early
+    pub(crate) fn head(&mut self) -> &mut Response {
+        &mut self.head
     }
 
     /// Receives the next piece of the body, which is then in [`CallExchange::piece`]. Returns its length, 0 at the end.
@@ -213,8 +213,8 @@ impl CallExchange {
     pub(crate) fn release(mut self) {
         // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
-        self.early.reset();
-        self.pooled.exchange.early = Some(self.early);
+        self.head.reset();
+        self.pooled.exchange.early = Some(self.head);
         self.pooled.release();
     }
 
@@ -236,7 +236,7 @@ impl CallExchange {
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
         match pooled.exchange.progress.has_response() {
-            true => std::mem::swap(response, &mut *self.early),
+            true => std::mem::swap(response, &mut *self.head),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
