@@ -12,7 +12,7 @@ use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
-/// Decodes a body, whose framing and length it knows as far as they are still to be received.
+/// The decoder of a body: its framing, and how much of it is still to be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyDecoder {
     /// All of the body has been received.

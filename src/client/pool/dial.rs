@@ -17,7 +17,8 @@ use crate::message::Timings;
 use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
-/// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
+/// Waits for the connection of a request that found none idle. Either one comes back meanwhile, or a new one is opened,
+/// as soon as there is a permit.
 pub(in crate::client) async fn wait_for_conn(
     miss: CheckoutMiss,
     timeouts: &RequestTimeouts,
