@@ -20,10 +20,9 @@ use super::{
     Transport, WriteBuffer,
 };
 
-/// One connection.
+/// One connection. The timer of a server's is its [`ConnEntry`], which holds more than deadlines.
 pub(crate) struct Conn<L: Locality = Local> {
     pub(crate) transport: Transport<L::Boxed>,
-    /// At a server the connection's entry in the table of its core ([`ConnEntry`]), which has more than its deadlines.
     timer: L::Timer,
     /// Present while the connection is busy, so that an idle one is small.
     io_state: Option<Box<IoState>>,
@@ -564,7 +563,7 @@ impl Conn {
 pub(crate) trait Locality {
     /// The box of a stream that the application supplied.
     type Boxed: AnyStream;
-    /// The timer for its waits, or its entry in the table of its core.
+    /// The timer for its waits; at a server its entry in the table of its core.
     type Timer: Timer;
 
     /// Whether more of a body is read only once the write buffer has been flushed. A server must not pile up responses

@@ -283,9 +283,11 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
     }
 }
 
-/// The counters of one core, of which [`CoreCounts`] are the values at one moment, and
-/// [`CoreCounters`](crate::server::CoreCounters) a handle for observers. Only that core writes those of type [`Counter`], so no such write waits for another, and
-/// all of them have cache lines that no other core writes.
+/// The counters of one core. [`CoreCounts`] are their values at one moment, and
+/// [`CoreCounters`](crate::server::CoreCounters) is a handle for observers.
+///
+/// Only that core writes those of type [`Counter`], so no such write waits for another, and all of them have cache lines
+/// that no other core writes.
 #[derive(Default)]
 pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
