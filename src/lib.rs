@@ -95,6 +95,7 @@
 //! | [`net`] | socket options, resolvers, connections in memory | |
 //! | [`tls`] | certificates, also to reload; keys, authorities | `tls` |
 //! | [`sse`] | server-sent events | |
+//! | [`json`] | JSON as structs, and as a stream of lines | `json` |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
 //! | [`access_log`] | a line for each exchange | `access-log` |
 //! | [`metrics`] | histograms of times and sizes, for Prometheus and as a page | `metrics` |
@@ -111,7 +112,7 @@
 //! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
-//! features have no module: `json` and `form` (JSON and forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
+//! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
 //! beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and
 //! `systemd` (sockets of other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
 //!
@@ -218,7 +219,7 @@ pub mod http_types;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
-mod json;
+pub mod json;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "multipart")]
@@ -244,7 +245,8 @@ pub mod tls;
 
 mod disabled_features;
 
-pub use client::client::{Client, ClientBuilder};
+pub use client::builder::ClientBuilder;
+pub use client::client::Client;
 pub use client::error::ClientError;
 pub use client::request_builder::RequestBuilder;
 pub use exchange::Timeouts;

@@ -102,6 +102,7 @@ const ASYNC: &[&str] = &[
     "src/gateway/",
     "src/guard/",
     "src/health/",
+    "src/json/json_lines.rs",
     "src/metrics/page/",
     "src/multipart/",
     "src/net/",

@@ -1,26 +1,24 @@
-//! [`Client`]: sends requests to servers; [`ClientBuilder`] configures it.
+//! [`Client`]: sends requests to servers.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::balance::BalancerBuilder;
+use super::builder::ClientBuilder;
 use super::call::Call;
-use super::cookies::CookieStore;
 use super::host::Host;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
+use super::redirects::Redirects;
 use super::request_builder::RequestBuilder;
-use super::retry::{HostBudgets, Retry, RetryBudget};
-use super::route::Proxies;
-use super::send::{ClientUpgraded, Redirects, RequestSender, upgrade};
-use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
+use super::retry::Retry;
+use super::send::{ClientUpgraded, RequestSender, upgrade};
+use super::settings::ClientTimeouts;
 use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
-use crate::client::observe::{ClientCounts, ClientObserver};
-use crate::message::{FieldValue, MessageError, Method, Request, Response};
-use crate::net::{Address, Dialer, Keepalive, Resolver};
+use crate::client::observe::ClientCounts;
+use crate::message::{MessageError, Method, Request, Response};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -177,7 +175,8 @@ impl Client {
     where
         MessageError: From<M::Error>,
     {
-        RequestBuilder::new(self.sender.clone(), Request::new(method, url))
+        let request = self.sender.settings().base.request(method, url);
+        RequestBuilder::new(self.sender.clone(), request)
     }
 
     /// Sends `request`, and receives the response into `response`, including its body. The response is reset first, and
@@ -214,6 +213,8 @@ impl Client {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// [`ClientLimits::body_max`]: crate::client::ClientLimits::body_max
     #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         self.sender.send_whole(None, request, response).await
@@ -229,6 +230,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`].
+    ///
+    /// [`ClientLimits::body_max`]: crate::client::ClientLimits::body_max
     #[doc(alias = "download")]
     pub async fn open_response(
         &self,
@@ -356,203 +359,5 @@ impl fmt::Debug for Client {
             .field("idle", &self.idle_connections())
             .field("busy", &self.busy_connections())
             .finish_non_exhaustive()
-    }
-}
-
-/// Configures a [`Client`]. Made by [`Client::builder`].
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use corehttp::Client;
-/// use corehttp::client::{ClientLimits, Redirects};
-///
-/// let client = Client::builder()
-///     .timeout(Duration::from_secs(5))
-///     .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
-///     .redirects(Redirects::Follow(3))
-///     .build();
-/// # drop(client);
-/// ```
-#[derive(Clone, Default)]
-#[must_use]
-pub struct ClientBuilder {
-    total: Option<Duration>,
-    redirects: Redirects,
-    retry: Option<Arc<Retry>>,
-    pub(crate) settings: ClientSettings,
-}
-
-impl ClientBuilder {
-    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
-    /// the phases apply: see [`ClientTimeouts`].
-    ///
-    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow: the time of
-    /// the caller between two reads or writes counts, too. After that, every read and write fails with a timeout, even
-    /// if more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once
-    /// to a slow reader, so that one that buffers notices it in time.
-    pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
-        self.total = total.into();
-        self
-    }
-
-    /// Sets how long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
-    pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
-        self.settings.timeouts = timeouts;
-        self
-    }
-
-    /// Sets whether redirects are followed. Default: at most 10 in a row.
-    pub fn redirects(mut self, redirects: Redirects) -> Self {
-        self.redirects = redirects;
-        self
-    }
-
-    /// Sets the policy by which requests that fail are sent again. Default: none, so a request is sent once, and once more
-    /// if its connection turns out to be stale. [`Retry`] says why, and which requests are retried.
-    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
-        self.retry = retry.into().map(Arc::new);
-        self
-    }
-
-    /// Sets how many retries each host gets in proportion to its requests, whatever their policies are. Default: those of
-    /// [`RetryBudget`], one for ten requests and one per second. `None`: as many as the policies make.
-    pub fn retry_budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
-        self.settings.budgets = Arc::new(HostBudgets::new(budget.into()));
-        self
-    }
-
-    /// Sets how much servers may take: bytes of a response, and connections. Default: those of [`ClientLimits`].
-    #[doc(alias("max_idle_connections", "MaxIdleConns", "body_max", "head_max"))]
-    pub fn limits(mut self, limits: ClientLimits) -> Self {
-        self.settings.limits = limits;
-        self
-    }
-
-    /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no
-    /// `accept-encoding` is sent, and content stays as it was sent.
-    ///
-    /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
-    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content
-    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
-    ///
-    /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
-    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
-    /// range would be one of coded content.
-    #[doc(alias("gzip", "brotli"))]
-    pub fn decode_up_to(mut self, most: usize) -> Self {
-        self.settings.decode_max = Some(most);
-        self
-    }
-
-    /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
-    ///
-    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each single
-    /// request, and are ignored here.
-    ///
-    /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
-    /// redirect leads to, and not with a TRACE, whose response repeats them (RFC 9110 §9.3.8).
-    ///
-    /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
-    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
-    /// has the `user-agent`, too, and what [`Proxy::header`](crate::client::Proxy::header) adds, but no other field.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the name or the value is not valid in a field.
-    #[doc(alias("user_agent", "default_headers"))]
-    pub fn default_header(mut self, name: &str, value: impl FieldValue) -> Result<Self, MessageError> {
-        self.settings.fields.append(name, value)?;
-        Ok(self)
-    }
-
-    /// Sets the resolver that looks up the addresses of names. Default: the operating system.
-    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
-        self.settings.dial.dns = Arc::new(self.settings.dial.dns.asking(resolver));
-        self
-    }
-
-    /// Sets how long the addresses of a name are kept at most, unless the resolver
-    /// [returns a shorter time](Resolver::resolve_with_ttl). With zero they are not kept. Default: 60 s.
-    pub fn dns_ttl(mut self, keep: Duration) -> Self {
-        self.settings.dial.dns = Arc::new(self.settings.dial.dns.kept_for(keep));
-        self
-    }
-
-    /// Sets the local address that connections come from. Default: the operating system chooses.
-    pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
-        self.settings.dial.local_address = address.into();
-        self
-    }
-
-    /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
-    /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
-    /// considered gone, and its connection fails.
-    ///
-    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::client::ClientUpgraded) has no other
-    /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
-    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
-        self.settings.dial.keepalive = silence.into().map(Keepalive::new);
-        self
-    }
-
-    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
-    /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
-    /// to an address of the host.
-    ///
-    /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
-    /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
-    /// [`net`](crate::net) has an example.
-    #[doc(alias("unix_socket", "unix", "resolve"))]
-    pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
-        self.settings.dial.address = address.into().into();
-        self
-    }
-
-    /// Opens connections to hosts with `dialer`. Default: over TCP, to an address of the host.
-    ///
-    /// With [`ClientBuilder::connect_to`] as well, in either order, the dialer gets that host and port instead of those
-    /// of the URL. A Unix socket and a listener in memory have neither, so they are reached without a dialer.
-    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.settings.dial.dialer = Some(Arc::new(dialer));
-        self
-    }
-
-    /// Sets which proxies are used for which URLs. Default: none; [`Proxies::from_env`] reads them from the
-    /// environment.
-    pub fn proxies(mut self, proxies: Proxies) -> Self {
-        self.settings.proxies = proxies;
-        self
-    }
-
-    /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
-    /// cookies are kept.
-    ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_header`], is sent with that
-    /// field instead, and a TRACE is sent without cookies.
-    pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
-        self.settings.cookies = Some(store);
-        self
-    }
-
-    /// Adds an observer, such as metrics. Default: none, which costs nothing. Observers are called in the order in which
-    /// they were added.
-    #[doc(alias("on_request", "on_response", "connection_verbose"))]
-    pub fn observe(mut self, observer: impl ClientObserver) -> Self {
-        self.settings.observers.push(Arc::new(observer));
-        self
-    }
-
-    /// Builds the client.
-    pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, retry, settings } = self;
-        Client { sender: RequestSender::new(settings.completed(), total, redirects, retry) }
-    }
-}
-
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("timeouts", &self.settings.timeouts).finish_non_exhaustive()
     }
 }

@@ -20,11 +20,12 @@
 //! |---|---|
 //! | a request in one expression | [the builder of requests](crate::RequestBuilder) |
 //! | connections, time limits, default fields, cookies | [`ClientBuilder`](crate::ClientBuilder), [`ClientLimits`], [`ClientTimeouts`] |
-//! | redirects | [`Redirects`] |
+//! | redirects | [`Redirects`], [`NextRequest`] |
 //! | bodies that are read or written piece by piece | [`Client::open_response`](crate::Client::open_response), [`Call`] |
 //! | many requests to one host | [`Client::host`](crate::Client::host), [`Pipeline`] |
 //! | one of several hosts | [`Balancer`] |
 //! | requests that are sent again | [`Retry`], [`RetryBudget`] |
+//! | tokens, signatures and ids of all requests | [`ClientMiddleware`] |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
@@ -37,10 +38,12 @@
 // In reading order: the client and its settings; how it sends a request; connections, and the way to an origin; one
 // exchange; what callers get; several hosts, and many requests at once; reports and errors.
 
+pub(crate) mod builder;
 pub(crate) mod client;
 mod cookies;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_protocol;
+mod redirects;
 mod settings;
 #[cfg(feature = "tls")]
 mod tls;
@@ -49,9 +52,11 @@ mod tower;
 #[cfg(feature = "websocket")]
 mod websocket;
 
+mod request_base;
 pub(crate) mod request_builder;
 mod send;
 
+mod middleware;
 mod retry;
 
 mod pool;
@@ -78,6 +83,7 @@ pub(crate) use error::ClientError;
 pub use error::{ClientCause, ClientPhase, RetryCause, RetryReport, RetryStop};
 pub use exchange::ClientConnection;
 pub use host::Host;
+pub use middleware::{Attempt, ClientMiddleware, ClientNext};
 #[cfg(feature = "tracing")]
 pub(crate) use observe::{BeginSpan, RequestSpan};
 pub use observe::{
@@ -85,11 +91,12 @@ pub use observe::{
     HostEvents, PhaseCounts, QueueReport,
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
+pub use redirects::{NextRequest, RedirectAction, Redirects};
 pub use retry::{Retry, RetryBudget};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;
 pub use route::{Proxies, Proxy, ProxyError, SocksError, SocksReply};
-pub use send::{ClientUpgraded, Redirects};
+pub use send::ClientUpgraded;
 pub use settings::{ClientLimits, ClientTimeouts};
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

@@ -1,7 +1,8 @@
 //! The PROXY protocol of a client: the header with which it begins its connections.
 
 use super::balance::Balancer;
-use super::client::{Client, ClientBuilder};
+use super::builder::ClientBuilder;
+use super::client::Client;
 use crate::net::ProxyHeader;
 
 impl ClientBuilder {

@@ -1,17 +1,20 @@
 //! [`RequestBuilder`]: a request that is made and sent in one expression.
 
 use std::fmt;
+use std::fs::File;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::io::AsyncRead;
 
+use super::redirects::Redirects;
 use super::retry::Retry;
 use super::send::RequestSender;
 use super::settings::ClientTimeouts;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{FieldValue, MessageError, Request, Response};
 
@@ -100,6 +103,43 @@ impl RequestBuilder {
         self.change(|request| request.set_shared_bytes(content_type, bytes))
     }
 
+    /// Makes what `source` yields the content, without a copy of the whole: see [`Body::set_stream`](crate::Body::set_stream).
+    /// It is sent once, so a redirect that repeats it is an error, and a failure is not retried. Without a length, it is sent
+    /// in chunks.
+    ///
+    /// The `.await` fails if the content type is not valid in a field.
+    #[doc(alias = "body")]
+    pub fn stream(
+        self,
+        content_type: &str,
+        source: impl AsyncRead + Send + 'static,
+        len: impl Into<Option<u64>>,
+    ) -> RequestBuilder {
+        self.change(|request| {
+            request.body.set_stream(source, len.into());
+            request.headers.set("content-type", content_type)
+        })
+    }
+
+    /// Makes a file the content, which is read as it is sent, and again if the request is: see
+    /// [`Body::set_file`](crate::Body::set_file). The length is that which the file has now.
+    ///
+    /// The `.await` fails if the length cannot be read, or if the content type is not valid in a field.
+    #[doc(alias("body", "upload"))]
+    pub fn file(self, content_type: &str, file: File) -> RequestBuilder {
+        let len = match file.metadata() {
+            Ok(metadata) => metadata.len(),
+            Err(error) => {
+                let error = ClientError::new(ClientPhase::Prepare, ClientCause::Io(error));
+                return RequestBuilder { request: self.request.and(Err(error)), ..self };
+            }
+        };
+        self.change(|request| {
+            request.body.set_file(file, 0..len);
+            request.headers.set("content-type", content_type)
+        })
+    }
+
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
     ///
     /// The `.await` fails if the user-id contains a colon, or either contains a control character.
@@ -149,6 +189,19 @@ impl RequestBuilder {
     /// ```
     pub fn timeouts(self, timeouts: ClientTimeouts) -> RequestBuilder {
         RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
+    }
+
+    /// Sets whether redirects are followed. Default: as the client does, see
+    /// [`ClientBuilder::redirects`](crate::ClientBuilder::redirects).
+    pub fn redirects(self, redirects: Redirects) -> RequestBuilder {
+        RequestBuilder { sender: self.sender.with_redirects(redirects), ..self }
+    }
+
+    /// Sets how many bytes the body of the response may have. Default: those of the client, see
+    /// [`ClientLimits::body_max`](crate::client::ClientLimits::body_max). Content that is decoded has the limit of
+    /// [`ClientBuilder::decode_up_to`](crate::ClientBuilder::decode_up_to) as well.
+    pub fn body_max(self, most: usize) -> RequestBuilder {
+        RequestBuilder { sender: self.sender.with_body_max(most), ..self }
     }
 
     /// Sets the policy by which the request is sent again if it fails, or that it is not. Default: that of the client, see

@@ -7,8 +7,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::cookies::CookieStore;
+use super::redirects::RedirectCheck;
+use super::request_base::RequestBase;
 use super::route::Proxies;
 use crate::client::error::{ClientError, ClientPhase};
+use crate::client::middleware::Middlewares;
 use crate::client::observe::{Observers, Spans};
 use crate::client::retry::{HostBudgets, RetryBudget};
 use crate::coding::ACCEPTED;
@@ -30,10 +33,14 @@ pub(crate) struct ClientSettings {
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
     pub(super) tls: TlsConnector,
+    pub(super) base: RequestBase,
     /// Default fields of requests.
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     pub(super) observers: Observers,
+    pub(super) middleware: Middlewares,
+    /// Decides which redirects are followed.
+    pub(super) redirect_check: Option<RedirectCheck>,
     pub(crate) spans: Spans,
     /// The codings that are asked for, if content is decoded and no default field names others.
     pub(super) accept_encoding: Option<&'static str>,
@@ -81,9 +88,12 @@ impl Default for ClientSettings {
             dial: HostConnector::default(),
             proxies: Proxies::none(),
             tls: TlsConnector::default(),
+            base: RequestBase::default(),
             fields: Headers::new(),
             cookies: None,
             observers: Observers::new(),
+            middleware: Middlewares::default(),
+            redirect_check: None,
             spans: None,
             accept_encoding: None,
             decode_max: None,

@@ -1,6 +1,6 @@
 //! TLS in a client: which servers it trusts, which certificate it presents, and the session with a server.
 
-use super::client::ClientBuilder;
+use super::builder::ClientBuilder;
 use crate::client::exchange::ClientConnection;
 use crate::net::tls;
 use crate::net::tls::enabled::ClientTls;

@@ -124,7 +124,7 @@ impl Context {
         {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
-                (call.head().status, call.head().headers.forwarded())
+                (call.response_head().status, call.response_head().headers.forwarded())
             };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
             if status != Status::CONTINUE || !self.expects_continue() {
@@ -135,9 +135,9 @@ impl Context {
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
         let connection_options = self.forward_fields();
         // The fields that the handler had set: `poll_head` has left them where those of the response were.
-        self.response.headers.append_all(&call.borrow_mut().head().headers);
+        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
         if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
-            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().head().headers);
+            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().response_head().headers);
             return Err(error);
         }
         if self.response.status == Status::SWITCHING_PROTOCOLS {
@@ -218,7 +218,7 @@ async fn relay(
     }
     let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
     // The fields that the handler had set are still there.
-    remove_sent(&mut trailers, &call.borrow_mut().head().headers);
+    remove_sent(&mut trailers, &call.borrow_mut().response_head().headers);
     Ok(out.finish_with_trailers(&trailers).await?)
 }
 

@@ -59,7 +59,7 @@ pub(crate) use request::{
     PreconditionResult, RangeSelection, Validators, evaluate_preconditions, may_send_range,
 };
 pub(crate) use response::Response;
-pub use response::{ClientInfo, Timings};
+pub use response::{ClientInfo, Redirect, Timings};
 pub use start_line::ExtensionMethod;
 pub(crate) use start_line::{Explained, Method, Status, Version};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]

@@ -7,7 +7,7 @@ use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
 use super::propagator::{Tracing, method_name, record_error, version_number};
-use crate::client::client::ClientBuilder;
+use crate::client::builder::ClientBuilder;
 use crate::client::error::ClientError;
 use crate::client::{BeginSpan, ClientPhase, Origin, RequestSpan};
 use crate::message::{Headers, Request, Response};

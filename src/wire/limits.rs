@@ -57,7 +57,7 @@ pub struct Limits {
     /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536, or one for each 128 KiB of memory if the machine, or the
+    /// or when very many are refused at once. Default: 65,536, or one for each 64 KiB of memory if the machine, or the
     /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
@@ -119,7 +119,7 @@ impl Default for Limits {
             drain_max: 256 << 10,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
-            connections_max: (machine_memory() / (128 << 10)).min(65_536),
+            connections_max: (machine_memory() / (64 << 10)).min(65_536),
             connections_per_peer_max: None,
             memory_max: machine_memory() / 2,
             requests_per_connection_max: None,

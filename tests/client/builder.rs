@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientPhase};
+use corehttp::client::{ClientCause, ClientPhase, ClientTimeouts, Redirects};
 use corehttp::{Client, ClientError, Method, RequestBuilder, Response, Status};
 
 use crate::support::{OK, Stage};
@@ -227,4 +227,75 @@ async fn a_request_owns_what_it_needs() {
     let request = Stage::always(OK).client().get(URL);
     let response: Result<_, ClientError> = tokio::spawn(request.into_future()).await.unwrap();
     assert_eq!(response.unwrap().bytes(), b"ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_may_be_a_stream_or_a_file() {
+    let posted = |framing: &str, content: &str| {
+        format!("POST /b?c HTTP/1.1\r\nhost: a\r\ncontent-type: a/b\r\n{framing}\r\n\r\n{content}")
+    };
+    let known = posted("content-length: 4", "milk");
+    check(|client| client.post(URL).stream("a/b", &b"milk"[..], 4), &known).await;
+    let chunked = posted("transfer-encoding: chunked", "4\r\nmilk\r\n0\r\n\r\n");
+    check(|client| client.post(URL).stream("a/b", &b"milk"[..], None), &chunked).await;
+    let path = std::env::temp_dir().join(format!("corehttp-builder-{}", std::process::id()));
+    std::fs::write(&path, "milk").unwrap();
+    check(|client| client.post(URL).file("a/b", std::fs::File::open(&path).unwrap()), &known).await;
+    std::fs::remove_file(&path).unwrap();
+    check_refused(
+        |client| client.post(URL).stream("a\nb", &b"milk"[..], 4),
+        "http://a/b: preparing the request failed: the value of the field content-type contains a control character",
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_bounds_of_its_own() {
+    let stage = Stage::answering(|request| match request.starts_with("GET /end") {
+        true => OK.into(),
+        false => "HTTP/1.1 302 x\r\nlocation: /end\r\ncontent-length: 2\r\n\r\nno".into(),
+    });
+    let client = stage.client();
+    assert_eq!(client.get("http://a/").await.unwrap().status, Status::OK);
+    let returned = client.get("http://a/").redirects(Redirects::Return).await.unwrap();
+    assert_eq!(returned.status, Status::FOUND);
+    let seconds = Duration::from_secs;
+    let timeouts = ClientTimeouts { wait: seconds(7), ..ClientTimeouts::default() };
+    for request in [
+        client.get("http://a/").body_max(1),
+        client.get("http://a/").body_max(1).timeouts(timeouts),
+        client.get("http://a/").timeouts(timeouts).body_max(1),
+    ] {
+        let error = request.await.unwrap_err();
+        assert_eq!((error.phase(), error.url()), (ClientPhase::Receive, Some("http://a/end")), "{error:#}");
+    }
+    assert_eq!(client.get("http://a/").body_max(2).await.unwrap().bytes(), b"ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn urls_are_relative_to_that_of_the_client_rfc3986_5_2() {
+    let stage = Stage::always(OK);
+    let builder = || stage.builder().base_url("http://joe:secret@a/v1/x?y").unwrap();
+    for (client, url, expected) in [
+        (
+            builder(),
+            "notes",
+            "GET /v1/notes HTTP/1.1\r\nhost: a\r\nauthorization: Basic am9lOnNlY3JldA==\r\n",
+        ),
+        (builder(), "/notes", "GET /notes HTTP/1.1\r\nhost: a\r\nauthorization: "),
+        (builder(), "?z", "GET /v1/x?z HTTP/1.1\r\nhost: a\r\nauthorization: "),
+        (builder(), "http://b/notes", "GET /notes HTTP/1.1\r\nhost: b\r\n\r\n"),
+        (builder(), "//b/notes", "GET /notes HTTP/1.1\r\nhost: b\r\n\r\n"),
+        (builder().default_query("key", "a b"), "n", "GET /v1/n?key=a+b HTTP/1.1\r\nhost: a\r\n"),
+        (builder().default_query("key", 1), "n?o=2", "GET /v1/n?o=2&key=1 HTTP/1.1\r\nhost: a\r\n"),
+    ] {
+        client.build().get(url).await.unwrap();
+        let received = stage.received();
+        assert!(received[0].starts_with(expected), "{url}: {received:?}");
+    }
+    let error = builder().build().get("ftp://b/").await.unwrap_err();
+    assert_eq!(error.phase(), ClientPhase::Prepare);
+    for url in ["", "/v1", "v1", "ftp://a/", "http://"] {
+        assert!(Client::builder().base_url(url).is_err(), "{url}");
+    }
 }

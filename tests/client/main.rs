@@ -27,6 +27,7 @@ mod interim;
 mod kinds;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod middleware;
 mod observers;
 mod pipeline;
 mod pool;

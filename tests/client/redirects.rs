@@ -2,9 +2,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{ClientCause, ClientLimits, ClientPhase, ClientTimeouts, Redirects};
+use corehttp::client::{
+    ClientCause, ClientLimits, ClientPhase, ClientTimeouts, NextRequest, RedirectAction, Redirects,
+};
 use corehttp::error::TargetError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Method, Request, Response};
@@ -650,4 +653,68 @@ async fn the_last_response_has_nothing_of_the_redirects() {
     }
     let mut reply = client.open_response(&get("http://a/"), &mut response).await.unwrap();
     assert_eq!((reply.chunk().await.unwrap(), stage.dialed().len()), (Some(&b"ok"[..]), 1));
+}
+
+/// Redirects each `/n` to `/n-1` of the next host, and answers `/0`.
+fn descending() -> Stage {
+    Stage::answering(|request| match path(request)[1..].parse::<u32>() {
+        Ok(left @ 1..) => {
+            let next = left - 1;
+            format!("HTTP/1.1 302 x\r\nlocation: http://h{next}/{next}\r\ncontent-length: 0\r\n\r\n")
+        }
+        _ => OK.into(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_tells_each_redirect_rfc9110_15_4() {
+    let client = descending().client();
+    let mut response = Response::new();
+    client.send(&get("http://joe:secret@h2/2"), &mut response).await.unwrap();
+    let told = Vec::from_iter(
+        response.redirects().iter().map(|redirect| (redirect.status.as_u16(), &*redirect.url)),
+    );
+    assert_eq!(told, [(302, "http://h2/2"), (302, "http://h1/1")]);
+    assert_eq!(response.url.as_deref(), Some("http://h0/0"));
+    client.send(&get("http://h0/0"), &mut response).await.unwrap();
+    assert!(response.redirects().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_decides_about_each_redirect() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (stage, seen_by_check) = (descending(), seen.clone());
+    let builder = stage.builder().check_redirects(move |next: &NextRequest<'_>| {
+        let url = next.request().target().as_str();
+        seen_by_check.lock().unwrap().push((url.to_owned(), next.history().len(), next.is_cross_origin()));
+        match next.request().path() {
+            "/3" => Ok(RedirectAction::Return),
+            "/5" => Err("not there".into()),
+            _ => Ok(RedirectAction::Follow),
+        }
+    });
+    let client = builder.build();
+    assert_eq!(client.get("http://h2/2").await.unwrap().status.as_u16(), 200);
+    assert_eq!(*seen.lock().unwrap(), [("http://h1/1".into(), 1, true), ("http://h0/0".into(), 2, true)]);
+
+    let response = client.get("http://h5/5").await.unwrap();
+    let told = (response.status.as_u16(), response.url.as_deref(), response.redirects().len());
+    assert_eq!(told, (302, Some("http://h4/4"), 1));
+
+    let error = client.get("http://h6/6").await.unwrap_err();
+    assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Redirect, true));
+    assert!(matches!(error.cause(), ClientCause::Other(_)));
+    assert_eq!(format!("{error:#}"), "http://h6/6: following the redirect failed: not there");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.busy_connections(), 0);
+}
+
+/// A function that follows for ever meets the bound.
+#[tokio::test(start_paused = true)]
+async fn a_loop_through_a_function_ends() {
+    let stage = redirecting(302, "/again");
+    let client = stage.builder().check_redirects(|_| Ok(RedirectAction::Follow)).build();
+    let error = client.get("http://a/").await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::TooManyRedirects));
+    assert_eq!(stage.received().len(), 11);
 }

@@ -17,7 +17,7 @@ use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Headers, Response};
+use crate::message::{BodyLength, Headers, Request, Response};
 use crate::net::{Conn, ReadBuffer, Sendable};
 
 /// A call as it is polled: a request whose head has been sent, and its response.
@@ -25,37 +25,50 @@ pub(crate) struct CallExchange {
     pooled: PooledConn,
     /// The head that has arrived and was not taken yet: of an interim response, or of the final one, if that came before
     /// the body was complete, or if there is none to write.
-    head: Box<Response>,
-    /// The trailers of the request, if it has any. Boxed, since a call moves from one future to the next.
-    trailers: Option<Box<Headers>>,
-    /// The fields that were sent with the head, if trailers may follow.
-    sent_fields: Option<Box<Headers>>,
+    response_head: Box<Response>,
+    head: CallHead,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
+}
+
+/// What a call keeps of the head of its request. Boxed, since a call moves from one future to the next.
+#[derive(Default)]
+pub(in crate::client) struct CallHead {
+    /// The trailers of the request, if it has any.
+    trailers: Option<Box<Headers>>,
+    /// The fields that were sent with the head, if trailers may follow.
+    sent_fields: Option<Box<Headers>>,
+}
+
+impl CallHead {
+    /// The head of `request`, whose body has this length.
+    pub(in crate::client) fn new(request: &Request, length: BodyLength) -> CallHead {
+        let boxed = |fields: &Headers| Box::new(fields.clone());
+        CallHead {
+            trailers: (!request.trailers.is_empty()).then(|| boxed(&request.trailers)),
+            sent_fields: (length == BodyLength::Unknown).then(|| boxed(&request.headers)),
+        }
+    }
 }
 
 impl CallExchange {
     /// A call whose head has been sent. If there is no body to write, its response has begun to come.
     pub(in crate::client) fn new(
         mut pooled: PooledConn,
-        trailers: Option<Box<Headers>>,
+        head: CallHead,
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
-        let head = pooled.exchange.early.take().unwrap_or_default();
+        let response_head = pooled.exchange.early.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
-        CallExchange { pooled, head, trailers, sent_fields: None, cookies, recorder }
+        CallExchange { pooled, response_head, head, cookies, recorder }
     }
 
-    /// Notes the fields of the head, with which no trailer that a gateway forwards may be confused.
-    pub(in crate::client) fn note_fields(&mut self, fields: &Headers) {
-        self.sent_fields = Some(Box::new(fields.clone()));
-    }
-
-    /// The fields that were sent with the head, if they were noted.
+    /// The fields that were sent with the head, if trailers may follow. No trailer that a gateway forwards may be confused
+    /// with them.
     pub(crate) fn sent_fields(&self) -> Option<&Headers> {
-        self.sent_fields.as_deref()
+        self.head.sent_fields.as_deref()
     }
 
     /// Sets the recorder of a balancer.
@@ -71,8 +84,8 @@ impl CallExchange {
     /// The head of the final response, if that has come with the call, and how it was received.
     pub(super) fn first_response(&mut self) -> Option<&Response> {
         self.has_response().then(|| {
-            self.pooled.set_client_info(&mut self.head);
-            &*self.head
+            self.pooled.set_client_info(&mut self.response_head);
+            &*self.response_head
         })
     }
 
@@ -88,7 +101,7 @@ impl CallExchange {
 
     /// Takes the trailers of the request.
     pub(super) fn take_trailers(&mut self) -> Headers {
-        self.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
+        self.head.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
     }
 
     /// Writes some bytes from the front of `data`, or drops them once the server reads no more.
@@ -97,13 +110,13 @@ impl CallExchange {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written = self.pooled.poll_write(cx, &mut self.head, data);
+        let written = self.pooled.poll_write(cx, &mut self.response_head, data);
         self.recorder.record_poll_failure(written)
     }
 
     /// Sends what has been written so far.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let sent = self.pooled.poll_unless_refused(cx, &mut self.head, (), PooledConn::poll_flush);
+        let sent = self.pooled.poll_unless_refused(cx, &mut self.response_head, (), PooledConn::poll_flush);
         self.recorder.record_poll_failure(sent)
     }
 
@@ -114,7 +127,7 @@ impl CallExchange {
         trailers: &Headers,
     ) -> Poll<Result<(), ClientError>> {
         let end = |pooled: &mut PooledConn, cx: &mut Context<'_>| pooled.poll_end(cx, trailers);
-        let ended = self.pooled.poll_unless_refused(cx, &mut self.head, (), end);
+        let ended = self.pooled.poll_unless_refused(cx, &mut self.response_head, (), end);
         self.recorder.record_poll_failure(ended)
     }
 
@@ -135,15 +148,15 @@ impl CallExchange {
         self.pooled.exchange.progress.has_response()
     }
 
-    /// Takes the next interim response, which is then in [`CallExchange::head`]. Returns false once the final one has
-    /// come.
+    /// Takes the next interim response, which is then in [`CallExchange::response_head`]. Returns false once the final one
+    /// has come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
-        let has_come = self.pooled.poll_interim(cx, &mut self.head);
+        let has_come = self.pooled.poll_interim(cx, &mut self.response_head);
         self.recorder.record_poll_failure(has_come)
     }
 
     /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
-    /// [`CallExchange::head`], also if the time for the call is over.
+    /// [`CallExchange::response_head`], also if the time for the call is over.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,7 +164,7 @@ impl CallExchange {
     ) -> Poll<Result<(), ClientError>> {
         let has_response = self.has_response();
         if has_response {
-            std::mem::swap(response, &mut *self.head);
+            std::mem::swap(response, &mut *self.response_head);
         }
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
@@ -172,8 +185,8 @@ impl CallExchange {
     }
 
     /// The interim response that was taken, or the response that was swapped for the final one.
-    pub(crate) fn head(&mut self) -> &mut Response {
-        &mut self.head
+    pub(crate) fn response_head(&mut self) -> &mut Response {
+        &mut self.response_head
     }
 
     /// Receives the next piece of the body, which is then in [`CallExchange::piece`]. Returns its length, 0 at the end.
@@ -213,8 +226,8 @@ impl CallExchange {
     pub(crate) fn release(mut self) {
         // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
-        self.head.reset();
-        self.pooled.exchange.early = Some(self.head);
+        self.response_head.reset();
+        self.pooled.exchange.early = Some(self.response_head);
         self.pooled.release();
     }
 
@@ -236,7 +249,7 @@ impl CallExchange {
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
         match pooled.exchange.progress.has_response() {
-            true => std::mem::swap(response, &mut *self.head),
+            true => std::mem::swap(response, &mut *self.response_head),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;

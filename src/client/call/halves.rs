@@ -213,7 +213,7 @@ impl CallReader {
             half.poll(cx, |call, cx| {
                 let has_come = ready!(call.poll_interim(cx))?;
                 if has_come {
-                    std::mem::swap(interim, call.head());
+                    std::mem::swap(interim, call.response_head());
                 }
                 Poll::Ready(Ok(has_come))
             })

@@ -10,6 +10,7 @@ mod outcome_recorder;
 
 pub use call::Call;
 pub(crate) use call_exchange::CallExchange;
+pub(in crate::client) use call_exchange::CallHead;
 pub use halves::{CallReader, CallWriter};
 pub(crate) use outcome_recorder::{InFlightGuard, OutcomeRecorder};
 #[cfg(feature = "tower")]

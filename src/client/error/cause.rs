@@ -89,6 +89,12 @@ pub enum ClientCause {
     PipelineBroken,
     /// The [`Balancer`](crate::client::Balancer) has no host.
     NoHost,
+    /// [Middleware](crate::client::ClientMiddleware), or a function that was given to the client, failed with an error of its
+    /// own.
+    Other(Box<dyn Error + Send + Sync>),
+    /// [Middleware](crate::client::ClientMiddleware) has returned without an error, and there is no response: it has not sent
+    /// the request, or has left out the error of the last `send`.
+    NotSent,
 }
 
 impl ClientCause {
@@ -120,7 +126,8 @@ impl ClientCause {
             | ClientCause::Exchange(_)
             | ClientCause::Coding(_)
             | ClientCause::Proxy(_)
-            | ClientCause::Tls(_) => true,
+            | ClientCause::Tls(_)
+            | ClientCause::Other(_) => true,
             ClientCause::TimedOut
             | ClientCause::Origin
             | ClientCause::NoRuntime
@@ -136,7 +143,8 @@ impl ClientCause {
             | ClientCause::LengthRequired
             | ClientCause::NotPipelinable
             | ClientCause::PipelineBroken
-            | ClientCause::NoHost => false,
+            | ClientCause::NoHost
+            | ClientCause::NotSent => false,
         }
     }
 
@@ -146,7 +154,7 @@ impl ClientCause {
             ClientCause::Io(error) => Some(error),
             ClientCause::Exchange(error) => Some(error),
             ClientCause::Coding(error) => Some(error),
-            ClientCause::Proxy(error) => Some(&**error),
+            ClientCause::Proxy(error) | ClientCause::Other(error) => Some(&**error),
             ClientCause::Tls(error) => Some(error),
             ClientCause::Location(Some(error)) => Some(error),
             _ => None,
@@ -181,7 +189,9 @@ impl ClientCause {
             | ClientCause::TooManyRedirects
             | ClientCause::Downgrade
             | ClientCause::LengthRequired
-            | ClientCause::NoHost => io::ErrorKind::Other,
+            | ClientCause::NoHost
+            | ClientCause::Other(_)
+            | ClientCause::NotSent => io::ErrorKind::Other,
         }
     }
 }
@@ -229,6 +239,8 @@ impl fmt::Display for ClientCause {
             ClientCause::NotPipelinable => "the request cannot be pipelined",
             ClientCause::PipelineBroken => "the connection broke on another request",
             ClientCause::NoHost => "the balancer has no host",
+            ClientCause::Other(_) => "middleware or a function of the client failed",
+            ClientCause::NotSent => "middleware has not sent it",
         })?;
         if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
     }

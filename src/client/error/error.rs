@@ -232,6 +232,12 @@ impl ClientError {
         duplicate
     }
 
+    /// Makes the error of [middleware](crate::client::ClientMiddleware) that could not do its work, such as one without a
+    /// token. The phase is [`ClientPhase::Prepare`], and the cause [`ClientCause::Other`].
+    pub fn other(cause: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
+        ClientError::new(ClientPhase::Prepare, ClientCause::Other(cause.into()))
+    }
+
     /// Returns the phase in which the exchange failed.
     pub fn phase(&self) -> ClientPhase {
         self.0.phase

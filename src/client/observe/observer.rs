@@ -22,7 +22,7 @@ use crate::runtime::Hooks;
 /// that keeps the client would keep it alive for ever; [`HostEvents::client`] returns its counters instead.
 ///
 /// An observer sees each request that is sent, also those that follow redirects or are sent again. To change requests, or
-/// to decide whether they are sent, wrap the client: with the feature `tower`, it is a service that takes layers.
+/// to decide whether they are sent, there is [`ClientMiddleware`](crate::client::ClientMiddleware).
 ///
 /// # Examples
 ///

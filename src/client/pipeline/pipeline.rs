@@ -10,6 +10,7 @@ use super::queue::{EntryMeta, PendingResponse, Queue};
 use super::task::PipelineTask;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::OutgoingRequest;
+use crate::client::middleware::{AttemptDetails, SendFuture, Transmit, surround};
 use crate::client::observe::ClientSpan;
 use crate::client::pool::Pool;
 use crate::client::route::origin;
@@ -17,7 +18,7 @@ use crate::client::send::RequestSender;
 use crate::client::settings::RequestTimeouts;
 use crate::memory::Reset;
 use crate::message::{MessageError, Method, Request, Response};
-use crate::runtime::{self, Handle, select, sleep_until, timeout_at};
+use crate::runtime::{self, Handle, boxed, select, sleep_until, timeout_at};
 use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
@@ -110,10 +111,31 @@ impl Pipeline {
         let shared = &self.0.0;
         response.reset();
         let timeouts = shared.sender.timeouts();
-        let sent = self.send_within(&timeouts, request, response).await;
+        let sent = match shared.sender.settings().middleware.is_empty() {
+            true => self.send_within(&timeouts, request, response).await,
+            false => boxed(|| self.send_surrounded(&timeouts, request, response)).await,
+        };
         sent.map_err(|error| {
             timeouts.describe(error, request, shared.sender.settings()).with_origin(&shared.key)
         })
+    }
+
+    /// Sends a request through the middleware of the client.
+    async fn send_surrounded(
+        &self,
+        timeouts: &RequestTimeouts,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let shared = &self.0.0;
+        let details = AttemptDetails { origin: &shared.key, resends: 0, is_cross_origin: false };
+        let mut surrounded = Surrounded { pipeline: self, timeouts, response, is_answered: false };
+        let middleware = &shared.sender.settings().middleware;
+        surround(middleware, request, details, &mut surrounded, timeouts.deadline).await?;
+        match surrounded.is_answered {
+            true => Ok(()),
+            false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::NotSent)),
+        }
     }
 
     async fn send_within(
@@ -157,6 +179,30 @@ impl Pipeline {
     pub fn in_flight(&self) -> usize {
         let shared = &self.0.0;
         shared.in_flight_max - shared.permits.available_permits()
+    }
+}
+
+/// A request beneath the middleware of its client, which sends it, perhaps more than once.
+struct Surrounded<'a> {
+    pipeline: &'a Pipeline,
+    timeouts: &'a RequestTimeouts,
+    response: &'a mut Response,
+    is_answered: bool,
+}
+
+impl Transmit for Surrounded<'_> {
+    fn transmit<'x>(&'x mut self, request: &'x Request) -> SendFuture<'x> {
+        Box::pin(async move {
+            self.is_answered = false;
+            self.response.reset();
+            self.pipeline.send_within(self.timeouts, request, self.response).await?;
+            self.is_answered = true;
+            Ok(())
+        })
+    }
+
+    fn response(&self) -> Option<&Response> {
+        self.is_answered.then_some(&*self.response)
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`ClientPools`]: the pools of a client, in all runtimes; [`IdleReaper`]: closes their idle connections in time.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock, Weak};
@@ -157,8 +158,8 @@ impl RuntimePools {
             .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
         let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
-        let proxy =
-            proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
+        let proxy = proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?;
+        let proxy = proxy.map(Cow::into_owned);
         let proxy = match way {
             Way::Usual => proxy,
             Way::Tunnel => proxy.map(Proxy::tunneling),
@@ -172,9 +173,11 @@ impl RuntimePools {
         let group = self.group.clone();
         let new_conns =
             || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
-        let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
-            true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
-            false => new_conns(),
+        let conns = match &proxy {
+            Some(proxy) if proxy.forwards(origin.scheme) => {
+                by_origin.forwarded.entry(proxy.clone()).or_insert_with(new_conns).clone()
+            }
+            Some(_) | None => new_conns(),
         };
         let pool = Pool::new(self.handle.id(), (origin, proxy), conns, settings, registry, group);
         let pool = Arc::new(pool);
@@ -240,8 +243,9 @@ struct PoolMap {
     by_key: HashMap<Box<str>, Arc<Pool>>,
     /// The pools of tunnels to origins that are otherwise reached through a proxy that reads the requests.
     tunnels: HashMap<Box<str>, Arc<Pool>>,
-    /// The connections to the proxy that reads requests. A client has at most one, which is that for `http` URLs.
-    forwarded: Option<Arc<SharedConns>>,
+    /// The connections to each proxy that reads requests. A client has at most one, which is that for `http` URLs, unless a
+    /// function chooses.
+    forwarded: HashMap<Proxy, Arc<SharedConns>>,
     /// The pool that was found last, since most clients send many requests to one host.
     last: Option<Arc<Pool>>,
 }
@@ -260,6 +264,7 @@ impl PoolMap {
         for by_key in [&mut self.by_key, &mut self.tunnels] {
             by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
         }
+        self.forwarded.retain(|_, conns| Arc::strong_count(conns) > 1);
     }
 
     fn each(&self) -> impl Iterator<Item = &Arc<Pool>> {

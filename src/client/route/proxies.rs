@@ -1,8 +1,10 @@
 //! [`Proxies`]: which proxy is used for which URL; [`Bypass`]: which hosts are reached without one, by the rules of
 //! curl's `NO_PROXY`.
 
-use std::env;
+use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::{env, fmt};
 
 use super::proxy::{Proxy, ProxyError};
 use crate::message::{Authority, Scheme, decimal, split_port, uri_host};
@@ -25,8 +27,14 @@ use crate::net::UriHost;
 pub struct Proxies {
     http: ProxySetting,
     https: ProxySetting,
+    /// Chooses the proxy in place of both, if there is one.
+    chooser: Option<ProxyChooser>,
     bypass: Bypass,
 }
+
+/// A function that returns the proxy for an origin.
+#[derive(Clone)]
+struct ProxyChooser(Arc<dyn Fn(&str) -> Option<Proxy> + Send + Sync>);
 
 /// The proxy for the URLs of one scheme, if there is one.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +55,29 @@ impl Proxies {
     /// Uses one proxy for all URLs.
     pub fn all(proxy: Proxy) -> Proxies {
         let (http, https) = (ProxySetting::Through(proxy.clone()), ProxySetting::Through(proxy));
-        Proxies { http, https, bypass: Bypass::default() }
+        Proxies { http, https, ..Proxies::default() }
+    }
+
+    /// Uses the proxy that `choose` returns for an origin, such as `https://api.example` or `http://api.example:8080`, in
+    /// lower case and without the port if it is the default of the scheme. With `None`, there is no proxy.
+    ///
+    /// The function is called when a pool for the origin begins, in each runtime, and not for each request. The client is
+    /// locked meanwhile, so the function must not use it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::{Proxies, Proxy};
+    ///
+    /// let proxy = Proxy::new("http://proxy:3128")?;
+    /// let abroad = Proxies::by(move |origin| (!origin.ends_with(".internal")).then(|| proxy.clone()));
+    /// let client = Client::builder().proxies(abroad).build();
+    /// # drop(client);
+    /// # Ok::<(), corehttp::client::ProxyError>(())
+    /// ```
+    pub fn by(choose: impl Fn(&str) -> Option<Proxy> + Send + Sync + 'static) -> Proxies {
+        Proxies { chooser: Some(ProxyChooser(Arc::new(choose))), ..Proxies::default() }
     }
 
     /// Uses the proxies that the environment names, by the rules of curl:
@@ -144,6 +174,8 @@ impl Proxies {
                 proxy.set_default_authorization(authorization);
             }
         }
+        let authorization = authorization.to_owned();
+        self.change_chosen(move |proxy| proxy.set_default_authorization(&authorization));
     }
 
     /// Sends each CONNECT with this `user-agent`, unless its proxy has one.
@@ -153,9 +185,21 @@ impl Proxies {
                 proxy.set_default_user_agent(user_agent);
             }
         }
+        let user_agent = user_agent.to_owned();
+        self.change_chosen(move |proxy| proxy.set_default_user_agent(&user_agent));
     }
 
-    /// The proxy for `host` and `port` of a URL with this scheme, if one is used.
+    /// Changes each proxy that a function chooses.
+    fn change_chosen(&mut self, change: impl Fn(&mut Proxy) + Send + Sync + 'static) {
+        let Some(ProxyChooser(choose)) = self.chooser.take() else { return };
+        self.chooser = Some(ProxyChooser(Arc::new(move |origin| {
+            let mut proxy = choose(origin)?;
+            change(&mut proxy);
+            Some(proxy)
+        })));
+    }
+
+    /// The proxy for the origin of these parts, if one is used.
     ///
     /// # Errors
     ///
@@ -165,17 +209,33 @@ impl Proxies {
         scheme: Scheme,
         host: &str,
         port: u16,
-    ) -> Result<Option<&Proxy>, &ProxyError> {
+    ) -> Result<Option<Cow<'_, Proxy>>, &ProxyError> {
         let setting = match scheme {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
         };
-        match setting {
-            ProxySetting::Direct => Ok(None),
+        match (&self.chooser, setting) {
+            (None, ProxySetting::Direct) => Ok(None),
             _ if self.bypass.covers(host, port) => Ok(None),
-            ProxySetting::Through(proxy) => Ok(Some(proxy)),
-            ProxySetting::Unusable(invalid) => Err(invalid),
+            (Some(ProxyChooser(choose)), _) => Ok(choose(&origin_key(scheme, host, port)).map(Cow::Owned)),
+            (None, ProxySetting::Through(proxy)) => Ok(Some(Cow::Borrowed(proxy))),
+            (None, ProxySetting::Unusable(invalid)) => Err(invalid),
         }
+    }
+}
+
+impl fmt::Debug for ProxyChooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProxyChooser")
+    }
+}
+
+/// An origin as the function that chooses proxies knows it.
+fn origin_key(scheme: Scheme, host: &str, port: u16) -> String {
+    let scheme_text = scheme.as_str();
+    match port == scheme.port() {
+        true => format!("{scheme_text}://{host}"),
+        false => format!("{scheme_text}://{host}:{port}"),
     }
 }
 
@@ -324,9 +384,11 @@ mod tests {
             vars.iter().find_map(value)
         };
         let proxies = Proxies::from_vars(var).unwrap();
-        let host =
-            |scheme, port| proxies.proxy_for(scheme, "a", port).unwrap().map(|proxy| proxy.address().0);
-        assert_eq!((host(Scheme::Http, 80), host(Scheme::Https, 443)), (http, https), "{vars:?}");
+        let host = |scheme, port| {
+            chosen(&proxies, scheme, "a", port).unwrap().map(|proxy| proxy.address().0.to_owned())
+        };
+        let hosts = (host(Scheme::Http, 80), host(Scheme::Https, 443));
+        assert_eq!((hosts.0.as_deref(), hosts.1.as_deref()), (http, https), "{vars:?}");
     }
 
     #[test]
@@ -364,8 +426,8 @@ mod tests {
         check(&["all_proxy=x", "NO_PROXY=a", "no_proxy=b"], Some("x"), Some("x"));
         let proxies = Proxies::all(Proxy::new("x").unwrap()).except("a").except("b");
         for (host, expected) in [("a", None), ("c.b", None), ("c", Some("x"))] {
-            let proxy = proxies.proxy_for(Scheme::Http, host, 80).unwrap();
-            assert_eq!(proxy.map(|proxy| proxy.address().0), expected);
+            let proxy = chosen(&proxies, Scheme::Http, host, 80).unwrap();
+            assert_eq!(proxy.map(|proxy| proxy.address().0.to_owned()).as_deref(), expected);
         }
     }
 
@@ -412,25 +474,49 @@ mod tests {
         let var =
             |asked: &str| vars.iter().find(|(name, _)| asked == *name).map(|(_, value)| (*value).into());
         let proxies = Proxies::from_vars(var).unwrap();
-        assert!(matches!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(_))));
-        assert_eq!(proxies.proxy_for(Scheme::Https, "b", 443), Ok(None));
+        assert!(matches!(chosen(&proxies, Scheme::Http, "a", 80), Ok(Some(_))));
+        assert_eq!(chosen(&proxies, Scheme::Https, "b", 443), Ok(None));
         let expected = "the variable all_proxy names no proxy: the scheme of the proxy `socks://x` \
                         is none of http, https, socks5 and socks5h";
-        let error = proxies.proxy_for(Scheme::Https, "a", 443).unwrap_err();
+        let error = chosen(&proxies, Scheme::Https, "a", 443).unwrap_err();
         assert_eq!(format!("{error:#}"), expected);
         let replaced = proxies.https(Proxy::new("s").unwrap());
-        assert!(replaced.proxy_for(Scheme::Https, "a", 443).is_ok());
+        assert!(chosen(&replaced, Scheme::Https, "a", 443).is_ok());
+    }
+
+    /// The proxy for the origin of these parts.
+    fn chosen<'a>(
+        proxies: &'a Proxies,
+        scheme: Scheme,
+        host: &str,
+        port: u16,
+    ) -> Result<Option<Proxy>, &'a ProxyError> {
+        proxies.proxy_for(scheme, host, port).map(|proxy| proxy.map(Cow::into_owned))
+    }
+
+    #[test]
+    fn a_function_chooses_the_proxy_of_an_origin() {
+        let proxies = Proxies::by(|origin| Proxy::new(origin.strip_suffix(".b")?).ok()).except("c.b");
+        for (scheme, host, port, expected) in [
+            (Scheme::Http, "a.b", 80, Some("a")),
+            (Scheme::Https, "c.b", 443, None),
+            (Scheme::Http, "a.b", 81, None),
+        ] {
+            let proxy = chosen(&proxies, scheme, host, port).unwrap();
+            assert_eq!(proxy.map(|proxy| proxy.address().0.to_owned()).as_deref(), expected, "{host}:{port}");
+        }
+        assert_eq!(origin_key(Scheme::Https, "a", 8443), "https://a:8443");
     }
 
     #[test]
     fn each_scheme_may_have_its_own_proxy() {
         let proxy = |url| Proxy::new(url).unwrap();
         let proxies = Proxies::none().http(proxy("h"));
-        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(&proxy("h"))));
-        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Ok(None));
+        assert_eq!(chosen(&proxies, Scheme::Http, "a", 80), Ok(Some(proxy("h"))));
+        assert_eq!(chosen(&proxies, Scheme::Https, "a", 443), Ok(None));
         let proxies = Proxies::all(proxy("x")).https(proxy("s"));
-        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(&proxy("x"))));
-        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Ok(Some(&proxy("s"))));
+        assert_eq!(chosen(&proxies, Scheme::Http, "a", 80), Ok(Some(proxy("x"))));
+        assert_eq!(chosen(&proxies, Scheme::Https, "a", 443), Ok(Some(proxy("s"))));
     }
 }
 

@@ -1,16 +1,16 @@
 //! How a client sends requests, over the connections of its pools.
 //!
 //! Each way to send is a method of [`RequestSender`] or in `upgraded.rs`. All of them make attempts, in one place, where the
-//! policy for retries is.
+//! policy for retries is, and the middleware beneath it.
 
-mod attempt;
-mod attempts;
 mod hedge;
-mod redirect;
+mod redirect_chain;
 mod request_sender;
+mod retry_loop;
+mod sent_request;
+mod surrounded;
 mod upgraded;
 
-pub use redirect::Redirects;
 pub(super) use request_sender::RequestSender;
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Until, written_length};
-use super::attempts::Attempts;
-use super::redirect::{RedirectChain, Redirects};
+use super::redirect_chain::RedirectChain;
+use super::retry_loop::RetryLoop;
+use super::sent_request::{SentRequest, Until, written_length};
+use super::surrounded::send_once;
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
 use crate::client::observe::ClientCounts;
 use crate::client::pool::{ClientPools, Pool, PooledConn};
+use crate::client::redirects::Redirects;
 use crate::client::retry::{EarlierAttempts, Retry};
 use crate::client::settings::{ClientSettings, ClientTimeouts, PhaseTimeouts, RequestTimeouts};
 use crate::memory::Reset;
@@ -37,9 +39,9 @@ pub(in crate::client) struct RequestSender {
 /// [`RequestSender::attempt`] within the future of its caller: one around it would cost each request 150 instructions.
 macro_rules! attempt {
     ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
-        match $sender.retry.as_deref() {
-            None => Attempt::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
-            Some(policy) => $sender.attempt_by(policy, $pool, $outgoing, $until, $timeouts).await,
+        match $sender.sends_once() {
+            true => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
+            false => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
         }
     };
 }
@@ -62,8 +64,17 @@ impl RequestSender {
 
     /// Returns this sender, with other timeouts of the phases.
     pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
-        let phases = Arc::new(PhaseTimeouts::new(timeouts, &self.settings().bounds));
-        RequestSender { phases: Some(phases), ..self.clone() }
+        let phases = PhaseTimeouts::new(timeouts, self.timeouts().bounds(self.settings()));
+        RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
+    }
+
+    /// Returns this sender, for bodies of at most so many bytes.
+    pub(in crate::client) fn with_body_max(&self, most: usize) -> RequestSender {
+        let (timeouts, settings) = (self.timeouts(), self.settings());
+        let mut bounds = timeouts.bounds(settings).clone();
+        bounds.limits.body_max = most;
+        let phases = PhaseTimeouts::new(*timeouts.of_phases(settings), &bounds);
+        RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
     }
 
     /// Returns this sender, with another policy for redirects.
@@ -143,7 +154,7 @@ impl RequestSender {
         let outgoing = self.outgoing(request);
         let length = written_length(request);
         let attempt = attempt!(self, pool, &outgoing, Until::call_of(request, length), &timeouts)?;
-        Ok(attempt.into_call(length))
+        Ok(attempt.into_call())
     }
 
     /// Sends `request`, follows redirects, and receives the head of the last response.
@@ -174,7 +185,7 @@ impl RequestSender {
         response: &mut Response,
         timeouts: &RequestTimeouts,
     ) -> Result<PooledConn, ClientError> {
-        let mut chain = RedirectChain::new(self.redirects, request);
+        let mut chain = RedirectChain::new(self.redirects, self.settings().redirect_check.as_ref(), request);
         while let Some(next) = chain.follow(&pooled, response)? {
             pooled.discard().await;
             let attempt = self.attempt(None, &next, Until::Answered(response), timeouts).await?;
@@ -191,23 +202,31 @@ impl RequestSender {
         outgoing: &'a OutgoingRequest<'r>,
         until: Until<'a>,
         timeouts: &'a RequestTimeouts,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         attempt!(self, pool, outgoing, until, timeouts)
     }
 
-    /// Makes attempts as `policy` says.
-    async fn attempt_by<'a, 'r: 'a>(
+    /// Whether each request is sent once, as it is.
+    #[inline]
+    fn sends_once(&self) -> bool {
+        self.retry.is_none() && self.settings().middleware.is_empty()
+    }
+
+    /// Makes an attempt through the middleware of the client, or as many as the policy for retries says.
+    async fn attempt_with_policies<'a, 'r: 'a>(
         &'a self,
-        policy: &'a Retry,
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
         mut until: Until<'a>,
         timeouts: &'a RequestTimeouts,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         if let Until::Answered(response) = &mut until {
             response.reset();
         }
-        Attempts::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await
+        match self.retry.as_deref() {
+            None => send_once(&self.pools, pool, outgoing, until, timeouts).await,
+            Some(policy) => RetryLoop::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await,
+        }
     }
 
     /// The policy for retries, if there is one.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::attempt::Until;
 use super::request_sender::RequestSender;
+use super::sent_request::Until;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::pool::{Pool, PooledConn};

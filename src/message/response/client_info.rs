@@ -1,11 +1,11 @@
-//! [`ClientInfo`]: how a client has received a response, and [`Timings`], how long that took.
+//! [`ClientInfo`]: how a client has received a response; [`Timings`], how long that took; [`Redirect`], which led to it.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::memory::clear_cold;
-use crate::message::Version;
+use crate::message::{Status, Version};
 
 /// How a client has received a response. See [`Response::client_info`](super::Response::client_info).
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ pub struct ClientInfo {
     connection: Option<Arc<dyn Any + Send + Sync>>,
     /// The attempts before, if a policy for retries had a say.
     retries: Option<Arc<dyn Any + Send + Sync>>,
+    /// The redirects that led to the response, if there were any.
+    redirects: Option<Box<[Redirect]>>,
     /// Whether the others are of the response, and not of an earlier one.
     is_set: bool,
 }
@@ -44,12 +46,23 @@ impl ClientInfo {
     #[inline]
     pub(super) fn forget(&mut self) {
         clear_cold(&mut self.retries);
+        clear_cold(&mut self.redirects);
         self.is_set = false;
     }
 
     /// Sets the attempts before the one that the response answers.
     pub(super) fn set_retries<R: Any + Send + Sync>(&mut self, retries: &Arc<R>) {
         self.retries = Some(retries.clone());
+    }
+
+    /// Sets the redirects that led to the response.
+    pub(super) fn set_redirects(&mut self, redirects: Box<[Redirect]>) {
+        self.redirects = Some(redirects);
+    }
+
+    /// The redirects that led to the response.
+    pub(super) fn redirects(&self) -> &[Redirect] {
+        self.redirects.as_deref().unwrap_or_default()
     }
 
     /// Whether a client has received the response.
@@ -73,6 +86,22 @@ impl ClientInfo {
     /// The attempts before, as the client notes them.
     pub(super) fn retries(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.retries.as_deref()
+    }
+}
+
+/// A redirect that a client has followed (RFC 9110 §15.4). See [`Response::redirects`](super::Response::redirects).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redirect {
+    /// The status of the response that redirected.
+    pub status: Status,
+    /// The URL that this response came from.
+    pub url: Box<str>,
+}
+
+impl Redirect {
+    pub(crate) fn new(status: Status, url: &str) -> Redirect {
+        Redirect { status, url: url.into() }
     }
 }
 

@@ -4,5 +4,5 @@ mod client_info;
 mod head_display;
 mod response;
 
-pub use client_info::{ClientInfo, Timings};
+pub use client_info::{ClientInfo, Redirect, Timings};
 pub use response::Response;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::client_info::{ClientInfo, Timings};
+use super::client_info::{ClientInfo, Redirect, Timings};
 use crate::memory::{Reset, clear_cold};
 use crate::message::content::decode_text;
 use crate::message::request::{
@@ -288,6 +288,12 @@ impl Response {
         self.received_info().map(ClientInfo::timings).unwrap_or_default()
     }
 
+    /// Returns the redirects that a client has followed to this response, the first one first. [`Response::url`] is where the
+    /// last one led.
+    pub fn redirects(&self) -> &[Redirect] {
+        self.received_info().map(ClientInfo::redirects).unwrap_or_default()
+    }
+
     /// Returns the version of HTTP that the server has answered in (RFC 9110 §2.5); HTTP/1.1 if no client has received
     /// this response.
     pub fn version(&self) -> Version {
@@ -516,6 +522,11 @@ impl Response {
     /// Sets the attempts before the one that this response answers.
     pub(crate) fn set_client_retries<R: Any + Send + Sync>(&mut self, retries: &Arc<R>) {
         self.client_info.get_or_insert_default().set_retries(retries);
+    }
+
+    /// Sets the redirects that led to this response.
+    pub(crate) fn set_redirects(&mut self, redirects: Vec<Redirect>) {
+        self.client_info.get_or_insert_default().set_redirects(redirects.into());
     }
 
     #[inline]

@@ -1,58 +1,22 @@
-//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4);
-//! [`RedirectChain`]: the requests that they lead to.
+//! [`RedirectChain`]: the requests that redirects lead to, and how they differ from the caller's (RFC 9110 §15.4).
 
 use std::borrow::Cow;
+use std::mem;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::exchange::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::pool::PooledConn;
+use crate::client::redirects::{NextRequest, RedirectAction, RedirectCheck, Redirects, is_redirect};
 use crate::client::route::{Origin, origin};
-use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
-
-/// Whether a client follows redirects.
-///
-/// A redirect that is followed changes the request as follows:
-///
-/// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
-///   the fields that describe it. 307 and 308 change nothing.
-/// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's, of its URL, or from [`ClientBuilder::default_header`]. Once dropped, they do not come back. A
-///   user and a password in the `location` are sent where it leads.
-/// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
-///   `null`, as in browsers.
-///
-/// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as
-/// browsers read it: see [`Target::join`](crate::Target::join). A response without `location` is not a redirect. The
-/// URL that was reached is in [`Response::url`](crate::Response::url).
-///
-/// [`ClientBuilder::default_header`]: crate::ClientBuilder::default_header
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Redirects {
-    /// Follow at most this many redirects in a row; one more is an error. The default is 10.
-    Follow(u32),
-    /// Return redirects as responses like any other.
-    Return,
-}
-
-impl Default for Redirects {
-    fn default() -> Redirects {
-        Redirects::Follow(10)
-    }
-}
-
-impl Redirects {
-    /// Whether a response with this status is a redirect that is followed, if it has a location.
-    pub(super) fn applies_to(self, status: Status) -> bool {
-        self != Redirects::Return && is_redirect(status)
-    }
-}
+use crate::message::{
+    CONTENT_FIELDS, FieldName, Headers, Method, Redirect, Request, Response, Scheme, Status, Target,
+};
 
 /// The requests that redirects lead to, one after another.
 pub(super) struct RedirectChain<'r> {
     redirects: Redirects,
-    /// How many redirects have been followed.
-    followed: u32,
+    check: Option<&'r RedirectCheck>,
+    followed: Vec<Redirect>,
     /// The request that was sent last.
     request: Cow<'r, Request>,
     taint: RedirectTaint,
@@ -60,43 +24,62 @@ pub(super) struct RedirectChain<'r> {
 
 impl<'r> RedirectChain<'r> {
     /// The chain that begins with the request of a caller.
-    pub(super) fn new(redirects: Redirects, request: &'r Request) -> RedirectChain<'r> {
-        RedirectChain {
-            redirects,
-            followed: 0,
-            request: Cow::Borrowed(request),
-            taint: RedirectTaint::SameOrigin,
-        }
+    pub(super) fn new(
+        redirects: Redirects,
+        check: Option<&'r RedirectCheck>,
+        request: &'r Request,
+    ) -> RedirectChain<'r> {
+        let (followed, request) = (Vec::new(), Cow::Borrowed(request));
+        RedirectChain { redirects, check, followed, request, taint: RedirectTaint::SameOrigin }
     }
 
     /// Returns the next request of the chain, if `response`, which came over `pooled`, is a redirect. Otherwise the
-    /// chain has ended, and the response gets the URL that was reached.
+    /// chain has ended, and the response gets the redirects and the URL that was reached.
     ///
     /// # Errors
     ///
-    /// As [`next_request`].
+    /// As [`next_request`], or if the function that decides about redirects fails.
     pub(super) fn follow(
         &mut self,
         pooled: &PooledConn,
         response: &mut Response,
     ) -> Result<Option<OutgoingRequest<'_>>, ClientError> {
-        let origin = &pooled.permit.pool.origin;
-        let next = next_request(self.redirects, self.followed, &self.request, origin, response).map_err(
-            |error| error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str()),
-        )?;
-        let Some((request, taint)) = next else {
-            if self.followed > 0 {
+        let next = self.next(&pooled.permit.pool.origin, response).map_err(|error| {
+            error.on_connection(pooled.is_reused(), true).with_url(self.request.target().as_str())
+        })?;
+        let Some(next) = next else {
+            if !self.followed.is_empty() {
                 response.url = Some(self.request.target().as_str().into());
+                response.set_redirects(mem::take(&mut self.followed));
             }
             return Ok(None);
         };
-        self.followed += 1;
-        self.request = Cow::Owned(request);
-        if taint == RedirectTaint::CrossOrigin {
-            self.taint = taint;
-        }
-        let outgoing = OutgoingRequest::new(&self.request).after(self.followed);
+        self.request = Cow::Owned(next);
+        let resends = u32::try_from(self.followed.len()).unwrap_or(u32::MAX);
+        let outgoing = OutgoingRequest::new(&self.request).after(resends);
         Ok(Some(OutgoingRequest { taint: self.taint, ..outgoing }))
+    }
+
+    /// The next request, if `response`, which came from `origin`, is a redirect that is followed. It is noted then.
+    fn next(&mut self, origin: &Origin, response: &Response) -> Result<Option<Request>, ClientError> {
+        let next = next_request(self.redirects, self.followed.len(), &self.request, origin, response)?;
+        let Some((request, taint)) = next else { return Ok(None) };
+        let taint = if taint == RedirectTaint::CrossOrigin { taint } else { self.taint };
+        let left = origin.absolute(self.request.target());
+        self.followed.push(Redirect::new(response.status, left.as_str()));
+        if let Some(check) = self.check {
+            let is_cross_origin = taint == RedirectTaint::CrossOrigin;
+            let next = NextRequest::new(&request, &self.followed, is_cross_origin);
+            match check(&next).map_err(|refused| error(ClientCause::Other(refused)))? {
+                RedirectAction::Follow => {}
+                RedirectAction::Return => {
+                    self.followed.pop();
+                    return Ok(None);
+                }
+            }
+        }
+        self.taint = taint;
+        Ok(Some(request))
     }
 }
 
@@ -109,14 +92,14 @@ impl<'r> RedirectChain<'r> {
 /// requires a body that is gone.
 fn next_request(
     redirects: Redirects,
-    followed: u32,
+    followed: usize,
     request: &Request,
     origin: &Origin,
     response: &Response,
 ) -> Result<Option<(Request, RedirectTaint)>, ClientError> {
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
     let Some(location) = location(response)? else { return Ok(None) };
-    if followed == most {
+    if followed >= most as usize {
         return Err(error(ClientCause::TooManyRedirects).with_detail(format!("at most {most} are followed")));
     }
     let target = origin.absolute(request.target()).resolve(location);
@@ -157,17 +140,6 @@ fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
         [] => Err(error(ClientCause::Location(None))),
         location => Ok(Some(location)),
     }
-}
-
-fn is_redirect(status: Status) -> bool {
-    matches!(
-        status,
-        Status::MOVED_PERMANENTLY
-            | Status::FOUND
-            | Status::SEE_OTHER
-            | Status::TEMPORARY_REDIRECT
-            | Status::PERMANENT_REDIRECT
-    )
 }
 
 /// The method of the next request, if it only retrieves the result. `None`: the same request is sent again elsewhere.

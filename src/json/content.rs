@@ -1,4 +1,4 @@
-//! Floor 5: JSON as the content of messages, by serde (RFC 8259).
+//! JSON as the content of messages.
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
@@ -250,7 +250,7 @@ impl Problem {
 /// The names that are not free for extension members (RFC 9457 §3.1).
 const STANDARD_MEMBERS: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
-fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, ContentError> {
     serde_json::from_slice(content).map_err(|error| json_error::<T>(&error, content))
 }
 

@@ -1,11 +1,12 @@
-//! [`Attempts`]: the attempts at one request, as many as its policy for retries makes.
+//! [`RetryLoop`]: the attempts at one request, as many as its policy for retries makes.
 
 use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::attempt::{Attempt, Until};
 use super::hedge::{Winner, race};
+use super::sent_request::{SentRequest, Until};
+use super::surrounded::send_once;
 use crate::client::error::{ClientError, RetryReport};
 use crate::client::exchange::OutgoingRequest;
 use crate::client::pool::{ClientPools, Pool};
@@ -15,7 +16,7 @@ use crate::message::Response;
 use crate::runtime::{self, Instant, boxed, later, sleep_until, timeout};
 
 /// The attempts at one request. The first one is like one without a policy, and costs no more memory.
-pub(super) struct Attempts<'a, 'r> {
+pub(super) struct RetryLoop<'a, 'r> {
     policy: &'a Retry,
     pools: &'a ClientPools,
     pool: Arc<Pool>,
@@ -23,7 +24,7 @@ pub(super) struct Attempts<'a, 'r> {
     timeouts: &'a RequestTimeouts,
 }
 
-impl<'a, 'r: 'a> Attempts<'a, 'r> {
+impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
     /// Prepares attempts at a request. `pool` is that of its origin, if the caller has it.
     ///
     /// # Errors
@@ -35,7 +36,7 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
         timeouts: &'a RequestTimeouts,
-    ) -> Result<Attempts<'a, 'r>, ClientError> {
+    ) -> Result<RetryLoop<'a, 'r>, ClientError> {
         let request = outgoing.request;
         let pool = match pool {
             Some(pool) => pool,
@@ -43,11 +44,11 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
                 .pool_of(request.target())
                 .map_err(|error| timeouts.describe(error, request, &pools.settings))?,
         };
-        Ok(Attempts { policy, pools, pool, outgoing, timeouts })
+        Ok(RetryLoop { policy, pools, pool, outgoing, timeouts })
     }
 
     /// Makes the attempts, each as far as `until` says.
-    pub(super) async fn run(self, mut until: Until<'_>) -> Result<Attempt<'r>, ClientError> {
+    pub(super) async fn run(self, mut until: Until<'_>) -> Result<SentRequest<'r>, ClientError> {
         if let Some(budget) = &self.pool.retries.budget {
             budget.deposit();
         }
@@ -69,7 +70,7 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
         percent: u8,
         tries: &mut Tries<'_>,
         response: &mut Response,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         let began = runtime::now();
         let delay = self.pool.retries.latencies.percentile(percent);
         let mut other = Response::new();
@@ -119,9 +120,9 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
         &self,
         mut retry: RetryReport,
         mut tries: Tries<'_>,
-        mut attempted: Result<Attempt<'r>, ClientError>,
+        mut attempted: Result<SentRequest<'r>, ClientError>,
         mut until: Until<'_>,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         loop {
             let due = later(runtime::now(), retry.wait);
             if let Ok(unwanted) = attempted {
@@ -141,12 +142,12 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
         &'b self,
         failed: u32,
         until: Until<'b>,
-    ) -> impl Future<Output = Result<Attempt<'r>, ClientError>> + Send + use<'a, 'b, 'r> {
-        let Attempts { pools, outgoing, timeouts, .. } = *self;
+    ) -> impl Future<Output = Result<SentRequest<'r>, ClientError>> + Send + use<'a, 'b, 'r> {
+        let RetryLoop { pools, outgoing, timeouts, .. } = *self;
         let pool = self.pool.clone();
         async move {
             let outgoing = outgoing.after(failed);
-            Attempt::run(pools, Some(pool), &outgoing, until, timeouts).await
+            send_once(pools, Some(pool), &outgoing, until, timeouts).await
         }
     }
 
@@ -154,7 +155,7 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
     fn next(
         &self,
         tries: &mut Tries<'_>,
-        attempted: &mut Result<Attempt<'r>, ClientError>,
+        attempted: &mut Result<SentRequest<'r>, ClientError>,
         until: &mut Until<'_>,
     ) -> Option<RetryReport> {
         let outcome = match attempted {
@@ -170,9 +171,9 @@ impl<'a, 'r: 'a> Attempts<'a, 'r> {
 
 /// The outcome of the last attempt, with those before it.
 fn finish<'r>(
-    attempted: Result<Attempt<'r>, ClientError>,
+    attempted: Result<SentRequest<'r>, ClientError>,
     tries: Tries<'_>,
-) -> Result<Attempt<'r>, ClientError> {
+) -> Result<SentRequest<'r>, ClientError> {
     match attempted {
         Ok(attempt) => Ok(attempt.after(tries.into_log())),
         Err(error) => Err(tries.describe(error)),

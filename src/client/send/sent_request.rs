@@ -1,10 +1,10 @@
-//! [`Attempt`]: one request over one connection, up to the head of its response (RFC 9112 §9.3).
+//! [`SentRequest`]: one request over one connection, up to the head of its response (RFC 9112 §9.3).
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::client::call::{Call, CallExchange};
+use crate::client::call::{Call, CallExchange, CallHead};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase, RetryLog};
 use crate::client::exchange::{ExpectField, OutgoingRequest};
@@ -21,8 +21,8 @@ use crate::wire::OutgoingFraming;
 ///
 /// A connection that its server has closed while it was idle is replaced within the attempt, and an expectation that the
 /// server refuses is dropped.
-pub(super) struct Attempt<'r> {
-    request: &'r Request,
+pub(super) struct SentRequest<'r> {
+    head: CallHead,
     span: ClientSpan,
     cookies: RequestCookies<'r>,
     pooled: PooledConn,
@@ -39,7 +39,7 @@ pub(super) enum Until<'a> {
     HeadSent(BodyLength),
 }
 
-impl<'r> Attempt<'r> {
+impl<'r> SentRequest<'r> {
     /// Makes an attempt at a request. `pool` is that of its origin, if the caller has it.
     pub(super) async fn run(
         pools: &ClientPools,
@@ -47,7 +47,7 @@ impl<'r> Attempt<'r> {
         outgoing: &OutgoingRequest<'r>,
         mut until: Until<'_>,
         timeouts: &RequestTimeouts,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         let request = outgoing.request;
         if let Until::Answered(response) = &mut until {
             response.reset();
@@ -74,7 +74,8 @@ impl<'r> Attempt<'r> {
             pooled =
                 retried.map_err(|error| timeouts.describe(span.fail(error), request, &pools.settings))?;
         }
-        let attempt = Attempt { request, span, cookies, pooled };
+        let head = until.call_head(request);
+        let attempt = SentRequest { head, span, cookies, pooled };
         match until {
             Until::Answered(response) if may_drop_expectation(request, framing, response) => {
                 boxed(|| attempt.run_without_expectation(pools, outgoing, response, timeouts)).await
@@ -91,17 +92,18 @@ impl<'r> Attempt<'r> {
         outgoing: &OutgoingRequest<'r>,
         response: &mut Response,
         timeouts: &RequestTimeouts,
-    ) -> Result<Attempt<'r>, ClientError> {
+    ) -> Result<SentRequest<'r>, ClientError> {
         let refused = self.into_answered(response);
         let pool = refused.permit.pool.clone();
         refused.discard().await;
         let outgoing = &outgoing.without_expectation();
-        let answered = Attempt::run(pools, Some(pool), outgoing, Until::Answered(response), timeouts).await;
+        let answered =
+            SentRequest::run(pools, Some(pool), outgoing, Until::Answered(response), timeouts).await;
         answered.map_err(|error| error.sent_before(true))
     }
 
     /// Returns this attempt after others, which its response and its errors show.
-    pub(super) fn after(mut self, retries: Option<Arc<RetryLog>>) -> Attempt<'r> {
+    pub(super) fn after(mut self, retries: Option<Arc<RetryLog>>) -> SentRequest<'r> {
         self.pooled.exchange.spec.retries = retries;
         self
     }
@@ -112,14 +114,13 @@ impl<'r> Attempt<'r> {
         match until {
             Until::Answered(response) => {
                 self.pooled.set_client_info(response);
-                Some(response)
             }
             Until::FirstHead(_) if self.pooled.exchange.progress.has_response() => {
                 with_early_response(&mut self.pooled, |pooled, early| pooled.set_client_info(early));
-                self.pooled.exchange.early.as_deref()
             }
-            Until::FirstHead(_) | Until::HeadSent(_) => None,
+            Until::FirstHead(_) | Until::HeadSent(_) => {}
         }
+        self.response(until)
     }
 
     /// Ends the attempt, whose response is not wanted.
@@ -144,15 +145,27 @@ impl<'r> Attempt<'r> {
         self.pooled
     }
 
-    /// Leaves the exchange to a call, whose caller writes a body of this length, and which ends the attempt.
-    pub(super) fn into_call(self, length: BodyLength) -> Call {
-        let Attempt { request, span, cookies, pooled, .. } = self;
-        let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
-        let mut exchange = CallExchange::new(pooled, trailers, cookies.into_owned(), span);
-        if length == BodyLength::Unknown {
-            exchange.note_fields(&request.headers);
+    /// Leaves the exchange to a call, whose caller writes the body, and which ends the attempt.
+    pub(super) fn into_call(self) -> Call {
+        let SentRequest { head, span, cookies, pooled } = self;
+        Call::new(CallExchange::new(pooled, head, cookies.into_owned(), span))
+    }
+
+    /// Returns the same without what it borrows of the request.
+    pub(super) fn into_owned(self) -> SentRequest<'static> {
+        let SentRequest { head, span, cookies, pooled } = self;
+        SentRequest { head, span, cookies: cookies.into_owned(), pooled }
+    }
+
+    /// The response that is here, if the attempt goes on until there is one.
+    pub(super) fn response<'x>(&'x self, until: &'x Until<'_>) -> Option<&'x Response> {
+        match until {
+            Until::Answered(response) => Some(response),
+            Until::FirstHead(_) if self.pooled.exchange.progress.has_response() => {
+                self.pooled.exchange.early.as_deref()
+            }
+            Until::FirstHead(_) | Until::HeadSent(_) => None,
         }
-        Call::new(exchange)
     }
 }
 
@@ -180,6 +193,15 @@ impl Until<'_> {
         match is_announced || !request.body.is_empty() || !request.trailers.is_empty() {
             true => Until::HeadSent(length),
             false => Until::FirstHead(length),
+        }
+    }
+
+    /// What a call keeps of the head of `request`.
+    #[inline]
+    fn call_head(&self, request: &Request) -> CallHead {
+        match self {
+            Until::Answered(_) => CallHead::default(),
+            Until::FirstHead(length) | Until::HeadSent(length) => CallHead::new(request, *length),
         }
     }
 

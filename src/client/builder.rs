@@ -1,0 +1,300 @@
+//! [`ClientBuilder`], which configures a [`Client`].
+
+use std::error::Error;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client::Client;
+use super::cookies::CookieStore;
+use super::redirects::{NextRequest, RedirectAction, Redirects};
+use super::retry::{HostBudgets, Retry, RetryBudget};
+use super::route::Proxies;
+use super::send::RequestSender;
+use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
+use crate::client::middleware::ClientMiddleware;
+use crate::client::observe::ClientObserver;
+use crate::message::{FieldValue, MessageError};
+use crate::net::{Address, Dialer, Keepalive, Resolver};
+
+/// Configures a [`Client`]. Made by [`Client::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::Client;
+/// use corehttp::client::{ClientLimits, Redirects};
+///
+/// let client = Client::builder()
+///     .timeout(Duration::from_secs(5))
+///     .limits(ClientLimits { connections_per_host_max: 64, ..ClientLimits::default() })
+///     .redirects(Redirects::Follow(3))
+///     .build();
+/// # drop(client);
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct ClientBuilder {
+    total: Option<Duration>,
+    redirects: Redirects,
+    retry: Option<Arc<Retry>>,
+    pub(crate) settings: ClientSettings,
+}
+
+impl ClientBuilder {
+    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
+    /// the phases apply: see [`ClientTimeouts`].
+    ///
+    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow: the time of
+    /// the caller between two reads or writes counts, too. After that, every read and write fails with a timeout, even
+    /// if more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once
+    /// to a slow reader, so that one that buffers notices it in time.
+    pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
+        self.total = total.into();
+        self
+    }
+
+    /// Sets how long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
+    pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
+        self.settings.timeouts = timeouts;
+        self
+    }
+
+    /// Sets whether redirects are followed. Default: at most 10 in a row.
+    pub fn redirects(mut self, redirects: Redirects) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Sets a function that decides about each redirect that would be followed. Default: none, so all of them are, as many
+    /// as [`ClientBuilder::redirects`] says.
+    ///
+    /// A request that fails in the function fails with [`ClientCause::Other`](crate::client::ClientCause::Other), in the phase
+    /// [`Redirect`](crate::client::ClientPhase::Redirect).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::{NextRequest, RedirectAction};
+    ///
+    /// let client = Client::builder().check_redirects(|next: &NextRequest<'_>| match next.is_cross_origin() {
+    ///     true if next.request().path().starts_with("/login") => Err("the session has ended".into()),
+    ///     true => Ok(RedirectAction::Return),
+    ///     false => Ok(RedirectAction::Follow),
+    /// });
+    /// # drop(client.build());
+    /// ```
+    #[doc(alias("CheckRedirect", "redirect_policy"))]
+    pub fn check_redirects(
+        mut self,
+        check: impl Fn(&NextRequest<'_>) -> Result<RedirectAction, Box<dyn Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.settings.redirect_check = Some(Arc::new(check));
+        self
+    }
+
+    /// Sets the policy by which requests that fail are sent again. Default: none, so a request is sent once, and once more
+    /// if its connection turns out to be stale. [`Retry`] says why, and which requests are retried.
+    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
+        self.retry = retry.into().map(Arc::new);
+        self
+    }
+
+    /// Sets how many retries each host gets in proportion to its requests, whatever their policies are. Default: those of
+    /// [`RetryBudget`], one for ten requests and one per second. `None`: as many as the policies make.
+    pub fn retry_budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
+        self.settings.budgets = Arc::new(HostBudgets::new(budget.into()));
+        self
+    }
+
+    /// Sets how much servers may take: bytes of a response, and connections. Default: those of [`ClientLimits`].
+    #[doc(alias("max_idle_connections", "MaxIdleConns", "body_max", "head_max"))]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.settings.limits = limits;
+        self
+    }
+
+    /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no
+    /// `accept-encoding` is sent, and content stays as it was sent.
+    ///
+    /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
+    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content
+    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
+    ///
+    /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
+    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
+    /// range would be one of coded content.
+    #[doc(alias("gzip", "brotli"))]
+    pub fn decode_up_to(mut self, most: usize) -> Self {
+        self.settings.decode_max = Some(most);
+        self
+    }
+
+    /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of [`Client::get`] and its like. Default:
+    /// none, so they are absolute.
+    ///
+    /// What follows the last slash of `url` is not a part of the base, as for links of a page, and a URL that begins with a
+    /// slash replaces its path. An absolute URL stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::Client;
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
+    /// #     ctx.response.set_text(ctx.request.target().as_str().to_owned());
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let api = Client::builder().base_url("https://api.example/v1/")?.default_query("key", "8f14e45f").build();
+    /// # let builder = Client::builder().connect_to(listener).base_url("http://api.example/v1/")?;
+    /// # let api = builder.default_query("key", "8f14e45f").build();
+    /// let response = api.get("notes?page=2").await?; // https://api.example/v1/notes?page=2&key=8f14e45f
+    /// # assert_eq!(response.text()?, "/v1/notes?page=2&key=8f14e45f");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn base_url(mut self, url: &str) -> Result<Self, MessageError> {
+        self.settings.base.set_url(url)?;
+        Ok(self)
+    }
+
+    /// Adds a parameter to the query of each request of [`Client::get`] and its like, after those of its URL. Default: none.
+    ///
+    /// It is sent to every origin that such a request is for, but not where a redirect leads, unless its `location` repeats it.
+    pub fn default_query(mut self, name: &str, value: impl FieldValue) -> Self {
+        self.settings.base.query_mut().append(name, value);
+        self
+    }
+
+    /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
+    ///
+    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each single
+    /// request, and are ignored here.
+    ///
+    /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
+    /// redirect leads to, and not with a TRACE, whose response repeats them (RFC 9110 §9.3.8).
+    ///
+    /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
+    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
+    /// has the `user-agent`, too, and what [`Proxy::header`](crate::client::Proxy::header) adds, but no other field.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name or the value is not valid in a field.
+    #[doc(alias("user_agent", "default_headers"))]
+    pub fn default_header(mut self, name: &str, value: impl FieldValue) -> Result<Self, MessageError> {
+        self.settings.fields.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Sets the resolver that looks up the addresses of names. Default: the operating system.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.settings.dial.dns = Arc::new(self.settings.dial.dns.asking(resolver));
+        self
+    }
+
+    /// Sets how long the addresses of a name are kept at most, unless the resolver
+    /// [returns a shorter time](Resolver::resolve_with_ttl). With zero they are not kept. Default: 60 s.
+    pub fn dns_ttl(mut self, keep: Duration) -> Self {
+        self.settings.dial.dns = Arc::new(self.settings.dial.dns.kept_for(keep));
+        self
+    }
+
+    /// Sets the local address that connections come from. Default: the operating system chooses.
+    pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
+        self.settings.dial.local_address = address.into();
+        self
+    }
+
+    /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
+    /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
+    /// considered gone, and its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::client::ClientUpgraded) has no other
+    /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
+        self.settings.dial.keepalive = silence.into().map(Keepalive::new);
+        self
+    }
+
+    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
+    /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
+    /// to an address of the host.
+    ///
+    /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
+    /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
+    /// [`net`](crate::net) has an example.
+    #[doc(alias("unix_socket", "unix", "resolve"))]
+    pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
+        self.settings.dial.address = address.into().into();
+        self
+    }
+
+    /// Opens connections to hosts with `dialer`. Default: over TCP, to an address of the host.
+    ///
+    /// With [`ClientBuilder::connect_to`] as well, in either order, the dialer gets that host and port instead of those
+    /// of the URL. A Unix socket and a listener in memory have neither, so they are reached without a dialer.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.settings.dial.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Sets which proxies are used for which URLs. Default: none; [`Proxies::from_env`] reads them from the
+    /// environment.
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.settings.proxies = proxies;
+        self
+    }
+
+    /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
+    /// cookies are kept.
+    ///
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_header`], is sent with that
+    /// field instead, and a TRACE is sent without cookies.
+    pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
+        self.settings.cookies = Some(store);
+        self
+    }
+
+    /// Adds middleware, such as one that signs requests. Default: none. Middleware is added in the order in which requests
+    /// pass through it: see [`ClientMiddleware`].
+    #[doc(alias("middleware", "layer", "with", "interceptor"))]
+    pub fn wrap(mut self, middleware: impl ClientMiddleware) -> Self {
+        self.settings.middleware.push(middleware);
+        self
+    }
+
+    /// Adds an observer, such as metrics. Default: none, which costs nothing. Observers are called in the order in which
+    /// they were added.
+    #[doc(alias("on_request", "on_response", "connection_verbose"))]
+    pub fn observe(mut self, observer: impl ClientObserver) -> Self {
+        self.settings.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Builds the client.
+    pub fn build(self) -> Client {
+        let ClientBuilder { total, redirects, retry, settings } = self;
+        Client { sender: RequestSender::new(settings.completed(), total, redirects, retry) }
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("timeouts", &self.settings.timeouts).finish_non_exhaustive()
+    }
+}

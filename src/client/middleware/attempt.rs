@@ -1,0 +1,97 @@
+//! [`Attempt`]: one request on its way through middleware; [`Transmit`]: sends it when all have passed it on.
+
+use std::fmt;
+use std::pin::Pin;
+
+use crate::client::error::ClientError;
+use crate::message::{Request, Response};
+
+/// One attempt at a request, as [middleware](ClientMiddleware) sees it.
+///
+/// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt, and each attempt
+/// begins with the request as its caller or the redirect has made it.
+///
+/// [`ClientMiddleware`]: crate::client::ClientMiddleware
+pub struct Attempt<'a> {
+    /// The request, which middleware may change: a copy of the caller's. A stream of the caller is in both of them, and is
+    /// sent once. A target of another [origin](Attempt::origin) is an error.
+    pub request: Request,
+    details: AttemptDetails<'a>,
+    transmit: &'a mut (dyn Transmit + 'a),
+}
+
+/// The circumstances of an attempt.
+#[derive(Clone, Copy)]
+pub(in crate::client) struct AttemptDetails<'a> {
+    pub(in crate::client) origin: &'a str,
+    /// How many requests were sent before for the same caller's request.
+    pub(in crate::client) resends: u32,
+    pub(in crate::client) is_cross_origin: bool,
+}
+
+/// Sends the request of an attempt, over a connection of its own or one that it shares.
+pub(in crate::client) trait Transmit: Send {
+    /// Sends the request, and waits for the head of its response, unless the caller is to write a body.
+    fn transmit<'x>(&'x mut self, request: &'x Request) -> SendFuture<'x>;
+
+    /// The response, if the request that was transmitted last has one.
+    fn response(&self) -> Option<&Response>;
+}
+
+/// The future of a request that is sent.
+pub(in crate::client) type SendFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
+
+impl<'a> Attempt<'a> {
+    /// An attempt at `request`, which `transmit` sends.
+    pub(super) fn new(
+        request: Request,
+        details: AttemptDetails<'a>,
+        transmit: &'a mut (dyn Transmit + 'a),
+    ) -> Attempt<'a> {
+        Attempt { request, details, transmit }
+    }
+
+    /// Returns how many attempts there are so far, with this one: 1 for the first. Redirects and retries count, also those
+    /// of a [`Balancer`](crate::client::Balancer); a request that middleware itself sends again does not.
+    pub fn number(&self) -> u32 {
+        self.details.resends.saturating_add(1)
+    }
+
+    /// Returns scheme, host and port of the server, such as `https://api.example`: in lower case, and without the port if
+    /// it is the default of the scheme. The target of the request may be only a path.
+    pub fn origin(&self) -> &str {
+        self.details.origin
+    }
+
+    /// Returns whether redirects have led to another origin than that of the caller's request. Credentials are not meant
+    /// for it.
+    pub fn is_cross_origin(&self) -> bool {
+        self.details.is_cross_origin
+    }
+
+    /// Returns the head of the response, once [`ClientNext::send`](crate::client::ClientNext::send) has returned. Its body
+    /// is received later, and is empty here.
+    ///
+    /// `None` before that, and for a [`Call`](crate::client::Call) whose body is still to be written.
+    pub fn response(&self) -> Option<&Response> {
+        self.transmit.response()
+    }
+
+    /// Sends the request.
+    pub(super) fn transmit(&mut self) -> SendFuture<'_> {
+        self.transmit.transmit(&self.request)
+    }
+}
+
+impl fmt::Debug for Attempt<'_> {
+    /// Shows neither the query nor the fields, since they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("number", &self.number())
+            .field("method", &self.request.method())
+            .field("origin", &self.origin())
+            .field("path", &self.request.path())
+            .finish_non_exhaustive()
+    }
+}

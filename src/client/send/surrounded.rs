@@ -1,0 +1,106 @@
+//! [`Surrounded`]: a request that passes through the middleware of its client, and is sent over a connection of its own.
+
+use std::sync::Arc;
+
+use super::sent_request::{SentRequest, Until};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::exchange::{OutgoingRequest, RedirectTaint};
+use crate::client::middleware::{AttemptDetails, SendFuture, Transmit, surround};
+use crate::client::pool::{ClientPools, Pool};
+use crate::client::route::origin;
+use crate::client::settings::RequestTimeouts;
+use crate::message::{Request, Response};
+use crate::runtime::boxed;
+
+/// Sends a request once, through the middleware of the client if there is any.
+pub(super) async fn send_once<'r>(
+    pools: &ClientPools,
+    pool: Option<Arc<Pool>>,
+    outgoing: &OutgoingRequest<'r>,
+    until: Until<'_>,
+    timeouts: &RequestTimeouts,
+) -> Result<SentRequest<'r>, ClientError> {
+    if pools.settings.middleware.is_empty() {
+        return SentRequest::run(pools, pool, outgoing, until, timeouts).await;
+    }
+    boxed(|| Surrounded::run(pools, pool, outgoing, until, timeouts)).await
+}
+
+/// A request beneath the middleware of its client, which sends it, perhaps more than once.
+struct Surrounded<'a> {
+    pools: &'a ClientPools,
+    pool: Arc<Pool>,
+    outgoing: OutgoingRequest<'a>,
+    until: Until<'a>,
+    timeouts: &'a RequestTimeouts,
+    /// The request that was sent last, unless it has failed.
+    sent: Option<SentRequest<'static>>,
+    /// Whether the server may have received any of a request before.
+    was_sent: bool,
+}
+
+impl Surrounded<'_> {
+    async fn run(
+        pools: &ClientPools,
+        pool: Option<Arc<Pool>>,
+        outgoing: &OutgoingRequest<'_>,
+        until: Until<'_>,
+        timeouts: &RequestTimeouts,
+    ) -> Result<SentRequest<'static>, ClientError> {
+        let request = outgoing.request;
+        let describe = |error| timeouts.describe(error, request, &pools.settings);
+        let pool = match pool {
+            Some(pool) => pool,
+            None => pools.pool_of(request.target()).map_err(describe)?,
+        };
+        let details = AttemptDetails {
+            origin: pool.origin.key(),
+            resends: outgoing.resends,
+            is_cross_origin: outgoing.taint == RedirectTaint::CrossOrigin,
+        };
+        let mut surrounded = Surrounded {
+            pools,
+            pool: pool.clone(),
+            outgoing: *outgoing,
+            until,
+            timeouts,
+            sent: None,
+            was_sent: false,
+        };
+        let middleware = &pools.settings.middleware;
+        let passed = surround(middleware, request, details, &mut surrounded, timeouts.deadline).await;
+        let Surrounded { sent, was_sent, .. } = surrounded;
+        let sent = passed.and_then(|()| sent.ok_or_else(not_sent));
+        sent.map_err(|error| describe(error.sent_before(was_sent)))
+    }
+
+    async fn send(&mut self, request: &Request) -> Result<(), ClientError> {
+        let Surrounded { pools, ref pool, outgoing, timeouts, .. } = *self;
+        if let Some(unwanted) = self.sent.take() {
+            unwanted.discard(self.until.again()).await;
+        }
+        origin::check(request.target(), pool.origin.key())?;
+        let outgoing = OutgoingRequest { request, ..outgoing };
+        let sent = SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.again(), timeouts).await;
+        self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |_| true);
+        let mut sent = sent?.into_owned();
+        sent.outcome(&mut self.until);
+        self.sent = Some(sent);
+        Ok(())
+    }
+}
+
+impl Transmit for Surrounded<'_> {
+    fn transmit<'x>(&'x mut self, request: &'x Request) -> SendFuture<'x> {
+        Box::pin(self.send(request))
+    }
+
+    fn response(&self) -> Option<&Response> {
+        self.sent.as_ref()?.response(&self.until)
+    }
+}
+
+/// The error of middleware that is content without a response.
+fn not_sent() -> ClientError {
+    ClientError::new(ClientPhase::Prepare, ClientCause::NotSent)
+}

@@ -1,0 +1,156 @@
+//! [`JsonLines`]: values that come one a line.
+
+use std::fmt;
+use std::io;
+
+use serde_core::Deserialize;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use super::content::read;
+
+/// Reads a stream of JSON values, one a line, as NDJSON and JSON Lines are: logs, exports, the answers of models.
+///
+/// Lines end with LF or CRLF, and empty ones are skipped.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server};
+/// # use corehttp::net::MemoryListener;
+/// use corehttp::json::JsonLines;
+/// use corehttp::{Client, Request, Response};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Word<'a> {
+///     text: &'a str,
+/// }
+///
+/// # let listener = MemoryListener::new();
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
+/// #     ctx.response.set_text("{\"text\":\"so\"}\n{\"text\":\"long\"}\n");
+/// # })?;
+/// # corehttp::block_on(async {
+/// # let client = Client::builder().connect_to(listener).build();
+/// let (request, mut response) = (Request::get("http://model.example/")?, Response::new());
+/// let mut lines = JsonLines::new(client.open_response(&request, &mut response).await?);
+/// let mut said = String::new();
+/// while let Some(word) = lines.next::<Word<'_>>().await? {
+///     said.push_str(word.text);
+/// }
+/// assert_eq!(said, "solong");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("ndjson", "jsonl", "stream"))]
+pub struct JsonLines<R> {
+    /// How many bytes a line may have. Default: 1 MiB.
+    pub line_max: usize,
+    source: BufReader<R>,
+    line: Vec<u8>,
+    /// Whether the line has been read to its end, and was returned.
+    is_complete: bool,
+}
+
+impl<R: AsyncRead + Unpin> JsonLines<R> {
+    /// Reads from `source`, such as a [`ResponseReader`](crate::client::ResponseReader) or the body of a request.
+    pub fn new(source: R) -> JsonLines<R> {
+        JsonLines { line_max: LINE_MAX, source: BufReader::new(source), line: Vec::new(), is_complete: false }
+    }
+
+    /// Waits for the next value, whose texts may borrow from its line. Returns `None` at the end of the stream; the last line
+    /// need not end with LF. If the future is dropped, nothing is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if a line is longer than [`JsonLines::line_max`], or is
+    /// not the JSON of a `T`; its source is then a [`ContentError`](crate::error::ContentError). The line is gone, and the
+    /// next call reads the next one.
+    pub async fn next<'a, T: Deserialize<'a>>(&'a mut self) -> io::Result<Option<T>> {
+        while self.read_line().await? {
+            if !self.line.trim_ascii().is_empty() {
+                let value = read(&self.line);
+                return value.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a line with its end. Returns whether there was one.
+    async fn read_line(&mut self) -> io::Result<bool> {
+        if self.is_complete {
+            self.line.clear();
+            self.is_complete = false;
+        }
+        loop {
+            let bytes = self.source.fill_buf().await?;
+            let end = bytes.iter().position(|octet| *octet == b'\n');
+            let taken = end.map_or(bytes.len(), |at| at + 1);
+            let is_too_long = self.line.len() + taken > self.line_max.saturating_add(1);
+            if !is_too_long {
+                self.line.extend_from_slice(&bytes[..taken]);
+            }
+            self.source.consume(taken);
+            self.is_complete = end.is_some() || taken == 0;
+            if is_too_long {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long"));
+            }
+            if self.is_complete {
+                return Ok(!self.line.is_empty());
+            }
+        }
+    }
+}
+
+const LINE_MAX: usize = 1 << 20;
+
+impl<R> fmt::Debug for JsonLines<R> {
+    /// Does not show the line, since it may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonLines").field("line_max", &self.line_max).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of a stream, and how many lines were refused.
+    async fn values(stream: &'static str, line_max: usize) -> (Vec<u32>, usize) {
+        let mut lines = JsonLines::new(stream.as_bytes());
+        lines.line_max = line_max;
+        let (mut values, mut refused) = (Vec::new(), 0);
+        loop {
+            match lines.next::<u32>().await {
+                Ok(Some(value)) => values.push(value),
+                Ok(None) => return (values, refused),
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                    refused += 1;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_line_is_a_value() {
+        for (stream, line_max, expected, refused) in [
+            ("", 9, &[][..], 0),
+            ("1", 9, &[1], 0),
+            ("1\n2\r\n\n \n3", 9, &[1, 2, 3], 0),
+            ("1\nx\n2 3\n4\n", 9, &[1, 4], 2),
+            ("123\n1234\n5\n", 3, &[123, 5], 1),
+            ("123", 3, &[123], 0),
+        ] {
+            assert_eq!(values(stream, line_max).await, (expected.to_vec(), refused), "{stream:?}");
+        }
+    }
+
+    /// A source that never ends its line takes no more memory than a line.
+    #[tokio::test]
+    async fn a_line_without_an_end_is_bounded() {
+        let mut lines = JsonLines::new(tokio::io::repeat(b'1'));
+        assert_eq!(lines.next::<u32>().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(lines.line.capacity() <= 4 * LINE_MAX);
+    }
+}
