@@ -347,6 +347,13 @@ impl Client {
     }
 }
 
+impl ClientBuilder {
+    /// Builds the client.
+    pub fn build(self) -> Client {
+        Client { sender: self.into_sender() }
+    }
+}
+
 impl Default for Client {
     fn default() -> Client {
         Client::new()

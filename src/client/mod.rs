@@ -52,7 +52,6 @@ mod tower;
 #[cfg(feature = "websocket")]
 mod websocket;
 
-mod request_base;
 pub(crate) mod request_builder;
 mod send;
 
@@ -92,6 +91,7 @@ pub use observe::{
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirects::{NextRequest, RedirectAction, Redirects};
+pub use request_builder::Awaited;
 pub use retry::{Retry, RetryBudget};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;

@@ -8,6 +8,7 @@ mod future;
 mod hooks;
 mod memory_budget;
 mod queue_probe;
+mod runtime_thread;
 mod shutdown_signal;
 mod time;
 
@@ -29,5 +30,6 @@ pub(crate) use memory_budget::{LeaveQueueOnDrop, MemoryBudget, MemoryError, Memo
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
+pub(crate) use runtime_thread::{InRuntime, RuntimeThread};
 pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};

@@ -7,6 +7,7 @@
 )]
 
 mod balance;
+mod blocking;
 mod builder;
 #[cfg(feature = "compress")]
 mod content;
@@ -18,6 +19,7 @@ mod dialing;
 mod duplex;
 mod ends;
 mod errors;
+mod events;
 #[path = "../support/everything.rs"]
 mod everything;
 mod gateway;
