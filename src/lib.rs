@@ -149,7 +149,7 @@
 //! | redirects that a function decides about | [`ClientBuilder::check_redirects`] |
 //! | programs without a runtime | [`blocking::Client`] |
 //! | events over many connections | [`sse::EventSource`] |
-//! | large bodies | [`Client::open_response`], [`Client::open_call`] |
+//! | large bodies | [`Client::open_response`], [`Client::open_call`], [`Client::download`] |
 //! | no allocation at all | [`Client::send`] |
 //!
 //! The folder `examples` has programs for most of this. `api` is a service with a database.

@@ -26,6 +26,7 @@
 //! | one of several hosts | [`Balancer`] |
 //! | requests that are sent again | [`Retry`], [`RetryBudget`] |
 //! | tokens, signatures and ids of all requests | [`ClientMiddleware`] |
+//! | files that arrive over several connections | [`Client::download`](crate::Client::download) |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
@@ -41,6 +42,7 @@
 pub(crate) mod builder;
 pub(crate) mod client;
 mod cookies;
+mod download;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_protocol;
 mod redirects;

@@ -3,6 +3,7 @@
 //!
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
+mod blocking;
 mod cores;
 mod future;
 mod hooks;
@@ -12,14 +13,11 @@ mod runtime_thread;
 mod shutdown_signal;
 mod time;
 
-#[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
-mod blocking;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 mod random;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use blocking::BlockingLimit;
-#[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};

@@ -16,6 +16,7 @@ mod cookies;
 mod counts;
 mod deadlines;
 mod dialing;
+mod downloads;
 mod duplex;
 mod ends;
 mod errors;
