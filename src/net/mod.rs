@@ -77,7 +77,7 @@ pub(crate) use proxy_header::ProxyHeader;
 pub use public_address::is_public;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
+pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};

@@ -487,8 +487,8 @@ impl PoolPermit {
         }
     }
 
-    /// Leaves a connection that has just been opened to the next request.
-    pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
+    /// Gives a connection that has just been opened to the next request.
+    pub(super) fn give_unused(self, conn: Box<Conn<Sendable>>) {
         let connection_info = Arc::new(ClientConnection::new(&conn.transport));
         let now = runtime::now();
         let expires_at = later(now, self.pool.idle_max(None));

@@ -96,15 +96,15 @@ mod tests {
     #[track_caller]
     fn check(lines: &str, expected: Option<&str>) {
         let head = format!("HTTP/1.1 200 OK\n{lines}\n");
-        let mended = |input: &str| Mended::new(input.as_bytes(), Section::Head, 16);
-        let whole = mended(&format!("{head}rest\n\n")).map(|mended| {
+        let mended = |input: &[u8]| Mended::new(input, Section::Head, 16);
+        let whole = mended(format!("{head}rest\n\n").as_bytes()).map(|mended| {
             assert_eq!(mended.len, Some(head.len()), "{lines:?}");
             String::from_utf8(mended.text).unwrap()
         });
         let expected = expected.map(|lines| format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
         assert_eq!(whole, expected, "{lines:?}");
         for cut in 0..head.len() {
-            match mended(&head[..cut]) {
+            match mended(&head.as_bytes()[..cut]) {
                 Some(front) => assert_eq!(front.len, None, "{lines:?} cut at {cut}"),
                 None => assert_eq!(expected, None, "{lines:?} cut at {cut}"),
             }
