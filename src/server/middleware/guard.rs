@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::deferred::{defer_body, handle_deferred};
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
@@ -120,33 +121,18 @@ impl<F: Fn(&mut Context) -> Result> Guard<F> {
     }
 }
 
-/// A guard that is made of an `async` function. It lets the body be streamed, and buffers it once the check has passed, so
-/// it receives none in vain.
+/// A guard that is made of an `async` function. The body is received once the check has passed, so none is in vain.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncGuard<F>(F);
 
 impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        match next.on_head(ctx) {
-            BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream,
-            plan @ (BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_)) => plan,
-        }
+        defer_body(ctx, next)
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         self.0(ctx).await.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
-        if !may_have_body(&ctx.request) {
-            return next.handle(ctx).await;
-        }
-        let received = match next.on_head(ctx) {
-            BodyPlan::Buffer => ctx.buffer_body().await,
-            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await,
-            BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_) => Ok(()),
-        };
-        match received {
-            Ok(()) => next.handle(ctx).await,
-            Err(error) => next.refuse(ctx, Refusal::of_body(error.into())).await,
-        }
+        handle_deferred(ctx, next).await
     }
 }
 
