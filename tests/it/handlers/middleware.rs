@@ -13,6 +13,7 @@ use corehttp::{
 };
 use tokio::time::sleep;
 
+use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Served, get, status, streaming};
 
 /// Notes its name on the way in, and on the way out with the status.
@@ -474,6 +475,74 @@ mod refusals {
         ] {
             assert!(served.ask(wire).ends_with("\r\n\r\nhi"));
         }
+    }
+
+    /// A handler that buffers the body, again and again, although that fails.
+    async fn insists(ctx: &mut Context) {
+        for _ in 0..2 {
+            ctx.buffer_body().await.unwrap_err();
+            assert_eq!(ctx.request.body.bytes(), b"");
+        }
+        ctx.decode_body().await.unwrap_err();
+        let mut reader = ctx.body_reader();
+        while let Ok(chunk) = reader.chunk().await {
+            assert_eq!(chunk.expect("the end is not reached"), b"");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_body_does_not_pass_for_the_whole_rfc9112_8() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let texts = seen.clone();
+        let sees = async move |ctx: &mut Context, next: Next<'_>| {
+            let outcome = next.handle(ctx).await;
+            texts.lock().unwrap().push(ctx.request.text().unwrap_or_default().to_owned());
+            outcome
+        };
+        let late = async |ctx: &mut Context, next: Next<'_>| {
+            ctx.request.set_url("/late")?;
+            next.handle(ctx).await
+        };
+        let bounded = || limits(|limits| limits.body_max = 8);
+        let app = routes! {
+            POST "/guarded" => wrap((sees.clone(), guard(finds_the_user), bounded()), uncalled),
+            POST "/by-hand" => wrap((sees.clone(), FindsTheUser, bounded()), uncalled),
+            POST "/moved" => wrap((sees.clone(), late, bounded()), routes! { any "/late" => uncalled }),
+            POST "/ignored" => wrap((sees.clone(), bounded(), BodyPlan::Stream), insists),
+            POST "/planned" => wrap((sees, bounded()), uncalled),
+        };
+        let wired = Wired::new(app);
+        for path in ["guarded", "by-hand", "moved", "ignored", "planned"] {
+            for (body, then) in [
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nZZ\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", Then::Ends),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nhost: a\r\n\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n", Then::Waits),
+                ("content-length: 8\r\n\r\nhello", Then::Ends),
+                ("content-length: 8\r\n\r\nhello", Then::Waits),
+            ] {
+                let wire = format!("POST /{path} HTTP/1.1\r\nhost: a\r\n{body}");
+                wired.ask_cut(&wire, then);
+                let texts = std::mem::take(&mut *seen.lock().unwrap());
+                assert!(texts.iter().all(String::is_empty), "{wire:?} {then:?} {texts:?}");
+                assert!(!texts.is_empty(), "{wire:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_that_was_discarded_is_not_received_in_part() {
+        let answers_first = async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"answered").await?;
+            out.finish().await?;
+            let received = ctx.buffer_body().await;
+            assert!(ctx.request.body.is_empty() || received.is_ok() && ctx.request.body.bytes() == b"hello");
+            Ok(())
+        };
+        let wired = Wired::new(wrap(BodyPlan::Stream, answers_first));
+        wired.ask_cut("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello", Then::Ends);
     }
 
     /// A guard holds where a handler between does not pass the head on.
