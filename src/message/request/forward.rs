@@ -23,8 +23,8 @@ impl Request {
     /// If the peer takes trailers (`te: trailers`), so does the new request (§10.1.4), because
     /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
-    /// A request that asks for WebSocket and nothing else still does so (`upgrade: websocket`), because `forward` passes
-    /// that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
+    /// A request that asks for WebSocket still does so, and for no other protocol (`upgrade: websocket`), because `forward`
+    /// passes that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
     ///
     /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs, such
     /// as WSGI and PHP, read `X_User` as `x-user`: a client could add to what this gateway sets. If the server behind needs
@@ -165,12 +165,11 @@ impl Request {
         Ok(forwarded)
     }
 
-    /// Whether the request asks for WebSocket and nothing else (RFC 6455 §4.1). All others are forwarded without such a
-    /// wish, which every server may ignore (RFC 9110 §7.8): in a tunnel for h2c, for example, requests would pass that
-    /// the gateway does not see.
+    /// Whether the request asks for WebSocket (RFC 6455 §4.1), perhaps among others (RFC 9110 §7.8). No other protocol is
+    /// passed on, as every server may ignore such a wish: in a tunnel for h2c, for example, requests would pass that the
+    /// gateway does not see.
     fn asks_for_websocket(&self) -> bool {
-        let protocol = self.headers.single(FieldName::UPGRADE);
-        protocol.is_ok_and(|protocol| protocol.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket")))
+        self.headers.contains_token("upgrade", "websocket")
             && self.headers.contains_token("connection", "upgrade")
             && self.method() == Method::Get
             && self.version() == Version::Http11
@@ -282,6 +281,31 @@ mod tests {
             &[(framing[0], "1"), (framing[1], "1"), ("connection", "Content-Length, transfer-encoding")],
             &framing,
         );
+    }
+
+    #[test]
+    fn websocket_is_asked_for_alone_rfc9110_7_8() {
+        for (lines, expected) in [
+            (&["websocket"][..], true),
+            (&["WebSocket,"], true),
+            (&[", websocket"], true),
+            (&["h2c, websocket"], true),
+            (&["websocket, foo/1"], true),
+            (&["h2c", "websocket"], true),
+            (&["websocket/13"], false),
+            (&["websocket h2c"], false),
+            (&["\"websocket\""], false),
+            (&["h2c"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("connection", "keep-alive, Upgrade").unwrap();
+            lines.iter().for_each(|line| request.headers.append("upgrade", *line).unwrap());
+            let onward = request.forwarded_to("/").unwrap().headers;
+            let asked = onward.all("upgrade").collect::<Vec<_>>();
+            assert_eq!(asked, if expected { vec![&b"websocket"[..]] } else { vec![] }, "{lines:?}");
+        }
     }
 
     /// A request of `version` with these lines goes on with this `te`.
