@@ -3,7 +3,7 @@
 use super::request::Request;
 use crate::message::text::percent;
 use crate::message::{
-    FieldName, Headers, Method, OctetSet, TargetBase, TargetError, Version, saturating_decimal,
+    FieldName, Headers, Method, OctetSet, Target, TargetBase, TargetError, Version, saturating_decimal,
 };
 
 impl Request {
@@ -60,10 +60,15 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forwarded_to(&self, base: &str) -> Result<Request, TargetError> {
+        self.retargeted(self.target_at(base)?)
+    }
+
+    /// Returns the target that this request has at the server at `base`, whatever form it has here.
+    pub(crate) fn target_at(&self, base: &str) -> Result<Target, TargetError> {
         match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
-            (Method::Options, ["*", _]) => self.retargeted(base, ["", ""]),
-            (_, resource) if resource[0].starts_with('/') => self.retargeted(base, resource),
+            (Method::Options, ["*", _]) => self.target_below(base, ["", ""]),
+            (_, resource) if resource[0].starts_with('/') => self.target_below(base, resource),
             _ => Err(TargetError::Form),
         }
     }
@@ -126,18 +131,22 @@ impl Request {
         let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
         match names_host || has_dot_dot(&octets) {
             true => Err(TargetError::Outside),
-            false => self.retargeted(base, [rest, query]),
+            false => self.retargeted(self.target_below(base, [rest, query])?),
         }
     }
 
-    /// Copies the request for a path and a query below `base`.
-    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, TargetError> {
+    /// The target of a path and a query below `base`.
+    fn target_below(&self, base: &str, resource: [&str; 2]) -> Result<Target, TargetError> {
         // The base is parsed alone, or the path could become the host of a base without one.
         let base = TargetBase::parse(base)?;
         if base.has_path() && has_dot_dot(&percent::decode_octets(self.target().path())) {
             return Err(TargetError::Outside);
         }
-        let target = base.target(resource)?;
+        base.target(resource)
+    }
+
+    /// Copies the request for another target.
+    fn retargeted(&self, target: Target) -> Result<Request, TargetError> {
         let mut forwarded = Request::with_target(self.method(), target);
         forwarded.headers = self.headers.forwarded();
         forwarded.headers.remove_ambiguous();
@@ -223,7 +232,7 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Response, Status, Target};
+    use crate::message::{Response, Status};
 
     /// A request and a response with these lines are forwarded with the `expected` names only.
     #[track_caller]
