@@ -14,6 +14,9 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// the head alone, and changes nothing but fields of the response and extensions. An `async` one is called once. A guard
 /// that counts, or has settings, is a type that implements [`Middleware`].
 ///
+/// A check that needs what middleware around it has loaded meanwhile is `async`, even if it waits for nothing: it reads a
+/// session, or a user whom an `async` guard has put into the extensions. See `session` for one.
+///
 /// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
 /// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
 ///
