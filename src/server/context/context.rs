@@ -151,7 +151,9 @@ impl Context {
     ///
     /// # Examples
     ///
-    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived:
+    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived. After an error,
+    /// or if the handler is dropped because its peer has left, a part of the file is there, which is the handler's to
+    /// remove. `Part::save`, for uploads of forms, does that.
     ///
     /// ```no_run
     /// use corehttp::middleware::wrap;
