@@ -6,12 +6,10 @@ use std::pin::Pin;
 use crate::client::error::ClientError;
 use crate::message::{Request, Response};
 
-/// One attempt at a request, as [middleware](ClientMiddleware) sees it.
+/// One attempt at a request, as [middleware](crate::client::ClientMiddleware) sees it.
 ///
 /// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt, and each attempt
 /// begins with the request as its caller or the redirect has made it.
-///
-/// [`ClientMiddleware`]: crate::client::ClientMiddleware
 pub struct Attempt<'a> {
     /// The request, which middleware may change: a copy of the caller's. A stream of the caller is in both of them, and is
     /// sent once. A target of another [origin](Attempt::origin) is an error.
