@@ -45,8 +45,8 @@
 //! # Guards
 //!
 //! A guard that reads the session is an `async fn`. Any other decides by the head of a request that may have a body, before
-//! [`Sessions`] have loaded the session: each POST would be answered with 500. So is a guard that reads what such a one has
-//! put into the extensions.
+//! [`Sessions`] have loaded the session: each POST would be answered with 500. A guard that reads what such a one has put
+//! into the extensions is `async`, too.
 //!
 //! ```
 //! use corehttp::middleware::{guard, wrap};

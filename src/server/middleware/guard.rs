@@ -14,8 +14,9 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// the head alone, and changes nothing but fields of the response and extensions. An `async` one is called once. A guard
 /// that counts, or has settings, is a type that implements [`Middleware`].
 ///
-/// A check that needs what middleware around it has loaded meanwhile is `async`, even if it waits for nothing: it reads a
-/// session, or a user whom an `async` guard has put into the extensions. See `session` for one.
+/// A check that needs what middleware around it has loaded is `async`, even if it waits for nothing. Otherwise it would
+/// decide by the head of a request that may have a body, before the session is loaded, or before another `async` guard has
+/// put a user into the extensions.
 ///
 /// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
 /// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
@@ -50,6 +51,41 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// # request.set_bearer_auth("8f14e45f")?;
 /// # let admitted = corehttp::block_on(service.respond(request))?;
 /// # assert_eq!((refused.status, admitted.text()), (Status::UNAUTHORIZED, Ok("good")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A user whom one guard finds and another one needs (`session` has the same with a session):
+///
+/// ```
+/// use corehttp::middleware::guard;
+/// use corehttp::{Context, Result, Server, Status, routes};
+///
+/// struct User { is_admin: bool }
+/// # async fn find(_: &str) -> Option<User> { Some(User { is_admin: true }) }
+///
+/// async fn signs_in(ctx: &mut Context) -> Result {
+///     let token = ctx.request.bearer_auth().ok_or(Status::UNAUTHORIZED)?;
+///     let user: User = find(token).await.ok_or(Status::UNAUTHORIZED)?;
+///     ctx.extensions.insert(user);
+///     Ok(())
+/// }
+///
+/// async fn is_admin(ctx: &mut Context) -> Result {
+///     match ctx.extensions.get() {
+///         Some(User { is_admin: true }) => Ok(()),
+///         _ => Err(Status::FORBIDDEN.into()),
+///     }
+/// }
+///
+/// let service = Server::new().service(routes! {
+///     wrap (guard(signs_in), guard(is_admin)) => {
+///         POST "/admin/notes" => |ctx: &mut Context| ctx.response.set_text("noted"),
+///     },
+/// });
+/// # let mut request = corehttp::Request::post("/admin/notes")?;
+/// # request.set_bearer_auth("8f14e45f")?;
+/// # request.body.set_bytes("hi");
+/// # assert_eq!(corehttp::block_on(service.respond(request))?.text()?, "noted");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("authorization", "authentication", "filter"))]
