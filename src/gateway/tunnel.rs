@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::net::{Conn, ConnError, Locality, ReadBuffer};
@@ -20,13 +20,13 @@ pub(super) async fn join<A: Locality, B: Locality>(
 ) {
     let (mut inward, mut outward) = (Direction::default(), Direction::default());
     let mut stopping = pin!(stopping);
-    let mut poll = move |cx: &mut Context<'_>| -> Result<[bool; 2], ConnError> {
+    let mut poll = move |cx: &mut task::Context<'_>| -> Result<[bool; 2], ConnError> {
         if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
             outward.closes = true;
         }
         Ok([inward.poll(cx, &mut front, &mut behind)?, outward.poll(cx, &mut behind, &mut front)?])
     };
-    let mut poll_until = |cx: &mut Context<'_>, is_over: fn([bool; 2]) -> bool| match poll(cx) {
+    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([bool; 2]) -> bool| match poll(cx) {
         Ok(ended) if !is_over(ended) => Poll::Pending,
         ended => Poll::Ready(ended.map(drop)),
     };
@@ -54,7 +54,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Reads once into `room`. Returns 0 at the end. The peer may be silent for ever.
-    fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
+    fn poll_read(&mut self, cx: &mut task::Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
         if self.early.is_empty() {
             return self.conn.poll_read(cx, room, Duration::MAX);
         }
@@ -63,7 +63,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Writes `bytes` as far as the peer takes them at once, and keeps the rest.
-    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), ConnError> {
+    fn write(&mut self, cx: &mut task::Context<'_>, bytes: &[u8]) -> Result<(), ConnError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Writes all that waits, and what TLS has held back.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+    fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         let flushed = ready!(self.conn.poll_flush(cx, self.write_limit));
         self.checked(flushed)?;
         // A tunnel may stay for days.
@@ -90,7 +90,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Closes the sending half.
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         let shut = ready!(self.conn.poll_shutdown(cx, self.write_limit));
         Poll::Ready(self.checked(shut))
     }
@@ -127,7 +127,7 @@ impl Direction {
     /// Passes on what is here. Returns whether the sender has ended, and the end was passed on, too.
     fn poll<A: Locality, B: Locality>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
     ) -> Result<bool, ConnError> {
@@ -139,7 +139,7 @@ impl Direction {
 
     fn poll_pass<A: Locality, B: Locality>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
     ) -> Poll<Result<(), ConnError>> {

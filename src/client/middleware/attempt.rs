@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use crate::client::error::ClientError;
-use crate::message::{Request, Response};
+use crate::message::{Request, Response, TargetForm};
 
 /// One attempt at a request, as [middleware](crate::client::ClientMiddleware) sees it.
 ///
@@ -60,6 +60,15 @@ impl<'a> Attempt<'a> {
     /// it is the default of the scheme. The target of the request may be only a path.
     pub fn origin(&self) -> &str {
         self.details.origin
+    }
+
+    /// Returns the URL of the request, which signatures cover, also if its target is only a path.
+    pub fn url(&self) -> String {
+        let target = self.request.target();
+        match target.form() {
+            TargetForm::Origin => format!("{}{}", self.origin(), target.as_str()),
+            _ => target.as_str().to_owned(),
+        }
     }
 
     /// Returns whether redirects have led to another origin than that of the caller's request. Credentials are not meant

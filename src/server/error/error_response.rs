@@ -68,7 +68,8 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// API reads a page. One without a preference, such as curl and the `fetch` of a script, or that accepts something else,
 /// gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: the
 /// [`Problem`](crate::Problem) that the handler has failed with, with all its members, or else a cause that this crate has
-/// found in the request, such as JSON with a field missing, and no other. The response has `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
+/// found in the request, such as JSON with a field missing, and no other. The response has `vary: accept`. A redirect, such
+/// as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///

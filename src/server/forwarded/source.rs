@@ -39,13 +39,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_named_and_a_peer_that_is_another() {
+    fn a_peer_that_is_the_client_has_its_port() {
         check(Some("192.0.2.1"), "192.0.2.1:5000", "192.0.2.1:5000");
+        check(Some("2001:db8::1"), "[2001:db8::1]:5000", "[2001:db8::1]:5000");
+        check(None, "unix", "unix");
+    }
+
+    #[test]
+    fn an_ipv4_peer_of_a_dual_stack_socket_is_written_as_such() {
         check(Some("192.0.2.1"), "[::ffff:192.0.2.1]:5000", "192.0.2.1:5000");
         check(Some("192.0.2.1"), "[::ffff:10.0.0.1]:5000", "192.0.2.1 through 10.0.0.1:5000");
+    }
+
+    #[test]
+    fn a_client_behind_another_peer_is_named_with_it() {
         check(Some("2001:db8::1"), "[::1]:5000", "2001:db8::1 through [::1]:5000");
         check(Some("192.0.2.1"), "unix", "192.0.2.1 through unix");
         check(None, "10.0.0.1:5000", "an unknown client through 10.0.0.1:5000");
-        check(None, "unix", "unix");
     }
 }
