@@ -420,8 +420,7 @@ impl Exchange {
     ) -> ErrorReport<'r> {
         let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
             (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
-            (0, HeadState::Accepted) => (0, None),
-            (count, HeadState::Accepted) => (count, Some(request)),
+            (count, HeadState::Accepted) => (count, (count > 0).then_some(request)),
         };
         let proxies = self.conn.core().trusted_proxies.clone();
         let report = ErrorReport::from_connection(self.peer(), cause);

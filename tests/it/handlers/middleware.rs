@@ -422,7 +422,7 @@ mod refusals {
         }
     }
 
-    /// What is beneath a guard that waits makes another plan once it has let the request pass.
+    /// A handler beneath a guard that waits makes another plan once it has let the request pass.
     #[test]
     fn a_plan_may_refuse_by_what_a_guard_has_learned() {
         let found = || guard(finds_the_user);
