@@ -122,7 +122,8 @@ impl Health {
     }
 
     /// Sets who may ask, in place of everybody: `check` fails for others, with the status that they get, as that of
-    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call.
+    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call. Probes in
+    /// a group of routes that has a guard need none of their own.
     ///
     /// The names of checks tell strangers what a service is made of. The probes of Kubernetes come from the address of the
     /// node, those of load balancers from their own.

@@ -418,13 +418,13 @@ impl Exchange {
         status: Option<Status>,
         cause: ErrorCause,
     ) -> ErrorReport<'r> {
-        let Peer { addr: peer_addr, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
             (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
-            (0, HeadState::Accepted) => (0, None),
-            (count, HeadState::Accepted) => (count, Some(request)),
+            (count, HeadState::Accepted) => (count, (count > 0).then_some(request)),
         };
-        ErrorReport { status, peer_addr, connection_id, exchange_number, request, cause, suppressed: 0 }
+        let proxies = self.conn.core().trusted_proxies.clone();
+        let report = ErrorReport::from_connection(self.peer(), cause);
+        ErrorReport { status, exchange_number, request, proxies, ..report }
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that

@@ -169,6 +169,22 @@ fn a_websocket_passes_a_gateway() {
     assert!(received.contains("101 ") && received.contains("\u{5}early"), "{received}");
 }
 
+/// The peer may name other protocols, too, and a list may have empty members.
+#[test]
+fn a_websocket_among_other_protocols_passes_a_gateway_rfc9110_5_6_1_2() {
+    let settings = websocket::Options::default();
+    let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    let front = gateway(format!("http://{}", behind.addr()));
+    for protocols in ["websocket,", ", websocket", "h2c, websocket", "websocket, foo/1"] {
+        let head = HEAD.replace("Upgrade: websocket", &format!("Upgrade: {protocols}"));
+        for served in [&behind, &front] {
+            let received = served.ask([format!("{head}\r\n").as_bytes(), &close(1000, "")].concat());
+            assert!(received.starts_with("HTTP/1.1 101"), "{protocols} {received}");
+            assert!(received.contains("\r\nupgrade: websocket\r\n"), "{received}");
+        }
+    }
+}
+
 #[test]
 fn a_refusal_passes_a_gateway() {
     let behind = Served::new(|ctx: &mut Context| ctx.response.set_text("no"));
