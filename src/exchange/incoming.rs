@@ -138,14 +138,9 @@ impl Incoming {
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.rate.begin(text.len() - len);
         self.input.consume(len);
-        match message.framing() {
-            Ok(framing) => {
-                self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS, message.leniency());
-            }
-            Err(error) => {
-                return Err(ExchangeError::with_detail(error, message.text(), limits));
-            }
-        }
+        let framing = message.framing();
+        let framing = framing.map_err(|error| ExchangeError::with_detail(error, message.text(), limits))?;
+        self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS, message.leniency());
         Ok(true)
     }
 
