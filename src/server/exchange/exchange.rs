@@ -238,10 +238,10 @@ impl Exchange {
             if sent.is_ready() {
                 return sent;
             }
-            // Content of unknown length is still made, perhaps for nobody. Other content is there, such as a file.
-            let cancel = match response.body.declared_length() {
-                BodyLength::Unknown => bounds.cancel,
-                BodyLength::NoContent | BodyLength::Known(_) => bounds.cancel.only_on_reset(),
+            // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
+            let cancel = match response.body.is_in_progress() {
+                true => bounds.cancel,
+                false => bounds.cancel.only_on_reset(),
             };
             // While the write waits, input is discarded; that is ready only with an error.
             match incoming.get_mut().poll_discard(cx, conn, bounds) {
