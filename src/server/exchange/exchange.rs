@@ -121,7 +121,7 @@ impl Exchange {
         let polled = conn.poll_uncounted(|conn, bounds, core| {
             incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
         });
-        polled.map_err(|error| {
+        conn.or_gone(cx, polled, &incoming.memory).map_err(|error| {
             info.note_failed_head(request, incoming);
             error.into()
         })
@@ -159,11 +159,7 @@ impl Exchange {
         if !incoming.is_end_stream() {
             let content = request.body.receive();
             let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
-            if received.is_pending() && incoming.memory.is_waiting() {
-                // Nothing is read, so no read finds that the peer has left.
-                return conn.poll_gone(cx).map(Err);
-            }
-            ready!(received)?;
+            ready!(conn.or_gone(cx, received, &incoming.memory))?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
