@@ -45,7 +45,7 @@ mod form {
         }
     }
 
-    impl RequestBuilder {
+    impl<S> RequestBuilder<S> {
         #[doc(hidden)]
         pub fn query(self, _: impl Sized) -> Self
         where
@@ -137,7 +137,7 @@ mod json {
         }
     }
 
-    impl RequestBuilder {
+    impl<S> RequestBuilder<S> {
         #[doc(hidden)]
         pub fn json(self, _: impl Sized) -> Self
         where

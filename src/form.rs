@@ -141,7 +141,7 @@ impl FormBuf {
     }
 }
 
-impl RequestBuilder {
+impl<S> RequestBuilder<S> {
     /// Adds the pairs of `value` to the query, after those that are there: see [`FormBuf::from_value`].
     ///
     /// The `.await` fails if `value` cannot be written as a query.
@@ -171,7 +171,7 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn query(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+    pub fn query(self, value: &(impl Serialize + ?Sized)) -> Self {
         self.change(|request| {
             let added = FormBuf::from_value(value)?;
             match (request.query().as_str(), added.as_str()) {
@@ -205,7 +205,7 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn form(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+    pub fn form(self, value: &(impl Serialize + ?Sized)) -> Self {
         self.change(|request| FormBuf::from_value(value).map(|form| request.set_form(&form)))
     }
 }

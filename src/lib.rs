@@ -89,7 +89,8 @@
 //! | [`server`] | reports, counters, error pages, transforms | |
 //! | [`middleware`] | what surrounds handlers: logs, guards, limits, compression | |
 //! | [`health`] | probes of load balancers | |
-//! | [`client`] | redirects, proxies, pipelines, several hosts | |
+//! | [`client`] | redirects, proxies, retries, middleware, pipelines, several hosts | |
+//! | [`blocking`] | a client for programs without a runtime | |
 //! | [`message`] | parts of messages, values, credentials, escapes | |
 //! | [`error`] | errors that both sides share | |
 //! | [`net`] | socket options, resolvers, connections in memory | |
@@ -144,7 +145,11 @@
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
 //! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
 //! | requests that are sent again | [`client::Retry`] |
-//! | large bodies | [`Client::open_response`], [`Client::open_call`] |
+//! | tokens, signatures and ids of all requests | [`client::ClientMiddleware`] |
+//! | redirects that a function decides about | [`ClientBuilder::check_redirects`] |
+//! | programs without a runtime | [`blocking::Client`] |
+//! | events over many connections | [`sse::EventSource`] |
+//! | large bodies | [`Client::open_response`], [`Client::open_call`], [`Client::download`] |
 //! | no allocation at all | [`Client::send`] |
 //!
 //! The folder `examples` has programs for most of this. `api` is a service with a database.
@@ -154,6 +159,8 @@
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #modules")]
+#![cfg_attr(feature = "json", doc = "[`json`]: mod@json")]
+#![cfg_attr(not(feature = "json"), doc = "[`json`]: #modules")]
 #![cfg_attr(feature = "metrics", doc = "[`metrics`]: mod@metrics")]
 #![cfg_attr(not(feature = "metrics"), doc = "[`metrics`]: #modules")]
 #![cfg_attr(feature = "tracing", doc = "[`tracing`]: mod@tracing")]
@@ -195,6 +202,7 @@ mod wire;
 
 mod exchange;
 
+pub mod blocking;
 pub mod client;
 pub mod server;
 

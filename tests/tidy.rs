@@ -23,6 +23,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("server", &["coding", "error_text", "exchange", "lines", "memory", "message", "net", "runtime", "wire"]),
     ("access_log", &["lines", "message", "server"]),
+    ("blocking", &["client", "message", "runtime"]),
     ("compress", &["coding", "error_text", "memory", "message", "runtime", "server"]),
     ("cookies", &["message"]),
     ("cors", &["error_text", "message", "server"]),
@@ -36,7 +37,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error_text", "exchange", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
-    ("sse", &["error_text", "message", "runtime", "server"]),
+    ("sse", &["client", "error_text", "message", "runtime", "server"]),
     (
         "websocket",
         &["client", "error_text", "exchange", "memory", "message", "net", "runtime", "server", "wire"],
@@ -178,7 +179,7 @@ const VARIANTS: &[&str] = &[
 ];
 
 /// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
-const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request", "Server"];
+const LARGE: &[&str] = &["ClientBuilder", "Context", "Headers", "PooledConn", "Request", "Server"];
 
 /// The structs with more than [`FIELDS_MAX`] fields or [`FLAGS_MAX`] flags, and why each is one.
 const WIDE: &[(&str, &str)] = &[

@@ -1,11 +1,11 @@
-//! [`Asker`]: one GET after another, by corehttp's client in its three ways, by hyper-util's, by reqwest's, and by
+//! [`Asker`]: one GET after another, by corehttp's client in its ways, by hyper-util's, by reqwest's, and by
 //! nobody: a write and a read on a socket, which is what all of them stand on.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use corehttp::client::{ClientLimits, Pipeline};
+use corehttp::client::{Attempt, ClientLimits, Pipeline, Retry};
 use corehttp::net::{MemoryConnector, MemoryListener, MemoryStream};
 use corehttp::{Client, Request, Response};
 use http_body_util::{BodyExt, Empty};
@@ -56,6 +56,14 @@ impl Asker {
                 let client = client
                     .limits(ClientLimits { connections_per_host_max: 2_000, ..ClientLimits::default() })
                     .build();
+                Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
+            }
+            (POLICIES, Place::Tcp(_)) => {
+                let mark = |attempt: &mut Attempt<'_>| {
+                    let number = attempt.number();
+                    Ok(attempt.request.headers.set("x-attempt", number)?)
+                };
+                let client = Client::builder().retry(Retry::new()).wrap(mark).build();
                 Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
             }
             (STREAM, Place::Tcp(_)) => Asker::Stream(Client::new(), Request::get(&url).expect("a good URL")),
@@ -122,6 +130,8 @@ impl Asker {
 
 pub const RAW: &str = "raw";
 pub const COREHTTP: &str = "corehttp";
+/// The same with retries, and middleware that sets a field.
+pub const POLICIES: &str = "policies";
 pub const STREAM: &str = "stream";
 pub const PIPELINE: &str = "pipeline";
 pub const HYPER: &str = "hyper-util";

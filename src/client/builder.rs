@@ -1,4 +1,4 @@
-//! [`ClientBuilder`], which configures a [`Client`].
+//! [`ClientBuilder`], which configures a client.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::Client;
 use super::cookies::CookieStore;
 use super::redirects::{NextRequest, RedirectAction, Redirects};
 use super::retry::{HostBudgets, Retry, RetryBudget};
@@ -18,7 +17,7 @@ use crate::client::observe::ClientObserver;
 use crate::message::{FieldValue, MessageError};
 use crate::net::{Address, Dialer, Keepalive, Resolver};
 
-/// Configures a [`Client`]. Made by [`Client::builder`].
+/// Configures a [`Client`](crate::Client). Made by [`Client::builder`](crate::Client::builder).
 ///
 /// # Examples
 ///
@@ -136,10 +135,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of [`Client::get`] and its like. Default:
-    /// none, so they are absolute.
+    /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of
+    /// [`Client::get`](crate::Client::get) and its like. Default: none, so they are absolute.
     ///
-    /// What follows the last slash of `url` is not a part of the base, as for links of a page, and a URL that begins with a
+    /// The text after the last slash of `url` is not a part of the base, as for links of a page, and a URL that begins with a
     /// slash replaces its path. An absolute URL stays as it is.
     ///
     /// # Errors
@@ -172,7 +171,8 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Adds a parameter to the query of each request of [`Client::get`] and its like, after those of its URL. Default: none.
+    /// Adds a parameter to the query of each request of [`Client::get`](crate::Client::get) and its like, after those
+    /// of its URL. Default: none.
     ///
     /// It is sent to every origin that such a request is for, but not where a redirect leads, unless its `location` repeats it.
     pub fn default_query(mut self, name: &str, value: impl FieldValue) -> Self {
@@ -286,10 +286,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Builds the client.
-    pub fn build(self) -> Client {
+    /// The sender of the client.
+    pub(super) fn into_sender(self) -> RequestSender {
         let ClientBuilder { total, redirects, retry, settings } = self;
-        Client { sender: RequestSender::new(settings.completed(), total, redirects, retry) }
+        RequestSender::new(settings.completed(), total, redirects, retry)
     }
 }
 

@@ -1,12 +1,14 @@
 //! [`Client`]: sends requests to servers.
 
 use std::fmt;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::balance::BalancerBuilder;
 use super::builder::ClientBuilder;
 use super::call::Call;
+use super::download::Download;
 use super::host::Host;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
@@ -19,6 +21,7 @@ use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
 use crate::client::observe::ClientCounts;
 use crate::message::{MessageError, Method, Request, Response};
+use crate::runtime::boxed;
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -241,6 +244,38 @@ impl Client {
         self.sender.open_response(None, request, response).await
     }
 
+    /// Receives the content that `request` asks for into `file`, whose content it replaces, and returns its length. When a
+    /// connection breaks, another one goes on where it stopped (RFC 9110 §14.2), up to five times in a row that bring nothing.
+    ///
+    /// The rest is asked for by `range` and `if-range`, so content that has changed meanwhile begins anew, and so does one that
+    /// has neither a strong `etag` nor an old `last-modified`. Content is asked for without codings. The file is written by
+    /// threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`]; with [`ClientCause::Status`](crate::client::ClientCause::Status) for a response that is not 200 or
+    /// the part that was asked for; and with [`ClientCause::Other`](crate::client::ClientCause::Other), an [`io::Error`](std::io::Error), if
+    /// the file cannot be written. The file then has the beginning of the content.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::fs::File;
+    /// use corehttp::{Client, Request};
+    ///
+    /// # corehttp::block_on(async {
+    /// let request = Request::get("https://example.com/disk.img")?;
+    /// let len = Client::new().download(&request, File::create("disk.img")?).await?;
+    /// println!("{len} bytes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("resume", "range", "wget"))]
+    pub async fn download(&self, request: &Request, file: File) -> Result<u64, ClientError> {
+        boxed(|| async { Download::new(request, file)?.run(&self.sender).await }).await
+    }
+
     /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.
     ///
     /// The body is sent with the `content-length` that was set; without one, or with trailers, it is sent in chunks. A
@@ -344,6 +379,13 @@ impl Client {
     /// Fails if the URL is malformed, or names no host.
     pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, MessageError> {
         PipelineBuilder::new(self.sender.clone(), url)
+    }
+}
+
+impl ClientBuilder {
+    /// Builds the client.
+    pub fn build(self) -> Client {
+        Client { sender: self.into_sender() }
     }
 }
 

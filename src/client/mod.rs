@@ -26,6 +26,7 @@
 //! | one of several hosts | [`Balancer`] |
 //! | requests that are sent again | [`Retry`], [`RetryBudget`] |
 //! | tokens, signatures and ids of all requests | [`ClientMiddleware`] |
+//! | files that arrive over several connections | [`Client::download`](crate::Client::download) |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |
 //! | failures: the phase, and how much of the request was sent | [`ClientError`], [`ClientCause`] |
@@ -41,6 +42,7 @@
 pub(crate) mod builder;
 pub(crate) mod client;
 mod cookies;
+mod download;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_protocol;
 mod redirects;
@@ -52,7 +54,6 @@ mod tower;
 #[cfg(feature = "websocket")]
 mod websocket;
 
-mod request_base;
 pub(crate) mod request_builder;
 mod send;
 
@@ -92,6 +93,7 @@ pub use observe::{
 };
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirects::{NextRequest, RedirectAction, Redirects};
+pub use request_builder::Awaited;
 pub use retry::{Retry, RetryBudget};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;

@@ -72,7 +72,7 @@ impl<'a> NextRequest<'a> {
     }
 }
 
-/// What becomes of a redirect.
+/// The fate of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectAction {
     /// The next request is sent.

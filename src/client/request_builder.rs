@@ -68,26 +68,62 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a request is sent by `.await`"]
-pub struct RequestBuilder {
+pub struct RequestBuilder<S = Awaited> {
     sender: RequestSender,
     /// The request so far, or the error of the first step that failed.
     request: Result<Request, ClientError>,
+    /// How the request is sent.
+    sends: S,
 }
+
+/// The requests of a [`Client`](crate::Client), which `.await` sends. The module [`blocking`](crate::blocking) has others.
+#[derive(Clone, Copy, Debug)]
+pub struct Awaited(());
 
 impl RequestBuilder {
     pub(super) fn new(sender: RequestSender, request: Result<Request, MessageError>) -> RequestBuilder {
-        RequestBuilder { sender, request: request.map_err(ClientError::from) }
+        RequestBuilder { sender, request: request.map_err(ClientError::from), sends: Awaited(()) }
+    }
+
+    /// Returns the same request, which is sent otherwise.
+    pub(crate) fn sent_by<S>(self, sends: S) -> RequestBuilder<S> {
+        RequestBuilder { sender: self.sender, request: self.request, sends }
+    }
+
+    /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.
+    ///
+    /// # Errors
+    ///
+    /// As `.await`.
+    pub async fn send_into(self, response: &mut Response) -> Result<(), ClientError> {
+        let (sender, request) = self.into_parts().inspect_err(|_| response.reset())?;
+        sender.send_whole(None, &request, response).await?;
+        response.url.get_or_insert_with(|| request.target().as_str().into());
+        Ok(())
+    }
+
+    /// The request, unless a step has failed, and what sends it.
+    pub(super) fn into_parts(self) -> Result<(RequestSender, Request), ClientError> {
+        Ok((self.sender, self.request?))
+    }
+}
+
+impl<S> RequestBuilder<S> {
+    /// Returns the same request, which `.await` sends, and how it was to be sent.
+    pub(crate) fn into_awaited(self) -> (S, RequestBuilder) {
+        let RequestBuilder { sender, request, sends } = self;
+        (sends, RequestBuilder { sender, request, sends: Awaited(()) })
     }
 
     /// Sets a field, in place of all lines with that name: see [`Headers::set`](crate::Headers::set).
     ///
     /// The `.await` fails if the name or the value is not valid in a field.
-    pub fn header(self, name: &str, value: impl FieldValue) -> RequestBuilder {
+    pub fn header(self, name: &str, value: impl FieldValue) -> Self {
         self.change(|request| request.headers.set(name, value))
     }
 
     /// Makes `text` the content, as `text/plain` in UTF-8: see [`Request::set_text`].
-    pub fn text(self, text: impl AsRef<str>) -> RequestBuilder {
+    pub fn text(self, text: impl AsRef<str>) -> Self {
         self.change(|request| {
             request.set_text(text);
             Ok(())
@@ -99,7 +135,7 @@ impl RequestBuilder {
     ///
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
-    pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
+    pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> Self {
         self.change(|request| request.set_shared_bytes(content_type, bytes))
     }
 
@@ -114,7 +150,7 @@ impl RequestBuilder {
         content_type: &str,
         source: impl AsyncRead + Send + 'static,
         len: impl Into<Option<u64>>,
-    ) -> RequestBuilder {
+    ) -> Self {
         self.change(|request| {
             request.body.set_stream(source, len.into());
             request.headers.set("content-type", content_type)
@@ -126,7 +162,7 @@ impl RequestBuilder {
     ///
     /// The `.await` fails if the length cannot be read, or if the content type is not valid in a field.
     #[doc(alias("body", "upload"))]
-    pub fn file(self, content_type: &str, file: File) -> RequestBuilder {
+    pub fn file(self, content_type: &str, file: File) -> Self {
         let len = match file.metadata() {
             Ok(metadata) => metadata.len(),
             Err(error) => {
@@ -143,21 +179,21 @@ impl RequestBuilder {
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
     ///
     /// The `.await` fails if the user-id contains a colon, or either contains a control character.
-    pub fn basic_auth(self, user_id: &str, password: &str) -> RequestBuilder {
+    pub fn basic_auth(self, user_id: &str, password: &str) -> Self {
         self.change(|request| request.set_basic_auth(user_id, password))
     }
 
     /// Sends a bearer token: see [`Request::set_bearer_auth`].
     ///
     /// The `.await` fails if the token is empty, or contains an octet that no token has.
-    pub fn bearer_auth(self, token: &str) -> RequestBuilder {
+    pub fn bearer_auth(self, token: &str) -> Self {
         self.change(|request| request.set_bearer_auth(token))
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
     /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the
     /// head of the response among them: see [`RequestBuilder::timeouts`].
-    pub fn timeout(self, total: impl Into<Option<Duration>>) -> RequestBuilder {
+    pub fn timeout(self, total: impl Into<Option<Duration>>) -> Self {
         RequestBuilder { sender: self.sender.with_total(total.into()), ..self }
     }
 
@@ -187,20 +223,20 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn timeouts(self, timeouts: ClientTimeouts) -> RequestBuilder {
+    pub fn timeouts(self, timeouts: ClientTimeouts) -> Self {
         RequestBuilder { sender: self.sender.with_timeouts(timeouts), ..self }
     }
 
     /// Sets whether redirects are followed. Default: as the client does, see
     /// [`ClientBuilder::redirects`](crate::ClientBuilder::redirects).
-    pub fn redirects(self, redirects: Redirects) -> RequestBuilder {
+    pub fn redirects(self, redirects: Redirects) -> Self {
         RequestBuilder { sender: self.sender.with_redirects(redirects), ..self }
     }
 
     /// Sets how many bytes the body of the response may have. Default: those of the client, see
     /// [`ClientLimits::body_max`](crate::client::ClientLimits::body_max). Content that is decoded has the limit of
     /// [`ClientBuilder::decode_up_to`](crate::ClientBuilder::decode_up_to) as well.
-    pub fn body_max(self, most: usize) -> RequestBuilder {
+    pub fn body_max(self, most: usize) -> Self {
         RequestBuilder { sender: self.sender.with_body_max(most), ..self }
     }
 
@@ -229,32 +265,12 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry(self, retry: impl Into<Option<Retry>>) -> RequestBuilder {
+    pub fn retry(self, retry: impl Into<Option<Retry>>) -> Self {
         RequestBuilder { sender: self.sender.with_retry(retry.into().map(Arc::new)), ..self }
     }
 
-    /// Sends the request as `.await` does, and receives the response into `response`, whose memory is reused.
-    ///
-    /// # Errors
-    ///
-    /// As `.await`.
-    pub async fn send_into(self, response: &mut Response) -> Result<(), ClientError> {
-        let (sender, request) = self.into_parts().inspect_err(|_| response.reset())?;
-        sender.send_whole(None, &request, response).await?;
-        response.url.get_or_insert_with(|| request.target().as_str().into());
-        Ok(())
-    }
-
-    /// The request, unless a step has failed, and what sends it.
-    pub(super) fn into_parts(self) -> Result<(RequestSender, Request), ClientError> {
-        Ok((self.sender, self.request?))
-    }
-
     /// Changes the request, unless a step has failed before.
-    pub(crate) fn change(
-        mut self,
-        change: impl FnOnce(&mut Request) -> Result<(), MessageError>,
-    ) -> RequestBuilder {
+    pub(crate) fn change(mut self, change: impl FnOnce(&mut Request) -> Result<(), MessageError>) -> Self {
         if let Ok(request) = &mut self.request
             && let Err(error) = change(request)
         {
@@ -287,7 +303,7 @@ impl IntoFuture for RequestBuilder {
     }
 }
 
-impl fmt::Debug for RequestBuilder {
+impl<S> fmt::Debug for RequestBuilder<S> {
     /// Shows neither the query nor the fields, since they may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("RequestBuilder");

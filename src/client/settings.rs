@@ -1,5 +1,5 @@
-//! [`ClientSettings`]: what is set when a client is built; [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its
-//! exchanges; [`RequestTimeouts`]: those of one request.
+//! [`ClientSettings`]: what is set when a client is built; [`RequestBase`]: the URL that requests are relative to;
+//! [`ClientLimits`] and [`ClientTimeouts`]: the bounds of its exchanges; [`RequestTimeouts`]: those of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 
 use super::cookies::CookieStore;
 use super::redirects::RedirectCheck;
-use super::request_base::RequestBase;
 use super::route::Proxies;
 use crate::client::error::{ClientError, ClientPhase};
 use crate::client::middleware::Middlewares;
@@ -16,7 +15,7 @@ use crate::client::observe::{Observers, Spans};
 use crate::client::retry::{HostBudgets, RetryBudget};
 use crate::coding::ACCEPTED;
 use crate::exchange::{Bounds, Timeouts};
-use crate::message::{FieldName, Headers, Request};
+use crate::message::{FieldName, FormBuf, Headers, MessageError, Method, Request, Target, TargetError};
 use crate::net::{HostConnector, TlsConnector};
 use crate::runtime::{self, Instant, later};
 use crate::wire::{Limits, encode};
@@ -103,6 +102,61 @@ impl Default for ClientSettings {
 }
 
 const PROXY_AUTHORIZATION: &str = "proxy-authorization";
+
+/// The URL that others are relative to, and the query that requests have, if a client has them.
+#[derive(Clone, Default)]
+pub(super) struct RequestBase {
+    url: Option<Target>,
+    query: FormBuf,
+}
+
+impl RequestBase {
+    /// Sets the URL that others are relative to.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub(super) fn set_url(&mut self, url: &str) -> Result<(), MessageError> {
+        let target = Request::get(url)?.target().clone();
+        if target.origin().is_none() {
+            return Err(MessageError::from_url(TargetError::Form, url));
+        }
+        self.url = Some(target);
+        Ok(())
+    }
+
+    /// The parameters of each request.
+    pub(super) fn query_mut(&mut self) -> &mut FormBuf {
+        &mut self.query
+    }
+
+    /// Makes a request for `url`, which may be relative.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL or the method is malformed.
+    pub(super) fn request<M: TryInto<Method>>(&self, method: M, url: &str) -> Result<Request, MessageError>
+    where
+        MessageError: From<M::Error>,
+    {
+        let mut request = match &self.url {
+            None => Request::new(method, url)?,
+            Some(base) => {
+                let mut target = base.join(url)?;
+                if target.origin() == base.origin() {
+                    target.inherit_authorization(base);
+                }
+                Request::with_target(method.try_into()?, target)
+            }
+        };
+        match (request.query().as_str(), self.query.as_str()) {
+            (_, "") => {}
+            ("", added) => request.set_query(added)?,
+            (own, added) => request.set_query(format!("{own}&{added}"))?,
+        }
+        Ok(request)
+    }
+}
 
 /// The timeouts of one request.
 #[derive(Clone, Default)]

@@ -57,6 +57,13 @@ impl ClientTable {
         Duration::from_nanos(rate.wait(debt))
     }
 
+    /// In how long a client may send a whole burst.
+    pub(super) fn debt(&self, client: u64, arrived: Instant) -> Duration {
+        let bucket = lock(self.bucket(client));
+        let entry = bucket.iter().find(|entry| entry.client == client);
+        Duration::from_nanos(entry.map_or(0, |entry| entry.whole_at.saturating_sub(self.nanos(arrived))))
+    }
+
     fn bucket(&self, client: u64) -> &Mutex<[Entry; BUCKET_LEN]> {
         // The high half of the product is below the number of buckets, for all hashes equally often.
         let at = (u128::from(self.hasher.hash_one(client)) * self.buckets.len() as u128) >> 64;
@@ -90,6 +97,12 @@ impl Rate {
 
     pub(super) fn with_burst(self, requests: u32) -> Rate {
         Rate { burst: requests.max(1), ..self }
+    }
+
+    /// How many requests a client may send at once that may send a whole burst in `debt`.
+    pub(super) fn left(self, debt: Duration) -> u32 {
+        let sent = nanos(debt).div_ceil(self.share);
+        u32::try_from(u64::from(self.burst).saturating_sub(sent)).unwrap_or(0)
     }
 
     /// How long a client has to wait that may send a whole burst in `debt`, in nanoseconds.

@@ -1,6 +1,7 @@
-//! [`RateLimit`]: bounds how often each client may send a request.
+//! [`RateLimit`]: bounds how often each client, or each user, may send a request.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +65,16 @@ use crate::server::{
 #[must_use]
 pub struct RateLimit {
     rate: Rate,
+    requests: u32,
+    interval: Duration,
     clients: Arc<ClientTable>,
+    key: Option<KeyOf>,
+    /// The name under which clients are told their bound, and the value of `ratelimit-policy`.
+    told: Option<Arc<[String; 2]>>,
 }
+
+/// The number of what requests are counted by, if that is not the client's address.
+type KeyOf = Arc<dyn Fn(&Context) -> Option<u64> + Send + Sync>;
 
 impl RateLimit {
     /// Creates a bound of `requests`, at least 1, in each `interval`, for up to 65,536 clients in 1.1 MiB.
@@ -77,7 +86,72 @@ impl RateLimit {
     pub fn with_clients_max(requests: u32, interval: Duration, clients_max: usize) -> RateLimit {
         let rate = Rate::new(requests, interval);
         let clients = Arc::new(ClientTable::new(clients_max));
-        RateLimit { rate, clients }
+        RateLimit { rate, requests: requests.max(1), interval, clients, key: None, told: None }
+    }
+
+    /// Counts requests by the key that `key` returns, such as a user, an API key or a path, and not by the client. A request
+    /// without one counts for its client.
+    ///
+    /// Beneath the middleware that finds the user: the key is asked for by the head, and once more before the handler. A
+    /// request that has none by its head is decided about later, after its body has been received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use corehttp::middleware::{RateLimit, wrap};
+    /// use corehttp::{Context, Request, Server, Status};
+    ///
+    /// let by_api_key = |ctx: &Context| ctx.request.headers.get("x-api-key").map(str::to_owned);
+    /// let limit = RateLimit::new(1, Duration::from_secs(60)).by(by_api_key);
+    /// let service = Server::new().service(wrap(limit, |_: &mut Context| ()));
+    /// # corehttp::block_on(async {
+    /// for (key, status) in [("a", Status::OK), ("b", Status::OK), ("a", Status::TOO_MANY_REQUESTS)] {
+    ///     let mut request = Request::get("/")?;
+    ///     request.headers.set("x-api-key", key)?;
+    ///     assert_eq!(service.respond(request).await.status, status);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn by<K: Hash>(mut self, key: impl Fn(&Context) -> Option<K> + Send + Sync + 'static) -> RateLimit {
+        let hasher = RandomState::new();
+        self.key = Some(Arc::new(move |ctx| key(ctx).map(|key| hasher.hash_one(key))));
+        self
+    }
+
+    /// Tells clients this bound and what is left of it, under `name`, in the fields `ratelimit-policy` and `ratelimit` of each
+    /// response (draft-ietf-httpapi-ratelimit-headers-10). Default: they are not told.
+    ///
+    /// `q` is the number of requests in an interval, and `w` the interval; `r` is how many may be sent at once now, and `t`
+    /// after how long there are as many as for a new client. Times are in seconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `name` has characters other than letters, digits, `-` and `_`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use corehttp::middleware::{RateLimit, wrap};
+    /// use corehttp::{Context, Request, Server};
+    ///
+    /// let limit = RateLimit::new(100, Duration::from_secs(60)).told_as("per-minute");
+    /// let service = Server::new().service(wrap(limit, |_: &mut Context| ()));
+    /// let response = corehttp::block_on(service.respond(Request::get("/")?))?;
+    /// assert_eq!(response.headers.get("ratelimit-policy"), Some("\"per-minute\";q=100;w=60"));
+    /// assert_eq!(response.headers.get("ratelimit"), Some("\"per-minute\";r=99;t=1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("X-RateLimit-Remaining", "headers"))]
+    pub fn told_as(mut self, name: &str) -> RateLimit {
+        let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_';
+        assert!(!name.is_empty() && name.bytes().all(is_plain), "a name of a bound is a word");
+        let policy = format!("\"{name}\";q={};w={}", self.requests, self.interval.as_secs().max(1));
+        self.told = Some(Arc::new([name.to_owned(), policy]));
+        self
     }
 
     /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
@@ -87,14 +161,27 @@ impl RateLimit {
         self
     }
 
-    /// How long the client of a request has to wait until it may send one.
-    fn wait(&self, ctx: &Context) -> Duration {
-        self.clients.wait(client(ctx.client_ip()), ctx.arrived_at(), self.rate)
+    /// The number that a request counts for.
+    fn counted_for(&self, ctx: &Context) -> u64 {
+        let key = self.key.as_ref().and_then(|key| key(ctx));
+        key.unwrap_or_else(|| client(ctx.client_ip()))
     }
 
-    fn refuse(&self, ctx: &mut Context) -> Error {
+    /// Tells the client its bound, if it is told.
+    fn tell(&self, ctx: &mut Context, counted_for: u64) {
+        let Some([name, policy]) = self.told.as_deref() else { return };
+        let debt = self.clients.debt(counted_for, ctx.arrived_at());
+        let (left, whole_in) = (self.rate.left(debt), debt.as_millis().div_ceil(1000));
+        let headers = &mut ctx.response.headers;
+        headers.put(FieldName::new("ratelimit-policy"), policy.as_bytes());
+        headers.put(FieldName::new("ratelimit"), format!("\"{name}\";r={left};t={whole_in}").as_bytes());
+    }
+
+    fn refuse(&self, ctx: &mut Context, counted_for: u64) -> Error {
         ctx.count_refusal(GuardKind::RateLimit);
-        let wait = self.wait(ctx).as_millis().div_ceil(1000).max(1);
+        self.tell(ctx, counted_for);
+        let wait = self.clients.wait(counted_for, ctx.arrived_at(), self.rate);
+        let wait = wait.as_millis().div_ceil(1000).max(1);
         ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());
         Status::TOO_MANY_REQUESTS.into()
     }
@@ -102,17 +189,28 @@ impl RateLimit {
 
 impl Middleware for RateLimit {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        plan_guarded(ctx, next, |ctx| match self.wait(ctx).is_zero() {
-            true => Ok(()),
-            false => Err(self.refuse(ctx)),
+        plan_guarded(ctx, next, |ctx| {
+            let counted_for = match &self.key {
+                None => client(ctx.client_ip()),
+                Some(key) => match key(ctx) {
+                    Some(key) => key,
+                    // The middleware that finds the key may not have run yet.
+                    None => return Ok(()),
+                },
+            };
+            match self.clients.wait(counted_for, ctx.arrived_at(), self.rate).is_zero() {
+                true => Ok(()),
+                false => Err(self.refuse(ctx, counted_for)),
+            }
         })
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
-        let client = client(ctx.client_ip());
-        if !self.clients.count(client, ctx.arrived_at(), self.rate) {
-            return Err(self.refuse(ctx));
+        let counted_for = self.counted_for(ctx);
+        if !self.clients.count(counted_for, ctx.arrived_at(), self.rate) {
+            return Err(self.refuse(ctx, counted_for));
         }
+        self.tell(ctx, counted_for);
         next.handle(ctx).await
     }
 }

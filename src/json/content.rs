@@ -153,7 +153,7 @@ impl Response {
     }
 }
 
-impl RequestBuilder {
+impl<S> RequestBuilder<S> {
     /// Makes `value`, written as JSON, the content: see [`Request::set_json`].
     ///
     /// The `.await` fails if `value` cannot be written, for instance because the keys of a map are not texts.
@@ -183,7 +183,7 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn json(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Self {
         self.change(|request| {
             let written = request.set_json(value);
             written.map_err(|error| {

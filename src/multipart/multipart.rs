@@ -158,7 +158,7 @@ impl Request {
     }
 }
 
-impl RequestBuilder {
+impl<S> RequestBuilder<S> {
     /// Makes `form` the content: see [`Request::set_multipart`].
     ///
     /// The `.await` fails if the operating system provides no randomness.
@@ -185,7 +185,7 @@ impl RequestBuilder {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn multipart(self, form: Form) -> RequestBuilder {
+    pub fn multipart(self, form: Form) -> Self {
         self.change(|request| {
             let set = request.set_multipart(form);
             set.map_err(|error| MessageError::Value(format!("no boundary can be made: {error}").into()))

@@ -3,22 +3,21 @@
 //!
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
+mod blocking;
 mod cores;
 mod future;
 mod hooks;
 mod memory_budget;
 mod queue_probe;
+mod runtime_thread;
 mod shutdown_signal;
 mod time;
 
-#[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
-mod blocking;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 mod random;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use blocking::BlockingLimit;
-#[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{
@@ -31,5 +30,6 @@ pub(crate) use memory_budget::{MemoryBudget, MemoryError, MemoryShare};
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
+pub(crate) use runtime_thread::{InRuntime, RuntimeThread};
 pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};

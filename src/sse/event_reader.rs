@@ -12,39 +12,21 @@ use crate::message::saturating_decimal;
 
 /// Reads events as they come, for instance from a [`ResponseReader`](crate::client::ResponseReader) (HTML §9.2.6).
 ///
+/// An [`EventSource`](super::EventSource) connects again when the stream ends.
+///
 /// # Examples
 ///
-/// Follows a stream for ever, as a browser would:
-///
-/// ```no_run
-/// use std::time::Duration;
-/// use corehttp::{Client, Request, Response, Status};
+/// ```
 /// use corehttp::sse::EventReader;
 ///
-/// async fn follow(client: &Client, url: &str) -> Result<(), Box<dyn std::error::Error>> {
-///     let (mut request, mut response) = (Request::get(url)?, Response::new());
-///     request.headers.set("accept", "text/event-stream")?;
-///     let mut delay = Duration::from_secs(3);
-///     loop {
-///         // If the server cannot be reached now, it may be later.
-///         if let Ok(reader) = client.open_response(&request, &mut response).await {
-///             if response.status != Status::OK {
-///                 return Err(response.status.into());
-///             }
-///             let mut events = EventReader::new(reader);
-///             while let Ok(Some(event)) = events.event().await {
-///                 println!("{}", event.data.unwrap_or_default());
-///             }
-///             match events.last_id() {
-///                 Some("") => drop(request.headers.remove("last-event-id")),
-///                 Some(id) => request.headers.set("last-event-id", id)?,
-///                 None => {} // the id of an earlier connection still holds
-///             }
-///             delay = events.last_retry().unwrap_or(delay);
-///         }
-///         tokio::time::sleep(delay).await;
-///     }
+/// # corehttp::block_on(async {
+/// let mut events = EventReader::new(&b"id: 7\ndata: milk\n\n"[..]); // a file, or the body of a response
+/// while let Some(event) = events.event().await? {
+///     assert_eq!((event.id, event.data), (Some("7"), Some("milk")));
 /// }
+/// # Ok::<(), std::io::Error>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct EventReader<R> {
@@ -71,16 +53,26 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if an event is longer than
     /// [`EventReader::event_max`].
     pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
+        Ok(if self.advance().await? { self.current() } else { None })
+    }
+
+    /// The event that was read last, until the next one begins.
+    pub(super) fn current(&self) -> Option<Event<'_>> {
+        self.decoder.is_complete.then(|| self.decoder.event())
+    }
+
+    /// Reads to the end of the next event that has data. Returns whether there was one.
+    pub(super) async fn advance(&mut self) -> io::Result<bool> {
         loop {
             let bytes = self.source.fill_buf().await?;
             if bytes.is_empty() {
-                return Ok(None);
+                return Ok(false);
             }
             let (len, status) = self.decoder.decode(bytes, self.event_max);
             self.source.consume(len);
             match status {
                 DecodeStatus::Partial => {}
-                DecodeStatus::Complete => return Ok(Some(self.decoder.event())),
+                DecodeStatus::Complete => return Ok(true),
                 DecodeStatus::TooLong => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "an event is too long"));
                 }

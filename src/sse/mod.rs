@@ -18,14 +18,16 @@
 //! }
 //! ```
 //!
-//! A client reads them with an [`EventReader`].
+//! A client reads them with an [`EventSource`], which connects again, or from one connection with an [`EventReader`].
 
 // Floor 5: server-sent events (HTML §9.2), written and read.
 
 mod event;
 mod event_reader;
+mod event_source;
 mod events;
 
 pub use event::Event;
 pub use event_reader::EventReader;
+pub use event_source::EventSource;
 pub use events::Events;

@@ -7,6 +7,7 @@
 )]
 
 mod balance;
+mod blocking;
 mod builder;
 #[cfg(feature = "compress")]
 mod content;
@@ -15,9 +16,11 @@ mod cookies;
 mod counts;
 mod deadlines;
 mod dialing;
+mod downloads;
 mod duplex;
 mod ends;
 mod errors;
+mod events;
 #[path = "../support/everything.rs"]
 mod everything;
 mod gateway;

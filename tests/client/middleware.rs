@@ -1,4 +1,4 @@
-//! What middleware sees and may do, whatever way a request is sent; and what it gets wrong.
+//! Middleware of a client: all ways to send pass through it, it may change and repeat requests, and its faults are named.
 
 use std::future::{IntoFuture, pending, poll_fn};
 use std::pin::pin;
@@ -183,7 +183,7 @@ async fn a_token_is_renewed_once_for_all_requests_that_wait() {
     assert_eq!((stage.dialed().len(), client.idle_connections(), client.busy_connections()), (32, 32, 0));
 }
 
-/// What middleware may do instead of its work.
+/// A fault of middleware.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     NeverSends,

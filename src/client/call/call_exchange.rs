@@ -32,7 +32,7 @@ pub(crate) struct CallExchange {
     recorder: OutcomeRecorder,
 }
 
-/// What a call keeps of the head of its request. Boxed, since a call moves from one future to the next.
+/// The parts of its request's head that a call keeps. Boxed, since a call moves from one future to the next.
 #[derive(Default)]
 pub(in crate::client) struct CallHead {
     /// The trailers of the request, if it has any.

@@ -47,6 +47,9 @@ pub enum ClientCause {
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
     /// [`Pipeline`](crate::client::Pipeline)'s connection has ended.
     NoRuntime,
+    /// A [blocking](crate::blocking) client was used in a tokio runtime, where [`corehttp::Client`](crate::Client) is to be
+    /// used.
+    InRuntime,
     /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
     /// The server closed the connection without a response.
@@ -131,6 +134,7 @@ impl ClientCause {
             ClientCause::TimedOut
             | ClientCause::Origin
             | ClientCause::NoRuntime
+            | ClientCause::InRuntime
             | ClientCause::Closed
             | ClientCause::TooManyInformational
             | ClientCause::Upgrade
@@ -185,6 +189,7 @@ impl ClientCause {
             | ClientCause::BodyConsumed
             | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
             ClientCause::NoRuntime
+            | ClientCause::InRuntime
             | ClientCause::Status(_)
             | ClientCause::TooManyRedirects
             | ClientCause::Downgrade
@@ -219,6 +224,9 @@ impl fmt::Display for ClientCause {
             ClientCause::Request(_) => "the request is invalid",
             ClientCause::Origin => "the target is not one that can be sent here",
             ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
+            ClientCause::InRuntime => {
+                "a blocking client must not be used in a runtime: use corehttp::Client there"
+            }
             ClientCause::Io(_) => "the system or the network failed",
             ClientCause::Closed => "the server closed the connection without a response",
             ClientCause::Exchange(_) => "the exchange failed",

@@ -4,14 +4,12 @@ use std::fmt;
 use std::pin::Pin;
 
 use crate::client::error::ClientError;
-use crate::message::{Request, Response};
+use crate::message::{Request, Response, TargetForm};
 
-/// One attempt at a request, as [middleware](ClientMiddleware) sees it.
+/// One attempt at a request, as [middleware](crate::client::ClientMiddleware) sees it.
 ///
 /// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt, and each attempt
 /// begins with the request as its caller or the redirect has made it.
-///
-/// [`ClientMiddleware`]: crate::client::ClientMiddleware
 pub struct Attempt<'a> {
     /// The request, which middleware may change: a copy of the caller's. A stream of the caller is in both of them, and is
     /// sent once. A target of another [origin](Attempt::origin) is an error.
@@ -62,6 +60,15 @@ impl<'a> Attempt<'a> {
     /// it is the default of the scheme. The target of the request may be only a path.
     pub fn origin(&self) -> &str {
         self.details.origin
+    }
+
+    /// Returns the URL of the request, which signatures cover, also if its target is only a path.
+    pub fn url(&self) -> String {
+        let target = self.request.target();
+        match target.form() {
+            TargetForm::Origin => format!("{}{}", self.origin(), target.as_str()),
+            _ => target.as_str().to_owned(),
+        }
     }
 
     /// Returns whether redirects have led to another origin than that of the caller's request. Credentials are not meant

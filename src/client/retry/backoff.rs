@@ -9,7 +9,7 @@ use crate::message::{FieldName, Headers, HttpDate, saturating_decimal};
 /// The waits between the attempts at a request. The bound of each doubles, and a wait is anything from nothing to that:
 /// clients that have failed together would otherwise come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Backoff {
+pub(in crate::client) struct Backoff {
     /// The bound of the first wait.
     pub(super) first: Duration,
     /// The bound of each wait.
@@ -21,6 +21,11 @@ impl Backoff {
     pub(super) fn bound(self, failed: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.most)
+    }
+
+    /// A random wait after `failed` attempts.
+    pub(in crate::client) fn jittered(self, failed: u32) -> Duration {
+        self.wait(failed, random())
     }
 
     /// A wait after `failed` attempts. `random` is any number.

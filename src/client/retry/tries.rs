@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::backoff::{random, retry_after};
+use super::backoff::retry_after;
 use super::retry::Retry;
 use crate::client::error::{ClientError, RetryCause, RetryLog, RetryReport, RetryStop};
 use crate::message::{Body, Request, Response};
@@ -143,7 +143,7 @@ impl<'a> Tries<'a> {
             return Err(RetryStop::RetryAfter);
         }
         // Clients that were told the same time would otherwise all come back in the same moment.
-        let wait = asked.saturating_add(self.policy.backoff.wait(failed, random()));
+        let wait = asked.saturating_add(self.policy.backoff.jittered(failed));
         match self.deadline.is_some_and(|deadline| later(now, wait) >= deadline) {
             true => Err(RetryStop::Deadline),
             false => Ok(wait),

@@ -196,7 +196,7 @@ impl Until<'_> {
         }
     }
 
-    /// What a call keeps of the head of `request`.
+    /// The parts of the head of `request` that a call keeps.
     #[inline]
     fn call_head(&self, request: &Request) -> CallHead {
         match self {

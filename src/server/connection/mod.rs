@@ -6,6 +6,7 @@
 mod connection;
 mod per_core;
 
+mod handshake_turns;
 mod open;
 mod serve;
 

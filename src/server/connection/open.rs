@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -86,18 +87,28 @@ async fn tls_handshake<H: Handler + 'static>(
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = per_core.core.bounds.timeouts.head;
     // A resolver or a verifier of the application may panic.
-    let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handshake.poll(cx))) {
-        Err(_) => Poll::Ready(HandshakeOutcome::Failed(tls::Error::Panic, Transport::Closed)),
-        Ok(Poll::Ready(Ok(stream))) => {
-            Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
-        }
-        Ok(Poll::Ready(Err((error, transport)))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
-        Ok(Poll::Pending) => match conn.poll_expired(cx, TimerSlot::Read, limit) {
-            Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
-            Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
-        },
-    })
-    .await;
+    let ended =
+        per_core.handshake_turns.run(|cx| match catch_unwind(AssertUnwindSafe(|| handshake.poll(cx))) {
+            Err(_) => Poll::Ready(HandshakeOutcome::Failed(tls::Error::Panic, Transport::Closed)),
+            Ok(Poll::Ready(Ok(stream))) => {
+                Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
+            }
+            Ok(Poll::Ready(Err((error, transport)))) => {
+                Poll::Ready(HandshakeOutcome::Failed(error, transport))
+            }
+            Ok(Poll::Pending) => Poll::Pending,
+        });
+    let outcome = {
+        let mut ended = pin!(ended);
+        let wait = poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => match conn.poll_expired(cx, TimerSlot::Read, limit) {
+                Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
+                Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
+            },
+        });
+        wait.await
+    };
     match outcome {
         HandshakeOutcome::Secured(transport) => {
             conn.transport = transport;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::handshake_turns::HandshakeTurns;
 use crate::memory::{FreeList, PoolKind, Reset};
 use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
@@ -23,6 +24,7 @@ pub(crate) struct PerCore<H: Handler + 'static> {
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
+    pub(super) handshake_turns: HandshakeTurns,
 }
 
 impl<H: Handler + 'static> PerCore<H> {
@@ -35,7 +37,14 @@ impl<H: Handler + 'static> PerCore<H> {
     ) -> PerCore<H> {
         let core = CoreState::new(index, settings, deadlines, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
-        PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
+        PerCore {
+            handler,
+            core,
+            contexts: FreeList::default(),
+            job_futures: FreeList::default(),
+            trim_at,
+            handshake_turns: HandshakeTurns::new(),
+        }
     }
 
     #[inline]

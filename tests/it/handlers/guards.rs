@@ -356,6 +356,48 @@ fn each_client_has_a_bound_of_its_own() {
     check_rate(|_| false, &[("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)]);
 }
 
+/// A user that middleware finds only when it is called, as a session does.
+struct User(u32);
+
+#[test]
+fn requests_may_count_for_a_user_in_place_of_a_client() {
+    let find = async |ctx: &mut Context, next: Next<'_>| -> corehttp::Result {
+        if let Some(user) = ctx.request.headers.get("x-user").and_then(|user| user.parse().ok()) {
+            ctx.extensions.insert(User(user));
+        }
+        next.handle(ctx).await
+    };
+    let limit = RateLimit::new(1, HOUR).by(|ctx| ctx.extensions.get().map(|User(number)| *number));
+    let served = Served::new(wrap((find, limit), |ctx: &mut Context| ctx.response.set_text("served")));
+    let post = |user: &str| {
+        let fields = format!("x-user: {user}\r\ncontent-length: 4\r\n");
+        status(&served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\nbody")))
+    };
+    // Those without a user count for their client, which is one.
+    for (user, expected) in
+        [("1", 200), ("2", 200), ("1", 429), ("-", 200), ("-", 429), ("3", 200), ("2", 429)]
+    {
+        assert_eq!(post(user), expected, "{user}");
+    }
+}
+
+/// draft-ietf-httpapi-ratelimit-headers-10
+#[test]
+fn clients_are_told_their_bound_and_what_is_left_of_it() {
+    let fails = |_: &mut Context| Err(corehttp::Error::from(Status::NOT_FOUND));
+    let limit = RateLimit::new(4, Duration::from_secs(60)).burst(2).told_as("api");
+    let service = Server::new().service(wrap(limit, fails));
+    paused(async {
+        for (status, rest) in [(404, "r=1;t=15"), (404, "r=0;t=30"), (429, "r=0;t=30")] {
+            let response = respond(&service).await;
+            assert_eq!(response.status.as_u16(), status);
+            assert_eq!(response.headers.get("ratelimit-policy"), Some("\"api\";q=4;w=60"));
+            assert_eq!(response.headers.get("ratelimit"), Some(&*format!("\"api\";{rest}")));
+            assert_eq!(response.headers.get("retry-after"), (status == 429).then_some("15"));
+        }
+    });
+}
+
 #[test]
 fn handlers_share_a_bound_and_bounds_add_up() {
     let limit = RateLimit::new(3, HOUR);

@@ -1,0 +1,27 @@
+//! A client that blocks its thread: for scripts, build tools and programs without a runtime.
+//!
+//! ```no_run
+//! use corehttp::blocking::Client;
+//!
+//! fn main() -> corehttp::Result {
+//!     let client = Client::new()?;
+//!     let response = client.get("http://example.com/items").header("accept", "text/plain").send()?.error_for_status()?;
+//!     println!("{}", response.text()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! It is a [`corehttp::Client`](crate::Client) in a runtime of its own, on one thread, so its connections last from one request
+//! to the next, and all settings of [`ClientBuilder`](crate::ClientBuilder) hold. `.send()` takes the place of `.await`.
+//!
+//! In a runtime, each request fails with [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime): the thread would
+//! serve nothing else meanwhile. There, use [`corehttp::Client`](crate::Client); in `tokio::task::spawn_blocking`, too, with
+//! `Handle::block_on`. For other futures than requests, there is [`block_on`](crate::block_on).
+
+mod client;
+mod request_builder;
+mod response_reader;
+
+pub use client::Client;
+pub use request_builder::{Blocking, RequestBuilder};
+pub use response_reader::ResponseReader;

@@ -1,0 +1,260 @@
+//! [`EventSource`]: a stream of events that goes on over many connections (HTML §9.2.3).
+
+use std::time::Duration;
+use std::{fmt, io};
+
+use super::event::Event;
+use super::event_reader::EventReader;
+use crate::client::client::Client;
+use crate::client::{ClientError, ClientPhase, ResponseReader};
+use crate::message::content::essence;
+use crate::message::{FieldName, MessageError, Request, Response, Status};
+use crate::runtime::{Instant, later, now, sleep_until};
+
+/// Reads events from a server, and connects again when the stream ends or breaks, as a browser's `EventSource` does (HTML
+/// §9.2.3).
+///
+/// Each connection after the first tells the server the id of the last event, in the field `last-event-id`, so that it sends
+/// those that were missed. The wait before it is 3 s, or as long as the server has said by `retry`; it doubles while
+/// connections fail, up to [`EventSource::delay_max`].
+///
+/// A server ends the stream with 204. A stream that is silent for longer than
+/// [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive), 30 s by default, counts as broken; a comment now and
+/// then prevents that.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::net::MemoryListener;
+/// # use corehttp::{Context, Server, Status};
+/// use corehttp::sse::EventSource;
+/// use corehttp::{Client, Request};
+///
+/// # let listener = MemoryListener::new();
+/// # let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| -> corehttp::Result {
+/// #     match ctx.request.headers.get("last-event-id") {
+/// #         None => ctx.response.set_bytes("text/event-stream", "retry: 1\nid: 1\ndata: one\n\n")?,
+/// #         Some(_) => ctx.response.status = Status::NO_CONTENT,
+/// #     }
+/// #     Ok(())
+/// # })?;
+/// # corehttp::block_on(async {
+/// let client = Client::new();
+/// # let client = Client::builder().connect_to(listener).build();
+/// let mut events = EventSource::new(&client, Request::get("http://news.example/")?)?;
+/// while let Some(event) = events.event().await? {
+///     println!("{}", event.data.unwrap_or_default());
+/// }
+/// # assert_eq!(events.last_id(), Some("1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct EventSource {
+    /// How long to wait at most before another connection, unless the server says so. Default: 60 s.
+    pub delay_max: Duration,
+    /// How many bytes an event may have. Default: 1 MiB.
+    pub event_max: usize,
+    client: Client,
+    request: Request,
+    response: Response,
+    state: SourceState,
+    /// The id of the last event that had one.
+    last_id: Option<String>,
+    /// How long the server wants its clients to wait.
+    delay: Duration,
+    /// How many connections in a row have brought no event.
+    failed: u32,
+    last_error: Option<io::Error>,
+}
+
+/// Whether there is a connection.
+enum SourceState {
+    /// There is none before this moment.
+    Waiting(Instant),
+    Open(Box<EventReader<ResponseReader>>),
+    /// The server wants no other connection.
+    Ended,
+}
+
+impl EventSource {
+    /// Prepares to read the events that `request` asks for. Its `accept` becomes `text/event-stream`, and its `cache-control`
+    /// `no-store`, as those of browsers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the fields of the request have no room for these.
+    pub fn new(client: &Client, mut request: Request) -> Result<EventSource, MessageError> {
+        request.headers.set("accept", "text/event-stream")?;
+        request.headers.set("cache-control", "no-store")?;
+        Ok(EventSource {
+            delay_max: DELAY_MAX,
+            event_max: EVENT_MAX,
+            client: client.clone(),
+            last_id: request.headers.get("last-event-id").map(str::to_owned),
+            request,
+            response: Response::new(),
+            state: SourceState::Waiting(now()),
+            delay: DELAY,
+            failed: 0,
+            last_error: None,
+        })
+    }
+
+    /// Waits for the next event that has data, however many connections that takes. Returns `None` once the server has ended
+    /// the stream. If the future is dropped, nothing is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another connection would not help: for a response whose status is neither 200, 204, 429, 502, 503 nor 504,
+    /// for one of another type, for an event that is longer than [`EventSource::event_max`], and for a request that cannot be
+    /// sent. The next call tries again all the same. Errors of connections do not end the stream: see
+    /// [`EventSource::last_error`].
+    pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
+        while !self.advance().await? {
+            if matches!(self.state, SourceState::Ended) {
+                return Ok(None);
+            }
+        }
+        match &self.state {
+            SourceState::Open(events) => Ok(events.current()),
+            SourceState::Waiting(_) | SourceState::Ended => Ok(None),
+        }
+    }
+
+    /// Returns the id of the last event that had one (HTML §9.2.4).
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
+    /// Returns why the last connection has ended, if it has not just ended: an error of the client or of the stream, or the
+    /// status of the response.
+    pub fn last_error(&self) -> Option<&io::Error> {
+        self.last_error.as_ref()
+    }
+
+    /// Connects, or reads from the connection. Returns whether an event is complete.
+    async fn advance(&mut self) -> io::Result<bool> {
+        match &mut self.state {
+            SourceState::Ended => Ok(false),
+            SourceState::Waiting(due) => {
+                sleep_until(*due).await;
+                self.connect().await.map(|()| false)
+            }
+            SourceState::Open(events) => {
+                let read = events.advance().await;
+                if let Some(id) = events.last_id().filter(|id| self.last_id.as_deref() != Some(*id)) {
+                    self.last_id = Some(id.to_owned());
+                }
+                self.delay = events.last_retry().unwrap_or(self.delay);
+                self.note(read)
+            }
+        }
+    }
+
+    /// Notes what came of reading. Returns whether an event is complete.
+    fn note(&mut self, read: io::Result<bool>) -> io::Result<bool> {
+        match read {
+            Ok(true) => {
+                self.failed = 0;
+                return Ok(true);
+            }
+            Ok(false) => self.wait(None),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && !is_of_client(&error) => {
+                self.wait(None);
+                return Err(error);
+            }
+            Err(error) => self.wait(Some(error)),
+        }
+        Ok(false)
+    }
+
+    async fn connect(&mut self) -> io::Result<()> {
+        match self.last_id.as_deref() {
+            None | Some("") => drop(self.request.headers.remove("last-event-id")),
+            // An id that is not valid in a field cannot be told.
+            Some(id) => drop(self.request.headers.set("last-event-id", id)),
+        }
+        let opened = self.client.open_response(&self.request, &mut self.response).await;
+        let reader = match opened {
+            Ok(reader) => reader,
+            Err(error) if error.phase() == ClientPhase::Prepare => {
+                self.wait(None);
+                return Err(error.into());
+            }
+            Err(error) => {
+                self.wait(Some(error.into()));
+                return Ok(());
+            }
+        };
+        match self.response.status {
+            Status::OK if is_event_stream(&self.response) => {
+                let mut events = EventReader::new(reader);
+                events.event_max = self.event_max;
+                self.last_error = None;
+                self.state = SourceState::Open(Box::new(events));
+                Ok(())
+            }
+            Status::NO_CONTENT => {
+                self.state = SourceState::Ended;
+                Ok(())
+            }
+            status if is_passing(status) => {
+                self.wait(Some(io::Error::other(status)));
+                Ok(())
+            }
+            status => {
+                self.wait(None);
+                Err(io::Error::other(match status {
+                    Status::OK => "the response is no stream of events".into(),
+                    status => format!("the server responded {status}"),
+                }))
+            }
+        }
+    }
+
+    /// Waits before another connection, after one that has ended with this error, if with any.
+    fn wait(&mut self, error: Option<io::Error>) {
+        self.failed = self.failed.saturating_add(1);
+        let doubled = 1_u32.checked_shl(self.failed - 1).unwrap_or(u32::MAX);
+        let delay = self.delay.saturating_mul(doubled).min(self.delay_max.max(self.delay));
+        self.state = SourceState::Waiting(later(now(), delay));
+        self.last_error = error;
+    }
+}
+
+const DELAY: Duration = Duration::from_secs(3);
+const DELAY_MAX: Duration = Duration::from_secs(60);
+const EVENT_MAX: usize = 1 << 20;
+
+/// Whether the server may do better soon.
+fn is_passing(status: Status) -> bool {
+    matches!(
+        status,
+        Status::TOO_MANY_REQUESTS
+            | Status::BAD_GATEWAY
+            | Status::SERVICE_UNAVAILABLE
+            | Status::GATEWAY_TIMEOUT
+    )
+}
+
+/// Whether the content of `response` is of the type of events (HTML §9.2.3).
+fn is_event_stream(response: &Response) -> bool {
+    let content_type = response.headers.first(FieldName::CONTENT_TYPE);
+    content_type.is_some_and(|value| essence(value).eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// Whether an error of reading is one of the connection.
+fn is_of_client(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<ClientError>())
+}
+
+impl fmt::Debug for EventSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventSource")
+            .field("is_open", &matches!(self.state, SourceState::Open(_)))
+            .field("failed", &self.failed)
+            .field("last_error", &self.last_error)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! A file that arrives over as many connections as it takes (RFC 9110 §14), from servers that break, change and lie.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corehttp::Request;
+use corehttp::client::{ClientCause, ClientPhase};
+
+use crate::support::Stage;
+
+const WHOLE: &str = "0123456789";
+
+/// A file of its own for each test, which is removed at the end.
+struct Target(PathBuf);
+
+impl Target {
+    fn new() -> Target {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Target(std::env::temp_dir().join(format!("corehttp-download-{}-{number}", std::process::id())))
+    }
+
+    fn create(&self) -> File {
+        fs::write(&self.0, "what was there before").unwrap();
+        File::options().write(true).open(&self.0).unwrap()
+    }
+
+    fn content(&self) -> String {
+        fs::read_to_string(&self.0).unwrap()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The whole, of which only these first octets are sent before the connection ends.
+fn whole(fields: &str, sent: usize) -> String {
+    format!("HTTP/1.1 200 OK\r\n{fields}content-length: 10\r\n\r\n{}", &WHOLE[..sent])
+}
+
+/// A part from `first`, of which as many octets are sent.
+fn part(first: usize, sent: usize) -> String {
+    let len = WHOLE.len() - first;
+    let text = &WHOLE[first..first + sent];
+    format!(
+        "HTTP/1.1 206 x\r\netag: \"a\"\r\ncontent-range: bytes {first}-9/10\r\ncontent-length: {len}\r\n\r\n{text}"
+    )
+}
+
+/// A server that gives each connection the next of these responses, and closes it.
+fn answering(replies: &[String]) -> Stage {
+    let replies: Arc<[String]> = replies.into();
+    Stage::new(move |mut peer, number| {
+        let reply = replies[number.min(replies.len() - 1)].clone();
+        async move {
+            if peer.request().await?.is_some() {
+                peer.send(reply).await?;
+            }
+            Ok(())
+        }
+    })
+}
+
+/// The content and the length, or the status or `None` of the error; and the `range` and `if-range` of each request.
+type End = (Result<(String, u64), Option<u16>>, Vec<Option<String>>);
+
+async fn end(replies: &[String]) -> End {
+    let (stage, target) = (answering(replies), Target::new());
+    let mut request = Request::get("http://a/").unwrap();
+    request.headers.set("range", "bytes=3-").unwrap();
+    let done = stage.client().download(&request, target.create()).await;
+    let done = match done {
+        Ok(len) => Ok((target.content(), len)),
+        Err(error) => Err(match error.cause() {
+            ClientCause::Status(status) => Some(status.as_u16()),
+            _ => None,
+        }),
+    };
+    let ranges = |request: &String| {
+        assert!(request.contains("accept-encoding: identity\r\n"));
+        let field = |name: &str| request.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        Some(format!("{} {}", field("range: ")?, field("if-range: ").unwrap()))
+    };
+    (done, stage.received().iter().map(ranges).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
+    const TAG: &str = "etag: \"a\"\r\n";
+    let done = |content: &str| Ok((content.to_owned(), content.len() as u64));
+    let from = |first: usize| Some(format!("bytes={first}- \"a\""));
+    let lie = part(4, 6).replace("bytes 4-", "bytes 3-");
+    let grown = part(4, 6).replace("/10", "/11");
+    let status = |status: u16| format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
+    let rows: [(Vec<String>, End); 13] = [
+        (vec![whole(TAG, 10)], (done(WHOLE), vec![None])),
+        (vec![whole(TAG, 4), part(4, 6)], (done(WHOLE), vec![None, from(4)])),
+        (vec![whole(TAG, 4), part(4, 3), part(7, 3)], (done(WHOLE), vec![None, from(4), from(7)])),
+        // The content has changed, or the server knows no ranges.
+        (vec![whole(TAG, 4), whole("etag: \"b\"\r\n", 10)], (done(WHOLE), vec![None, from(4)])),
+        // Nothing stands for the very octets.
+        (vec![whole("", 4), whole("", 10)], (done(WHOLE), vec![None, None])),
+        (vec![whole("etag: W/\"a\"\r\n", 4), whole("", 10)], (done(WHOLE), vec![None, None])),
+        // Another part than that which was asked for, and a whole that has grown.
+        (vec![whole(TAG, 4), lie, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        (vec![whole(TAG, 4), grown, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        (vec![whole(TAG, 4), status(416), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        // Nothing comes any more.
+        (vec![whole(TAG, 4), part(4, 0)], (Err(None), [vec![None], vec![from(4); 4]].concat())),
+        (vec![status(404)], (Err(Some(404)), vec![None])),
+        (vec![part(0, 10)], (Err(Some(206)), vec![None])),
+        (vec![whole(TAG, 4), status(503)], (Err(Some(503)), vec![None, from(4)])),
+    ];
+    for (replies, expected) in rows {
+        assert_eq!(end(&replies).await, expected, "{replies:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_cannot_be_written_ends_it() {
+    let target = Target::new();
+    drop(target.create());
+    let stage = answering(&[whole("", 10)]);
+    let request = Request::get("http://a/").unwrap();
+    let error = stage.client().download(&request, File::open(&target.0).unwrap()).await.unwrap_err();
+    assert_eq!((error.phase(), error.url()), (ClientPhase::Receive, Some("http://a/")));
+    assert!(matches!(error.cause(), ClientCause::Other(_)), "{error:#}");
+    assert_eq!(stage.received().len(), 1);
+}
