@@ -242,7 +242,7 @@ pub mod tracing;
 #[cfg(feature = "websocket")]
 pub mod websocket;
 
-// Doors: pages that show items of the rooms above.
+// Pages that show items of the modules above.
 
 pub mod error;
 pub mod guide;
@@ -251,7 +251,7 @@ pub mod middleware;
 pub mod proxy_protocol;
 pub mod tls;
 
-mod absent;
+mod disabled_features;
 
 pub use client::builder::ClientBuilder;
 pub use client::client::Client;

@@ -139,10 +139,10 @@ const SHORT: &[(&str, &str)] = &[
     ("/disabled.rs", "one of a pair, with a feature and without it"),
     ("/without_zstd.rs", "one of a pair, with a feature and without it"),
     ("/linux.rs", "one system of several"),
-    ("/tls.rs", "only there with a feature, or a door"),
-    ("src/error.rs", "a door"),
-    ("src/guide.rs", "a door"),
-    ("src/proxy_protocol.rs", "a door"),
+    ("/tls.rs", "only there with a feature, or shows items of others"),
+    ("src/error.rs", "shows items of other modules"),
+    ("src/guide.rs", "shows items of other modules"),
+    ("src/proxy_protocol.rs", "shows items of other modules"),
     ("src/fs/metrics.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
     ("src/server/builder/proxy_protocol.rs", "only there with a feature"),
@@ -215,7 +215,7 @@ const LINE_COLUMNS_MAX: usize = 140;
 fn the_source_is_tidy() {
     let files = files("src");
     let single = files.iter().flat_map(|file| [faults(file), short(file)].concat());
-    let together = [folders_without_door, circles, scattered_impls, crowded, needless_exemptions];
+    let together = [folders_without_mod_rs, circles, scattered_impls, crowded, needless_exemptions];
     report(single.chain(together.iter().flat_map(|check| check(&files))));
 }
 
@@ -291,19 +291,19 @@ fn scattered_short_and_crowded_is_found() {
 
 #[test]
 fn every_circle_is_found() {
-    let door =
+    let mod_rs =
         ("mod.rs", "mod a;\nmod b;\n\npub(crate) use a::{A, One};\npub use self::b::B;\n\nstruct Own;");
     let uses_a = ("b.rs", "use super::{\n    Own,\n    One,\n};\n\npub(in crate::wire) fn b() {}");
-    check_circle(&[door, ("a.rs", "use super::Own;"), uses_a], false);
-    check_circle(&[door, ("a.rs", "// super::B"), uses_a], false);
-    check_circle(&[door, ("a.rs", "#[cfg(test)]\nmod tests { super::B }"), uses_a], false);
-    check_circle(&[door, ("a.rs", "use crate::memory::b::B;"), uses_a], false);
-    check_circle(&[door, ("a.rs", "use super::b::B;"), uses_a], true);
-    check_circle(&[door, ("a.rs", "use super::B;"), uses_a], true);
-    check_circle(&[door, ("a.rs", "use crate::wire::B;"), uses_a], true);
-    check_circle(&[door, ("a.rs", "fn f() { super::b::g() }"), uses_a], true);
-    check_circle(&[door, ("a/deep.rs", "use crate::wire::{Own, b};"), uses_a], true);
-    check_circle(&[door, ("a.rs", "use super::c::C;"), ("c.rs", "use super::b::B;"), uses_a], true);
+    check_circle(&[mod_rs, ("a.rs", "use super::Own;"), uses_a], false);
+    check_circle(&[mod_rs, ("a.rs", "// super::B"), uses_a], false);
+    check_circle(&[mod_rs, ("a.rs", "#[cfg(test)]\nmod tests { super::B }"), uses_a], false);
+    check_circle(&[mod_rs, ("a.rs", "use crate::memory::b::B;"), uses_a], false);
+    check_circle(&[mod_rs, ("a.rs", "use super::b::B;"), uses_a], true);
+    check_circle(&[mod_rs, ("a.rs", "use super::B;"), uses_a], true);
+    check_circle(&[mod_rs, ("a.rs", "use crate::wire::B;"), uses_a], true);
+    check_circle(&[mod_rs, ("a.rs", "fn f() { super::b::g() }"), uses_a], true);
+    check_circle(&[mod_rs, ("a/deep.rs", "use crate::wire::{Own, b};"), uses_a], true);
+    check_circle(&[mod_rs, ("a.rs", "use super::c::C;"), ("c.rs", "use super::b::B;"), uses_a], true);
 }
 
 /// Whether a circle is found among these files of a folder.
@@ -343,8 +343,10 @@ fn report(faults: impl Iterator<Item = String>) {
 }
 
 fn faults(file: &File) -> Vec<String> {
-    let checks =
-        [module_doc, sizes, functions, structs, floors, imports, words, features, reasons, sentences, doors];
+    let checks = [
+        module_doc, sizes, functions, structs, floors, imports, words, features, reasons, sentences,
+        mod_files,
+    ];
     checks.iter().flat_map(|check| check(file)).collect()
 }
 
@@ -457,7 +459,7 @@ fn floors(file: &File) -> Vec<String> {
     let place = &file.path["src/".len()..];
     let home = word(place);
     let Some((_, below)) = FLOORS.iter().find(|(name, _)| *name == home) else {
-        // A file beside lib.rs that is a door to other rooms stands on none.
+        // A file beside lib.rs that shows items of other modules stands on no floor.
         let fault = place.contains('/').then(|| file.fault(1, &format!("`{home}` stands on no floor")));
         return fault.into_iter().collect();
     };
@@ -538,21 +540,21 @@ fn reasons(file: &File) -> Vec<String> {
     unreasoned.map(|_| file.fault(1, "an `allow` gives its reason")).collect()
 }
 
-fn folders_without_door(files: &[File]) -> Vec<String> {
+fn folders_without_mod_rs(files: &[File]) -> Vec<String> {
     // A file may have its tests, and nothing else, in a folder of its name.
     let products = files.iter().filter(|file| !file.path.ends_with("/tests.rs"));
     let folders = products.filter_map(|file| file.path.rsplit_once('/')).map(|(folder, _)| folder);
     let inner: BTreeSet<&str> = folders.filter(|folder| *folder != "src").collect();
-    let has_door = |folder: &str| files.iter().any(|file| file.path == format!("{folder}/mod.rs"));
+    let has_mod_rs = |folder: &str| files.iter().any(|file| file.path == format!("{folder}/mod.rs"));
     inner
         .into_iter()
-        .filter(|folder| !has_door(folder))
+        .filter(|folder| !has_mod_rs(folder))
         .map(|folder| format!("{folder}: no mod.rs"))
         .collect()
 }
 
 /// A `mod.rs` declares and re-exports.
-fn doors(file: &File) -> Vec<String> {
+fn mod_files(file: &File) -> Vec<String> {
     if !file.path.ends_with("/mod.rs") {
         return Vec::new();
     }
@@ -618,7 +620,7 @@ fn scattered_impls(files: &[File]) -> Vec<String> {
     let mut homes = BTreeMap::<(String, &str), BTreeSet<&str>>::new();
     for file in files.iter().filter(|file| !VARIANTS.iter().any(|name| file.path.contains(name))) {
         let place = &file.path["src/".len()..];
-        // A file beside lib.rs is a room of its own.
+        // A file beside lib.rs is a module of its own.
         let folder = place.split_once('/').map_or(place, |(folder, _)| folder);
         for name in file.product().lines().filter_map(inherent_impl) {
             homes.entry((name, folder)).or_default().insert(&file.path);
@@ -656,8 +658,8 @@ fn crowded(files: &[File]) -> Vec<String> {
 
 /// The folders whose files and folders import each other in a circle.
 fn circles(files: &[File]) -> Vec<String> {
-    let doors = files.iter().filter_map(|file| Some((file.path.strip_suffix("/mod.rs")?, file)));
-    let circles = doors.map(|(folder, door)| (folder, in_circles(imports_within(folder, door, files))));
+    let mod_files = files.iter().filter_map(|file| Some((file.path.strip_suffix("/mod.rs")?, file)));
+    let circles = mod_files.map(|(folder, file)| (folder, in_circles(imports_within(folder, file, files))));
     circles
         .filter(|(_, members)| !members.is_empty())
         .map(|(folder, members)| format!("{folder}: a circle of imports in or behind {members:?}"))
@@ -665,14 +667,14 @@ fn circles(files: &[File]) -> Vec<String> {
 }
 
 /// Who imports whom among the files and folders of `folder`.
-fn imports_within(folder: &str, door: &File, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
+fn imports_within(folder: &str, mod_rs: &File, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
     let member = |path: &str| {
         let name = word(path.strip_prefix(folder)?.strip_prefix('/')?);
         (!name.is_empty()).then(|| name.to_owned())
     };
-    let shown = shown(door);
+    let shown = shown(mod_rs);
     let mut imports = BTreeMap::<String, BTreeSet<String>>::new();
-    for file in files.iter().filter(|file| file.path != door.path) {
+    for file in files.iter().filter(|file| file.path != mod_rs.path) {
         let Some(importer) = member(&file.path) else { continue };
         let named = paths(file).into_iter().filter_map(|path| member(&path));
         let origins = named.map(|name| shown.get(&name).cloned().unwrap_or(name));
@@ -694,8 +696,8 @@ fn in_circles(mut imports: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
 }
 
 /// Which of its files and folders a folder has each name from that it shows.
-fn shown(door: &File) -> BTreeMap<String, String> {
-    let code = door.joined();
+fn shown(mod_rs: &File) -> BTreeMap<String, String> {
+    let code = mod_rs.joined();
     let imports = code.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
     let paths = imports.filter_map(|(path, _)| path.trim_start_matches("self::").split_once("::"));
     paths

@@ -14,8 +14,8 @@ use super::send::RequestSender;
 use super::settings::{ClientLimits, ClientSettings, ClientTimeouts};
 use crate::client::middleware::ClientMiddleware;
 use crate::client::observe::ClientObserver;
-use crate::message::{FieldValue, MessageError};
-use crate::net::{Address, Dialer, Keepalive, Resolver};
+use crate::message::{FieldValue, MessageError, TargetError, uri_host};
+use crate::net::{Address, AllowedAddresses, Dialer, Keepalive, Resolver, SocketOptions, UriHost};
 
 /// Configures a [`Client`](crate::Client). Made by [`Client::builder`](crate::Client::builder).
 ///
@@ -214,6 +214,101 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the addresses of a name, for which the resolver is then not asked. Default: the resolver is asked for all
+    /// names. With no address, the name cannot be reached.
+    ///
+    /// Certificates and the field `host` are those of the name. [`ClientBuilder::allow_addresses`] holds for these
+    /// addresses, too. Another call with the same name replaces them. A [`ClientBuilder::dialer`] gets names, and is not
+    /// concerned.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `name` is an address, or cannot be the host of a URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    ///
+    /// let client = Client::builder()
+    ///     .resolve("api.example.com", ["192.0.2.7".parse()?, "2001:db8::7".parse()?])?
+    ///     .build();
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("hosts", "pin", "resolve_to_addrs"))]
+    pub fn resolve(
+        mut self,
+        name: &str,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<Self, MessageError> {
+        let host = uri_host(name).map_err(|invalid| MessageError::from_url(invalid, name))?;
+        let Ok(UriHost::Name(host)) = UriHost::parse(&host) else {
+            return Err(MessageError::from_url(TargetError::Authority, name));
+        };
+        let addresses = Vec::from_iter(addresses);
+        self.settings.dial.dns = Arc::new(self.settings.dial.dns.with_fixed(host, addresses));
+        Ok(self)
+    }
+
+    /// Connects only to addresses that `is_allowed` returns `true` for, such as those that are
+    /// [public](crate::net::is_public). Default: to all.
+    ///
+    /// A service that fetches URLs of its users must not reach its own network for them (SSRF). A URL does not show where it
+    /// leads: a name may have any address, another one at each look-up (DNS rebinding), and a server may redirect. So each
+    /// address is checked right before it is connected to, whether it is from the URL, from the resolver or its cache, or
+    /// from [`ClientBuilder::resolve`], and whatever the connection is for: a request, a redirect, a
+    /// [`Pipeline`](crate::client::Pipeline), a [`Balancer`](crate::client::Balancer) and its health checks, a WebSocket. If
+    /// a name has other addresses as well, these are used. If it has none, the error is
+    /// [`ClientCause::AddressRefused`](crate::client::ClientCause::AddressRefused), and no [`Retry`](crate::client::Retry)
+    /// tries again by default. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address.
+    ///
+    /// The client does not see, and so does not check, the addresses
+    ///
+    /// - that a [proxy](ClientBuilder::proxies) connects to, and that of the proxy, which the operator has chosen. Such a
+    ///   proxy must have a check of its own.
+    /// - of [`ClientBuilder::connect_to`], chosen likewise, and those that a [`ClientBuilder::dialer`] connects to.
+    ///
+    /// The function is called for each dial, in the runtime of the request, and should not block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::ClientCause;
+    /// use corehttp::net::is_public;
+    ///
+    /// # corehttp::block_on(async {
+    /// let client = Client::builder().allow_addresses(is_public).build();
+    /// for url in ["http://127.0.0.1:9/", "http://0x7f.1:9/", "http://[::ffff:10.0.0.1]/", "http://localhost:9/"] {
+    ///     let error = client.get(url).await.unwrap_err();
+    ///     assert!(matches!(error.cause(), ClientCause::AddressRefused(_)), "{error:#}");
+    /// }
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Beside public addresses, a single private one; and not the address at which Azure has a service in each network:
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use corehttp::Client;
+    /// use corehttp::net::is_public;
+    ///
+    /// const PARTNER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 7, 0, 2));
+    /// const AZURE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(168, 63, 129, 16));
+    ///
+    /// let client = Client::builder()
+    ///     .allow_addresses(|address| address == PARTNER || (is_public(address) && address != AZURE))
+    ///     .build();
+    /// # drop(client);
+    /// ```
+    #[doc(alias("ssrf", "rebinding", "ControlContext", "acl", "filter"))]
+    pub fn allow_addresses(mut self, is_allowed: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.dial.allowed = AllowedAddresses::new(is_allowed);
+        self
+    }
+
     /// Sets the local address that connections come from. Default: the operating system chooses.
     pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
         self.settings.dial.local_address = address.into();
@@ -231,6 +326,36 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets options of the TCP sockets of connections, such as the network interface that they are opened through, or how
+    /// long bytes may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). Default: those of the operating system.
+    ///
+    /// A connection whose socket the system refuses an option cannot be opened. The sockets of a
+    /// [`ClientBuilder::dialer`] are its own.
+    ///
+    /// # Examples
+    ///
+    /// A connection through one interface, which fails if the server has acknowledged nothing for 20 seconds:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use corehttp::Client;
+    /// use corehttp::net::SocketOptions;
+    ///
+    /// let client = Client::builder()
+    ///     .socket_options(SocketOptions {
+    ///         interface: Some("eth1".into()),
+    ///         user_timeout: Some(Duration::from_secs(20)),
+    ///         ..SocketOptions::default()
+    ///     })
+    ///     .build();
+    /// # drop(client);
+    /// ```
+    #[doc(alias("interface", "tcp_user_timeout", "SO_BINDTODEVICE", "TCP_USER_TIMEOUT"))]
+    pub fn socket_options(mut self, socket_options: SocketOptions) -> Self {
+        self.settings.dial.socket_options = socket_options;
+        self
+    }
+
     /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
     /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
     /// to an address of the host.
@@ -238,7 +363,7 @@ impl ClientBuilder {
     /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
     /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
     /// [`net`](crate::net) has an example.
-    #[doc(alias("unix_socket", "unix", "resolve"))]
+    #[doc(alias("unix_socket", "unix"))]
     pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
         self.settings.dial.address = address.into().into();
         self
@@ -257,6 +382,30 @@ impl ClientBuilder {
     /// environment.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.settings.proxies = proxies;
+        self
+    }
+
+    /// Sets whether only `https` URLs are requested. Default: `http` URLs are requested, too.
+    ///
+    /// The error for another URL is [`ClientCause::HttpsOnly`](crate::client::ClientCause::HttpsOnly), and nothing is
+    /// dialed. A redirect from `https` to `http` is [an error](crate::client::Redirects) in any case. A
+    /// [proxy](ClientBuilder::proxies) may be reached by `http`, and then opens a tunnel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    /// use corehttp::client::ClientCause;
+    ///
+    /// # corehttp::block_on(async {
+    /// let client = Client::builder().https_only(true).build();
+    /// let error = client.get("http://example.com/").await.unwrap_err();
+    /// assert!(matches!(error.cause(), ClientCause::HttpsOnly));
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn https_only(mut self, https_only: bool) -> Self {
+        self.settings.https_only = https_only;
         self
     }
 

@@ -253,9 +253,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; with [`ClientCause::Status`](crate::client::ClientCause::Status) for a response that is not 200 or
-    /// the part that was asked for; and with [`ClientCause::Other`](crate::client::ClientCause::Other), an [`io::Error`](std::io::Error), if
-    /// the file cannot be written. The file then has the beginning of the content.
+    /// As [`Client::get`]; with [`ClientCause::Status`] for a response that is not 200 or the part that was asked for; and
+    /// with [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
+    /// beginning of the content.
+    ///
+    /// [`ClientCause::Status`]: crate::client::ClientCause::Status
+    /// [`ClientCause::Other`]: crate::client::ClientCause::Other
     ///
     /// # Examples
     ///

@@ -26,6 +26,7 @@
 //! | one of several hosts | [`Balancer`] |
 //! | requests that are sent again | [`Retry`], [`RetryBudget`] |
 //! | tokens, signatures and ids of all requests | [`ClientMiddleware`] |
+//! | addresses that a client may reach | [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses) |
 //! | files that arrive over several connections | [`Client::download`](crate::Client::download) |
 //! | proxies | [`Proxies`] |
 //! | other resolvers and other ways to a host | [`net`](crate::net) |

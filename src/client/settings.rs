@@ -45,6 +45,8 @@ pub(crate) struct ClientSettings {
     pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
+    /// Whether `http` URLs are refused.
+    pub(super) https_only: bool,
     /// How many retries each host gets.
     pub(super) budgets: Arc<HostBudgets>,
 }
@@ -96,6 +98,7 @@ impl Default for ClientSettings {
             spans: None,
             accept_encoding: None,
             decode_max: None,
+            https_only: false,
             budgets: Arc::new(HostBudgets::new(Some(RetryBudget::default()))),
         }
     }
@@ -196,10 +199,15 @@ impl RequestTimeouts {
         settings: &ClientSettings,
     ) -> ClientError {
         let error = error.with_url(request.target().as_str());
-        match self.deadline.is_some_and(|deadline| deadline <= runtime::now()) {
+        match self.is_over() {
             true => error.with_total_limit(self.total),
             false => error.with_phase_limit(|phase| self.of_phases(settings).phase_limit(phase)),
         }
+    }
+
+    /// Whether the time of the whole exchange is up.
+    pub(super) fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= runtime::now())
     }
 
     /// The timeouts of the phases, for a client with these settings.
@@ -255,6 +263,14 @@ pub struct ClientLimits {
     /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
     /// Tunnels count for the host that they lead to.
     pub connections_per_host_max: usize,
+    /// Connections to one host that are dialed at once in each runtime. Further requests wait for the next dial, or for a
+    /// connection that comes back before, for at most [`ClientTimeouts::queue`]. Default: none, so all that
+    /// [`ClientLimits::connections_per_host_max`] allows; the least is 1.
+    ///
+    /// After an outage, all requests find no connection and dial at once. A server that pays much for each connection, as
+    /// for a TLS handshake, recovers sooner with a bound such as 32: the first connections serve many requests before
+    /// others would be open. In turn, the requests to a host that does not answer at all wait for each other.
+    pub dials_per_host_max: Option<usize>,
     /// Idle connections in each runtime, over all hosts. Beyond: those that have been idle for longest are closed.
     /// Default: 1,024.
     ///
@@ -267,7 +283,8 @@ impl ClientLimits {
     /// These limits, with values that pools can take.
     fn clamped(self) -> ClientLimits {
         let connections_per_host_max = self.connections_per_host_max.clamp(1, Semaphore::MAX_PERMITS);
-        ClientLimits { connections_per_host_max, ..self }
+        let dials_per_host_max = self.dials_per_host_max.map(|most| most.clamp(1, Semaphore::MAX_PERMITS));
+        ClientLimits { connections_per_host_max, dials_per_host_max, ..self }
     }
 
     /// The limits of an exchange, which treats a server as a peer like any other.
@@ -284,6 +301,7 @@ impl Default for ClientLimits {
             fields_max: 128,
             body_max: 16 << 20,
             connections_per_host_max: 512,
+            dials_per_host_max: None,
             idle_connections_max: 1024,
         }
     }

@@ -61,7 +61,7 @@ impl Cancel {
             return Poll::Pending;
         }
         let end = ready!(conn.poll_peer_end(cx));
-        let is_written_to = conn.is_waiting(TimerSlot::Write) && end == PeerEnd::Eof;
+        let is_written_to = conn.is_armed(TimerSlot::Write) && end == PeerEnd::Eof;
         match self.applies_to(end) && !is_written_to {
             true => Poll::Ready(ExchangeError::PeerClosed),
             // No waker is kept: such a peer sends nothing more, and the next write meets a reset that follows.

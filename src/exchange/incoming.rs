@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNCOUNTED, poll_content};
+use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNRESERVED_MAX, poll_content};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
@@ -28,7 +28,7 @@ pub(crate) struct Incoming {
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
-    /// How many bytes of the body were read and discarded.
+    /// How many bytes of the body were drained or discarded.
     discarded: usize,
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
@@ -75,7 +75,7 @@ impl Incoming {
             flushed => flushed?,
         }
         let len = self.input.unread().len();
-        if len > UNCOUNTED.max(self.memory.len()) {
+        if len > UNRESERVED_MAX.max(self.memory.len()) {
             let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 2 * len));
             taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
         }
@@ -246,17 +246,17 @@ impl Incoming {
     ) -> Poll<Result<(), ExchangeError>> {
         let left = self.length_left().and_then(|left| usize::try_from(left).ok());
         let needed = content.len() + left.unwrap_or(self.input.unread().len().max(READ_MIN));
-        if needed <= self.memory.len().max(UNCOUNTED) {
+        if needed <= self.memory.len().max(UNRESERVED_MAX) {
             return Poll::Ready(Ok(()));
         }
         let len = match left {
             Some(_) => needed,
-            None => bounds.memory.ahead(needed, body_max),
+            None => bounds.memory.growth_target(needed, body_max),
         };
         let grown = bounds.poll_memory(cx, &mut self.memory, len);
         if grown.is_pending() {
             // The time of the body does not run meanwhile.
-            self.pause(conn);
+            self.end_wait(conn);
         }
         grown
     }
@@ -299,8 +299,8 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and discards the rest of the body, since the response has announced that the connection persists, and a
-    /// peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
+    /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
+    /// a peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
     /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
     /// Returns whether the end was reached.
     pub(crate) fn poll_drain<L: Locality>(
@@ -315,7 +315,7 @@ impl Incoming {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
-                && (linger.is_zero() || conn.poll_expired(cx, TimerSlot::Total, linger).is_ready());
+                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Total, linger).is_ready());
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
@@ -328,7 +328,7 @@ impl Incoming {
         Poll::Ready(Ok(true))
     }
 
-    /// Reads and discards more of the body while a write waits: many peers read nothing of a response before they have
+    /// Discards as much of the body as arrives while a write waits: many peers read nothing of a response before they have
     /// sent all of their request. Ready if the connection fails.
     pub(crate) fn poll_discard<L: Locality>(
         &mut self,
@@ -368,10 +368,11 @@ impl Incoming {
         self.input.reset();
     }
 
-    /// Notes that the reader does not wait for more of the body for now.
-    pub(crate) fn pause<L: Locality>(&mut self, conn: &mut Conn<L>) {
+    /// Ends the wait for more of the body, if there is one. The time until the reader waits again does not count against
+    /// the rate.
+    pub(crate) fn end_wait<L: Locality>(&mut self, conn: &mut Conn<L>) {
         if self.rate.is_waiting() {
-            self.rate.pause(conn.now());
+            self.rate.end_wait(conn.now());
             conn.disarm(TimerSlot::Read);
         }
     }
@@ -389,7 +390,7 @@ impl Incoming {
 
     /// Notes that the end of the body is no longer known, so that no message can follow.
     pub(crate) fn mark_body_end_unknown(&mut self) {
-        self.expectation = Expectation::BodyEndUnknown;
+        self.expectation = Expectation::Unmet;
     }
 
     /// Whether the whole body has been received. The current piece may be the last one.
@@ -466,7 +467,7 @@ impl Incoming {
             Poll::Pending if L::FLUSHES_BEFORE_READ => {
                 // While the flush waits, the time of the body does not run. But a peer may read nothing before all of
                 // its body was read.
-                self.pause(conn);
+                self.end_wait(conn);
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
                     Ok(_) => Poll::Ready(Ok(())),

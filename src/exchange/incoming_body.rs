@@ -1,4 +1,4 @@
-//! [`BodyDecoder`], [`MinRate`]: what remains to be received of a body (RFC 9112 §6), how it is read, and how fast it arrives.
+//! [`BodyDecoder`], [`MinRate`]: finds the content of a body in its framing (RFC 9112 §6), and checks how fast it arrives.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
-/// The part of a body that is still to be received.
+/// The decoder of a body: its framing, and how much of it is still to be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyDecoder {
     /// All of the body has been received.
@@ -91,8 +91,8 @@ pub(super) fn poll_content<L: Locality>(
 }
 
 pub(super) const READ_MIN: usize = 16 << 10;
-/// A head or content up to this length takes no share of the memory: the buffer of a read is as large.
-pub(super) const UNCOUNTED: usize = READ_MIN;
+/// A head or content up to this length reserves no memory: the buffer of a read is as large.
+pub(super) const UNRESERVED_MAX: usize = READ_MIN;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.
 const READ_BEYOND: usize = 1 << 10;
@@ -166,7 +166,7 @@ impl MinRate {
     }
 
     /// Ends a wait that the reader gave up: the time until the reader waits again does not count.
-    pub(super) fn pause(&mut self, now: u64) {
+    pub(super) fn end_wait(&mut self, now: u64) {
         let time = self.wait.take().map_or(0, |wait| now.saturating_sub(wait.since));
         self.waited += time;
         self.silent += time;
@@ -179,7 +179,7 @@ impl MinRate {
         let over = since.saturating_add(millis(self.time_left(timeouts)));
         let is_abandoned = now > over.saturating_add(LATE_MAX);
         if is_abandoned {
-            self.pause(polled);
+            self.end_wait(polled);
         }
         is_abandoned
     }
@@ -212,7 +212,7 @@ impl MinRate {
         if self.wait.is_some() {
             let now = now();
             if !self.end_abandoned(now, timeouts) {
-                self.pause(now);
+                self.end_wait(now);
             }
         }
         self.silent = 0;

@@ -123,9 +123,9 @@ pub(crate) enum Expectation {
     None,
     /// `100 Continue`, to be sent when the body is first read and has not arrived.
     Continue,
-    /// A final response was sent instead, so the peer may or may not send the body; or the body has failed. The end of
-    /// the body is unknown, so no further request can follow (§10.1.1).
-    BodyEndUnknown,
+    /// A final response was sent instead, so the peer may or may not send the body (§10.1.1). A body that has failed counts
+    /// alike: the end of either is unknown, so no further request can follow.
+    Unmet,
 }
 
 impl Expectation {

@@ -1,4 +1,5 @@
-//! Sends and receives one HTTP message over one connection, for server and client alike.
+//! The two sides of an exchange, for server and client alike: [`Incoming`] receives one message over a connection, and
+//! [`Outgoing`] sends one. The exchange itself is `server::exchange::Exchange` or `client::exchange::ClientExchange`.
 
 mod bounds;
 mod error;

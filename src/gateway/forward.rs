@@ -124,7 +124,7 @@ impl Context {
         {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
-                (call.early().status, call.early().headers.forwarded())
+                (call.response_head().status, call.response_head().headers.forwarded())
             };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
             if status != Status::CONTINUE || !self.expects_continue() {
@@ -135,9 +135,9 @@ impl Context {
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
         let connection_options = self.forward_fields();
         // The fields that the handler had set: `poll_head` has left them where those of the response were.
-        self.response.headers.append_all(&call.borrow_mut().early().headers);
+        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
         if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
-            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
+            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().response_head().headers);
             return Err(error);
         }
         if self.response.status == Status::SWITCHING_PROTOCOLS {
@@ -178,11 +178,11 @@ impl Context {
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
         let timeouts = self.timeouts();
         let stopping = self.stopping();
-        let (conn, early, send, _in_flight) = call.into_switched();
+        let (conn, early, send, _in_flight) = call.into_upgraded();
         let behind = End::new(*conn, early, send);
         self.check_upgrade_to("websocket")?;
         // The guard is dropped after the connection, which counts until then.
-        let (conn, early, _guard) = self.switch_conn("websocket").await?;
+        let (conn, early, _guard) = self.upgrade_with_guard("websocket").await?;
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }
@@ -218,7 +218,7 @@ async fn relay(
     }
     let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
     // The fields that the handler had set are still there.
-    remove_sent(&mut trailers, &call.borrow_mut().early().headers);
+    remove_sent(&mut trailers, &call.borrow_mut().response_head().headers);
     Ok(out.finish_with_trailers(&trailers).await?)
 }
 

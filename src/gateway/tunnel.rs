@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::net::{Conn, ConnError, Locality, ReadBuffer};
@@ -21,13 +21,13 @@ pub(super) async fn join<A: Locality, B: Locality>(
 ) {
     let (mut inward, mut outward) = (Direction::default(), Direction::default());
     let mut stopping = pin!(stopping);
-    let mut poll = move |cx: &mut Context<'_>| -> Result<[Step; 2], ConnError> {
+    let mut poll = move |cx: &mut task::Context<'_>| -> Result<[Step; 2], ConnError> {
         if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
             outward.closes = true;
         }
         Ok([inward.poll(cx, &mut front, &mut behind)?, outward.poll(cx, &mut behind, &mut front)?])
     };
-    let mut poll_until = |cx: &mut Context<'_>, is_over: fn([Step; 2]) -> bool| match poll(cx) {
+    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([Step; 2]) -> bool| match poll(cx) {
         Ok(steps) if !is_over(steps) => Poll::Pending,
         steps => Poll::Ready(steps.map(drop)),
     };
@@ -55,7 +55,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Reads once into `room`. Returns 0 at the end. The peer may be silent for ever.
-    fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
+    fn poll_read(&mut self, cx: &mut task::Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
         if self.early.is_empty() {
             return self.conn.poll_read(cx, room, Duration::MAX);
         }
@@ -64,7 +64,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Writes `bytes` as far as the peer takes them at once, and keeps the rest.
-    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), ConnError> {
+    fn write(&mut self, cx: &mut task::Context<'_>, bytes: &[u8]) -> Result<(), ConnError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl<L: Locality> End<L> {
     }
 
     /// Writes all that waits, and what TLS has held back.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+    fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         let flushed = ready!(self.conn.poll_flush(cx, self.write_limit));
         self.checked(flushed)?;
         // A tunnel may stay for days.
@@ -91,16 +91,16 @@ impl<L: Locality> End<L> {
     }
 
     /// Writes all that waits, and closes the sending half.
-    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+    fn poll_finish(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         ready!(self.poll_flush(cx))?;
         let shut = ready!(self.conn.poll_shutdown(cx, self.write_limit));
         Poll::Ready(self.checked(shut))
     }
 
-    /// Discards what the peer still sends, until it closes: a close before that would be a reset, which could take away
-    /// what was written to it last.
-    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
-        self.conn.poll_discard(cx, Duration::MAX, Duration::MAX)
+    /// Reads and drops what the peer still sends, until it closes: a close before that would be a reset, which could take
+    /// away what was written to it last.
+    fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
+        self.conn.poll_linger(cx, Duration::MAX, Duration::MAX)
     }
 
     /// Has the system forget what it still holds for a peer that takes nothing.
@@ -129,13 +129,13 @@ enum Step {
     /// The sender has ended.
     Ending,
     /// The receiver takes nothing more.
-    Discarding,
+    Lingering,
     Over,
 }
 
 impl Step {
     fn passes_nothing(self) -> bool {
-        matches!(self, Step::Discarding | Step::Over)
+        matches!(self, Step::Lingering | Step::Over)
     }
 }
 
@@ -143,7 +143,7 @@ impl Direction {
     /// Passes on what is here. Fails if the receiver takes nothing for too long.
     fn poll<A: Locality, B: Locality>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
     ) -> Result<Step, ConnError> {
@@ -151,14 +151,14 @@ impl Direction {
             let polled = match self.step {
                 Step::Open => self.poll_pass(cx, from, to),
                 Step::Ending => to.poll_finish(cx),
-                Step::Discarding | Step::Over => from.poll_discard(cx),
+                Step::Lingering | Step::Over => from.poll_linger(cx),
             };
             let Poll::Ready(ended) = polled else { break };
             self.step = match (self.step, ended) {
                 (_, Err(ConnError::TimedOut)) => return Err(ConnError::TimedOut),
                 (Step::Open, Ok(())) => Step::Ending,
-                (Step::Open, Err(ConnError::Io(_))) => Step::Discarding,
-                (Step::Ending | Step::Discarding | Step::Over, _) => Step::Over,
+                (Step::Open, Err(ConnError::Io(_))) => Step::Lingering,
+                (Step::Ending | Step::Lingering | Step::Over, _) => Step::Over,
             };
         }
         Ok(self.step)
@@ -167,7 +167,7 @@ impl Direction {
     /// Ready when the sender has ended, or with the error of a write to the receiver.
     fn poll_pass<A: Locality, B: Locality>(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
     ) -> Poll<Result<(), ConnError>> {

@@ -166,7 +166,7 @@ fn empty<T>(place: &mut Option<T>) {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::PoolCounters;
+    use super::super::ReuseCounters;
     use super::*;
 
     #[derive(Debug, Default, PartialEq)]
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_cache_counts_for_the_core_that_began_last() {
         let cache = LocalCache::counted(PoolKind::Decoders, |object: &u8| usize::from(*object));
-        let (first, second) = (Arc::<PoolCounters>::default(), Arc::<PoolCounters>::default());
+        let (first, second) = (Arc::<ReuseCounters>::default(), Arc::<ReuseCounters>::default());
         let all = || [&first, &second].map(|counters| counters.counts()[PoolKind::Decoders as usize]);
         let counts = |reused, created, kept, bytes| PoolCounts { reused, created, kept, bytes };
         cache.give(1);

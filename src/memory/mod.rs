@@ -14,4 +14,4 @@ pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold};
 pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};
 pub(crate) use machine_memory::machine_memory;
 pub use pool_counts::PoolCounts;
-pub(crate) use pool_counts::{POOL_NAMES, PoolCounters, PoolGuard, PoolKind};
+pub(crate) use pool_counts::{POOL_NAMES, PoolGuard, PoolKind, ReuseCounters};

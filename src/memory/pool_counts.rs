@@ -1,4 +1,4 @@
-//! [`PoolCounts`]: how often the objects of a core are used again; and [`PoolCounters`], which count that.
+//! [`PoolCounts`]: how often the objects of a core are used again; and [`ReuseCounters`], which count that.
 
 use std::cell::RefCell;
 use std::ops::AddAssign;
@@ -68,19 +68,19 @@ impl PoolKind {
 
 /// The counts of the objects of one core. Only its thread writes.
 #[derive(Default)]
-pub(crate) struct PoolCounters([PoolCounter; POOL_NAMES.len()]);
+pub(crate) struct ReuseCounters([ReuseCounter; POOL_NAMES.len()]);
 
 #[derive(Default)]
-struct PoolCounter {
+struct ReuseCounter {
     reused: Counter,
     created: Counter,
     kept: Counter,
     bytes: Counter,
 }
 
-impl PoolCounters {
+impl ReuseCounters {
     /// Has the caches of this thread report here, and no longer elsewhere, until the guard is dropped.
-    pub(crate) fn attach_to_thread(self: &Arc<PoolCounters>) -> PoolGuard {
+    pub(crate) fn attach_to_thread(self: &Arc<ReuseCounters>) -> PoolGuard {
         CURRENT.set(Some(self.clone()));
         PoolGuard(self.clone())
     }
@@ -95,7 +95,7 @@ impl PoolCounters {
 
     /// The counts at this moment, in the order of [`POOL_NAMES`].
     pub(crate) fn counts(&self) -> [PoolCounts; POOL_NAMES.len()] {
-        self.0.each_ref().map(|PoolCounter { reused, created, kept, bytes }| PoolCounts {
+        self.0.each_ref().map(|ReuseCounter { reused, created, kept, bytes }| PoolCounts {
             reused: reused.get(),
             created: created.get(),
             kept: kept.get(),
@@ -104,7 +104,7 @@ impl PoolCounters {
     }
 }
 
-impl PoolCounter {
+impl ReuseCounter {
     fn set_kept(&self, kept: u64, bytes: u64) {
         self.kept.set(kept);
         self.bytes.set(bytes);
@@ -127,11 +127,11 @@ pub(super) fn count_cache(kind: PoolKind, hit: Option<bool>, kept: usize, bytes:
 
 thread_local! {
     /// The counters of the core of this thread.
-    static CURRENT: RefCell<Option<Arc<PoolCounters>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<ReuseCounters>>> = const { RefCell::new(None) };
 }
 
 /// Has the caches of a thread report to these counters. Once it is dropped, nothing is kept.
-pub(crate) struct PoolGuard(Arc<PoolCounters>);
+pub(crate) struct PoolGuard(Arc<ReuseCounters>);
 
 impl Drop for PoolGuard {
     fn drop(&mut self) {

@@ -32,7 +32,7 @@ pub(super) struct CoreMetrics {
     pub(super) errors: LatestErrors,
     recording: Arc<Recording>,
     times_polls: bool,
-    counters: Mutex<CountsOfCore>,
+    servers: Mutex<ServersOfCore>,
     /// Whether a core writes.
     is_taken: AtomicBool,
 }
@@ -85,12 +85,11 @@ impl PollMetrics {
     }
 }
 
-/// The counts that the server makes itself.
+/// The counts that servers make themselves, of those that had a core of this index.
 #[derive(Default)]
-struct CountsOfCore {
-    /// The counts of servers that have ended.
-    before: CoreCounts,
-    now: Option<CoreCounters>,
+struct ServersOfCore {
+    ended: CoreCounts,
+    running: Option<CoreCounters>,
 }
 
 impl CoreMetrics {
@@ -110,23 +109,23 @@ impl CoreMetrics {
             errors: LatestErrors::default(),
             recording: recording.clone(),
             times_polls,
-            counters: Mutex::default(),
+            servers: Mutex::default(),
             is_taken: AtomicBool::new(false),
         }
     }
 
     /// The counts at this moment.
-    pub(super) fn counts(&self) -> CoreTotals {
+    pub(super) fn counts(&self) -> CoreSnapshot {
         // The exchanges that are over are counted first, since each has begun before.
         let ended = self.ended.get();
-        let counters = lock(&self.counters);
-        let mut server = counters.before.clone();
-        if let Some(now) = &counters.now {
-            server += &now.counts();
+        let servers = lock(&self.servers);
+        let mut server = servers.ended.clone();
+        if let Some(running) = &servers.running {
+            server += &running.counts();
         }
-        // The cores of a server share its memory, which the first of them tells of.
-        let first = counters.now.as_ref().filter(|_| self.index == 0);
-        CoreTotals {
+        // The cores of a server share its memory, which the first of them reports.
+        let first = servers.running.as_ref().filter(|_| self.index == 0);
+        CoreSnapshot {
             memory: first.map(CoreCounters::memory).unwrap_or_default(),
             exchanges_open: server.requests.saturating_sub(ended),
             server,
@@ -149,14 +148,14 @@ impl CoreMetrics {
         if self.is_taken.swap(true, AcqRel) {
             return None;
         }
-        lock(&self.counters).now = Some(counters);
-        Some(CoreRecorder { core: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
+        lock(&self.servers).running = Some(counters);
+        Some(CoreRecorder { metrics: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
     }
 }
 
 /// Writes the counts of one core, on its thread.
 pub(super) struct CoreRecorder {
-    core: Arc<CoreMetrics>,
+    metrics: Arc<CoreMetrics>,
     /// The longest exchange that has ended in this poll, and the place of its route.
     ended: Cell<Option<(Duration, usize)>>,
     /// The connection of the longest poll, as long as the exchange goes on.
@@ -170,8 +169,8 @@ impl CoreRecorder {
         let [exchanges, errors, accepts, polls] = [(); 4].map(|()| recorder.clone());
         events.on_exchange(move |report| exchanges.record_exchange(report));
         events.on_error(move |report| errors.record_error(report));
-        events.on_accept(move |waited| accepts.core.accept_waits.record_single_writer(nanos(waited)));
-        if recorder.core.times_polls {
+        events.on_accept(move |waited| accepts.metrics.accept_waits.record_single_writer(nanos(waited)));
+        if recorder.metrics.times_polls {
             events.on_poll(move |report| polls.record_poll(report));
         }
     }
@@ -183,36 +182,36 @@ impl CoreRecorder {
         }
         if self.blocking.get() == Some(report.connection_id) {
             self.blocking.set(None);
-            self.core.polls.set_longest_route(Some(place));
+            self.metrics.polls.set_longest_route(Some(place));
         }
     }
 
     fn record_exchange(&self, report: &ExchangeReport<'_>) {
-        let core = &*self.core;
-        let route = core.routes.get(report.matched_pattern());
+        let metrics = &*self.metrics;
+        let route = metrics.routes.get(report.matched_pattern());
         route.record(report);
-        if let Some(slot) = core.recording.slot_at(|| report.ended_at) {
+        if let Some(slot) = metrics.recording.slot_at(|| report.ended_at) {
             route.record_recent(slot, report);
         }
         if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
-            core.cuts[at].add(1);
+            metrics.cuts[at].add(1);
         }
-        core.ended.add(u64::from(report.has_request()));
-        if core.times_polls {
+        metrics.ended.add(u64::from(report.has_request()));
+        if metrics.times_polls {
             self.note_route(report, route.place);
         }
     }
 
     fn record_error(&self, report: &ErrorReport<'_>) {
         let now = crate::runtime::now().into_std();
-        if self.core.recording.slot_at(|| now).is_some() {
-            self.core.errors.note(report, now);
+        if self.metrics.recording.slot_at(|| now).is_some() {
+            self.metrics.errors.note(report, now);
         }
     }
 
     fn record_poll(&self, report: &PollReport) {
         let PollReport { took, waiting, .. } = *report;
-        let polls = &self.core.polls;
+        let polls = &self.metrics.polls;
         let ended = self.ended.take();
         polls.busy_nanos.add(nanos(took));
         polls.slow.add(u64::from(took > SLOW_POLL));
@@ -228,17 +227,17 @@ impl CoreRecorder {
 
 impl Drop for CoreRecorder {
     fn drop(&mut self) {
-        let mut counters = lock(&self.core.counters);
-        if let Some(now) = counters.now.take() {
-            counters.before += &now.counts().ended();
+        let mut servers = lock(&self.metrics.servers);
+        if let Some(ended) = servers.running.take() {
+            servers.ended += &ended.counts().ended();
         }
-        self.core.is_taken.store(false, Release);
+        self.metrics.is_taken.store(false, Release);
     }
 }
 
 /// The counts of one core, or of several with the same index, as they were at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CoreTotals {
+pub(super) struct CoreSnapshot {
     /// The counts that the servers have made.
     pub(super) server: CoreCounts,
     /// The memory of the servers whose first core this is.
@@ -258,9 +257,9 @@ pub(super) struct CoreTotals {
     pub(super) accept_waits: HistogramCounts,
 }
 
-impl AddAssign<&CoreTotals> for CoreTotals {
-    fn add_assign(&mut self, other: &CoreTotals) {
-        let CoreTotals {
+impl AddAssign<&CoreSnapshot> for CoreSnapshot {
+    fn add_assign(&mut self, other: &CoreSnapshot) {
+        let CoreSnapshot {
             server,
             memory,
             exchanges_open,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 
 use super::client_metrics::{HostTimes, PHASES};
-use super::core_metrics::{CUTS, CoreTotals};
+use super::core_metrics::{CUTS, CoreSnapshot};
 use super::histogram::HistogramCounts;
 use super::metrics_writer::Writer;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
@@ -62,8 +62,8 @@ const SIZES: [Histograms<RouteCounts>; 2] = [
 ];
 
 /// Writes the counts of each core.
-pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreTotals>) {
-    let cores: Vec<(String, &CoreTotals)> =
+pub(super) fn write_cores(writer: &mut Writer, cores: &BTreeMap<usize, CoreSnapshot>) {
+    let cores: Vec<(String, &CoreSnapshot)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
     for (name, kind, help, count) in SERVER_METRICS {
         let mut samples = writer.metric(&format!("corehttp_{name}"), kind, help);
@@ -141,7 +141,7 @@ const SERVER_METRICS: [Metric<CoreCounts>; 8] = [
     ("messages_sent_total", "counter", "Messages that WebSockets have sent.", |core| core.messages_sent),
 ];
 
-fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreTotals)>) {
+fn write_polls(writer: &mut Writer, cores: Vec<(String, &CoreSnapshot)>) {
     if cores.is_empty() {
         return;
     }
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn each_count_of_each_core_is_a_sample() {
-        let mut busy = CoreTotals::default();
+        let mut busy = CoreSnapshot::default();
         let server = &mut busy.server;
         (server.open, server.accepted, server.aborted, server.requests) = (1, 2, 3, 4);
         (server.received, server.sent, server.messages_received, server.messages_sent) = (5, 6, 7, 9);
         server.errors.accept = 8;
         let mut writer = Writer::new(Format::Prometheus);
-        write_cores(&mut writer, &BTreeMap::from([(0, CoreTotals::default()), (1, busy)]));
+        write_cores(&mut writer, &BTreeMap::from([(0, CoreSnapshot::default()), (1, busy)]));
         let text = writer.finish();
         for line in [
             "# TYPE corehttp_connections_open gauge",

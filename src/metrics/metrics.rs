@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::client_metrics::{HostTable, HostTimes, add_counts};
-use super::core_metrics::{CoreMetrics, CoreRecorder, CoreTotals, Recording};
+use super::core_metrics::{CoreMetrics, CoreRecorder, CoreSnapshot, Recording};
 use super::exposition::{write_clients, write_cores, write_logs, write_routes};
 use super::latest_errors::LatestError;
 use super::metrics_writer::{Format, Writer};
@@ -240,8 +240,8 @@ impl Metrics {
     }
 
     /// The counts of each core, by its index.
-    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreTotals> {
-        let mut counts = BTreeMap::<usize, CoreTotals>::new();
+    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreSnapshot> {
+        let mut counts = BTreeMap::<usize, CoreSnapshot>::new();
         self.cores().iter().for_each(|core| *counts.entry(core.index).or_default() += &core.counts());
         counts
     }
@@ -373,7 +373,7 @@ impl ClientObserver for Metrics {
 mod tests {
     use std::panic;
     use std::pin::pin;
-    use std::task::{Context as TaskContext, Waker};
+    use std::task::{self, Waker};
     use std::thread;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -446,7 +446,7 @@ mod tests {
         let mut unsent = &wire[..];
         let mut read = [0; 64];
         for _ in 0..polls {
-            let mut cx = TaskContext::from_waker(Waker::noop());
+            let mut cx = task::Context::from_waker(Waker::noop());
             if serving.as_mut().poll(&mut cx).is_ready() {
                 return;
             }

@@ -14,7 +14,7 @@ use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
 use crate::error_text::Excerpt;
 use crate::exchange::ExchangeError;
-use crate::runtime::{MemoryBudget, MemoryShare};
+use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
 use crate::wire::WireDetail;
 
 /// Takes a body apart, as far as it has arrived, in memory that does not grow with the body.
@@ -390,10 +390,11 @@ impl PartMemory {
 
     fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize) -> Poll<io::Result<()>> {
         let len = self.kept + len;
-        if len <= UNCOUNTED.max(self.share.len()) {
+        if len <= PART_UNRESERVED_MAX.max(self.share.len()) {
             return Poll::Ready(Ok(()));
         }
-        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.ahead(len, usize::MAX), WAIT_MAX);
+        let grown =
+            self.share.poll_grow_to(cx, &self.budget, self.budget.growth_target(len, usize::MAX), WAIT_MAX);
         grown.map_err(|error| ExchangeError::from_memory(error).into())
     }
 
@@ -403,16 +404,14 @@ impl PartMemory {
     }
 }
 
-struct LeaveQueueOnDrop<'a>(&'a mut PartMemory);
-
-impl Drop for LeaveQueueOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.share.stop_waiting();
+impl AsMut<MemoryShare> for PartMemory {
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.share
     }
 }
 
-/// Parts up to this length take no share of the memory.
-const UNCOUNTED: usize = 16 << 10;
+/// Parts up to this length reserve no memory.
+const PART_UNRESERVED_MAX: usize = 16 << 10;
 
 /// How long a part waits for memory that other peers hold.
 const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -219,8 +219,8 @@ impl PeerAddr {
         }
     }
 
-    /// The key by which the connections of one peer are counted: see [`subscriber`].
-    pub(crate) fn bucket(&self) -> Option<IpAddr> {
+    /// The address by which the connections of one peer are counted: see [`subscriber`].
+    pub(crate) fn subscriber(&self) -> Option<IpAddr> {
         self.ip().map(subscriber)
     }
 }
@@ -352,9 +352,9 @@ mod tests {
             ("[2001:db8:1:3::1]:1", "2001:db8:1:3::"),
         ] {
             let address: SocketAddr = peer.parse().unwrap();
-            assert_eq!(PeerAddr::from(address).bucket(), Some(expected.parse().unwrap()), "{peer}");
+            assert_eq!(PeerAddr::from(address).subscriber(), Some(expected.parse().unwrap()), "{peer}");
         }
-        assert_eq!(PeerAddr::Unix.bucket(), None);
-        assert_eq!(PeerAddr::Memory.bucket(), None);
+        assert_eq!(PeerAddr::Unix.subscriber(), None);
+        assert_eq!(PeerAddr::Memory.subscriber(), None);
     }
 }

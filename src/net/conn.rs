@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use super::io_state::{IoState, Life, Traffic};
 use super::{
-    AnyStream, Peer, PeerAddr, PeerEnd, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer,
+    AnyStream, ConnEntry, Peer, PeerAddr, PeerEnd, ReadBuffer, Stream, Timer, TimerSlot, TokioTimer,
     Transport, WriteBuffer,
 };
 
-/// One connection.
+/// One connection. The timer of a server's is its [`ConnEntry`], which holds more than deadlines.
 pub(crate) struct Conn<L: Locality = Local> {
     pub(crate) transport: Transport<L::Boxed>,
     timer: L::Timer,
@@ -130,7 +130,7 @@ impl<L: Locality> Conn<L> {
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnError::Io(error))),
-            Poll::Pending => self.poll_expired(cx, TimerSlot::Read, limit).map(Err),
+            Poll::Pending => self.poll_timeout(cx, TimerSlot::Read, limit).map(Err),
         }
     }
 
@@ -165,7 +165,7 @@ impl<L: Locality> Conn<L> {
             }
             Poll::Pending => {
                 self.io_state().is_flushing = true;
-                self.poll_expired(cx, TimerSlot::Write, limit).map(Err)
+                self.poll_timeout(cx, TimerSlot::Write, limit).map(Err)
             }
         }
     }
@@ -244,7 +244,7 @@ impl<L: Locality> Conn<L> {
         mut write: impl FnMut(&mut Self) -> io::Result<u64>,
     ) -> Poll<Result<u64, ConnError>> {
         let Some(buffer_len) = self.transport.send_buffer_len() else {
-            return self.poll_expired(cx, TimerSlot::Write, limit).map(Err);
+            return self.poll_timeout(cx, TimerSlot::Write, limit).map(Err);
         };
         if self.io_state().progress.fills_kernel
             && coop::has_budget_remaining()
@@ -258,7 +258,7 @@ impl<L: Locality> Conn<L> {
             false => self.begin_part(limit),
         };
         loop {
-            ready!(self.poll_expired(cx, TimerSlot::Write, part));
+            ready!(self.poll_timeout(cx, TimerSlot::Write, part));
             if let Some(written) = self.try_kernel(&mut write) {
                 return Poll::Ready(written);
             }
@@ -356,19 +356,19 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset, which
-    /// could take the last bytes away before the peer has read them (RFC 9112 §9.6). Fails once that has taken longer than
-    /// `total`, or the peer was silent for longer than `silence`.
-    pub(crate) fn poll_discard(
+    /// Lingers after the last byte was sent: reads and drops what the peer still sends, until it closes, too. To close before
+    /// that would cause a reset, which could take the last bytes away before the peer has read them (RFC 9112 §9.6). Fails
+    /// once that has taken longer than `total`, or the peer was silent for longer than `silence`.
+    pub(crate) fn poll_linger(
         &mut self,
         cx: &mut Context<'_>,
         total: Duration,
         silence: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        let mut room = [0; DISCARDED_AT_ONCE];
+        let mut room = [0; LINGER_READ];
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
-            if let Poll::Ready(error) = self.poll_expired(cx, TimerSlot::Total, total) {
+            if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Total, total) {
                 return Poll::Ready(Err(error));
             }
             if ready!(self.poll_read(cx, &mut room, silence))? == 0 {
@@ -378,16 +378,16 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Ready with an error when the wait in this slot has taken longer than `limit`.
+    /// Arms the slot, unless it is armed. Ready with an error when its wait has taken longer than `limit`.
     #[inline]
-    pub(crate) fn poll_expired(
+    pub(crate) fn poll_timeout(
         &mut self,
         cx: &mut Context<'_>,
         slot: TimerSlot,
         limit: Duration,
     ) -> Poll<ConnError> {
         self.share_wakers(cx.waker());
-        self.timer.poll_expired(cx, slot, limit).map(|()| ConnError::TimedOut)
+        self.timer.poll_timeout(cx, slot, limit).map(|()| ConnError::TimedOut)
     }
 
     /// Makes a waker set once a second waker waits. The second waker has displaced the first in the socket, so both
@@ -439,7 +439,7 @@ impl<L: Locality> Conn<L> {
         self.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default()
     }
 
-    /// Splits an upgraded connection into transport and timer.
+    /// Splits an upgraded connection into its transport, and its timer or entry.
     pub(crate) fn into_parts(self) -> (Transport<L::Boxed>, L::Timer) {
         (self.transport, self.timer)
     }
@@ -468,7 +468,7 @@ fn charge_budget(cx: &mut Context<'_>, count: usize) {
 pub(super) const BYTES_PER_CALL: usize = 16 << 10;
 
 /// How many unwanted bytes are read at once.
-const DISCARDED_AT_ONCE: usize = 16 << 10;
+const LINGER_READ: usize = 16 << 10;
 
 impl Conn<Sendable> {
     /// Begins a wait in this slot that expires at `until`, unless one has begun.
@@ -491,8 +491,8 @@ impl Conn {
     }
 
     /// Whether each response is the last one of its connection, because a stop has been ordered.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.timer.is_draining()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.timer.is_stop_ordered()
     }
 
     /// Whether a stop has been ordered and its delay is over, so that idle connections close and streams end.
@@ -506,18 +506,18 @@ impl Conn {
         self.timer.needs_room()
     }
 
-    /// Whether this idle connection is to close for another one. See [`TableTimer::take_eviction`].
+    /// Whether this idle connection is to close for another one. See [`ConnEntry::take_eviction`].
     pub(crate) fn take_eviction(&self) -> bool {
         self.timer.take_eviction()
     }
 
     /// Whether there is a wait in this slot.
     #[inline]
-    pub(crate) fn is_waiting(&self, slot: TimerSlot) -> bool {
+    pub(crate) fn is_armed(&self, slot: TimerSlot) -> bool {
         self.timer.is_armed(slot)
     }
 
-    /// For how long the wait in this slot, which may take `limit`, has gone on. See [`TableTimer::waited`].
+    /// For how long the wait in this slot, which may take `limit`, has gone on. See [`ConnEntry::waited`].
     pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
         self.timer.waited(slot, limit)
     }
@@ -563,7 +563,7 @@ impl Conn {
 pub(crate) trait Locality {
     /// The box of a stream that the application supplied.
     type Boxed: AnyStream;
-    /// The timer for its waits.
+    /// The timer for its waits; at a server its entry in the table of its core.
     type Timer: Timer;
 
     /// Whether more of a body is read only once the write buffer has been flushed. A server must not pile up responses
@@ -575,12 +575,12 @@ pub(crate) trait Locality {
     const STAYS_ON_THREAD: bool;
 }
 
-/// Connections of a server. They never leave their core, whose deadline table keeps their deadlines.
+/// Connections of a server. They never leave their core, in whose table they have an entry.
 pub(crate) enum Local {}
 
 impl Locality for Local {
     type Boxed = Pin<Box<dyn Stream>>;
-    type Timer = TableTimer;
+    type Timer = ConnEntry;
 
     const FLUSHES_BEFORE_READ: bool = true;
     const STAYS_ON_THREAD: bool = true;

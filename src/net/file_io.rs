@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::net::conn::Local;
-    use crate::net::{DeadlineTable, TimerSlot, Transport};
+    use crate::net::{ConnTable, TimerSlot, Transport};
 
     /// A piece is cached before it is sent, whether it was already or a thread has read it ahead.
     #[test]
@@ -307,7 +307,7 @@ mod tests {
             let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
             // Some runtimes assume a new socket to be writable only after an event.
             near.writable().await.unwrap();
-            let deadline = DeadlineTable::with_sweep().timer(Default::default());
+            let deadline = ConnTable::with_sweep().add(Default::default());
             let mut conn = Conn::<Local>::new(Transport::Unix(near.into()), deadline);
             let mut sent = 0;
             let mut send = |conn: &mut Conn, cx: &mut Context<'_>| {
@@ -315,7 +315,7 @@ mod tests {
                 part.map(|part| sent += part.expect("the peer is there"))
             };
             while poll_fn(|cx| Poll::Ready(send(&mut conn, cx))).await.is_ready() {}
-            assert!(conn.is_waiting(TimerSlot::Write));
+            assert!(conn.is_armed(TimerSlot::Write));
             let mut room = vec![0; LEN as usize];
             far.read_exact(&mut room[..64 << 10]).await.unwrap();
             let goes_on = async { poll_fn(|cx| send(&mut conn, cx)).await };
@@ -323,7 +323,7 @@ mod tests {
                 () = goes_on => {}
                 _ = far.read_exact(&mut room) => panic!("it waits in vain"),
             }
-            assert!(!conn.is_waiting(TimerSlot::Write));
+            assert!(!conn.is_armed(TimerSlot::Write));
         });
     }
 

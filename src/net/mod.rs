@@ -15,8 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Resolver`] finds the addresses of a host, and a [`Dialer`] opens the connection itself. [`SocketOptions`] are those
-//! of the kernel.
+//! A [`Resolver`] finds the addresses of a host, and a [`Dialer`] opens the connection itself. [`is_public`] distinguishes
+//! the addresses of the internet from those of this machine and its networks. [`SocketOptions`] are those of the kernel.
 
 // Floor 1: sockets. Where to listen, who connects, and how bytes move; nothing in this folder depends on HTTP.
 //
@@ -28,6 +28,7 @@ mod memory_listener;
 pub(crate) mod address;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_header;
+mod public_address;
 mod uri_host;
 
 mod delegate;
@@ -59,7 +60,7 @@ pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
+pub(crate) use dial::{AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals, WakerSet};
@@ -73,9 +74,10 @@ pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]
 pub(crate) use proxy_header::ProxyHeader;
+pub use public_address::is_public;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
+pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};
 pub(crate) use uri_host::{InvalidHost, UriHost};

@@ -64,11 +64,11 @@ impl MemoryBudget {
         MemoryBudget(Some(Arc::new([all / 4, all - all / 4].map(Pages::new))))
     }
 
-    /// How much to take for content of which `len` bytes are here, and at most `most` come in all.
+    /// How much a share for content should grow to, of which `len` bytes are here, and at most `most` come in all.
     ///
     /// Small content takes twice as much, as buffers grow. Large content takes all that may come: if it took that step by
     /// step, several could hold what all of them wait for. Only if that is much of what there is, it takes steps.
-    pub(crate) fn ahead(&self, len: usize, most: usize) -> usize {
+    pub(crate) fn growth_target(&self, len: usize, most: usize) -> usize {
         let Some(pages) = &self.0 else { return len };
         let all = pages[LARGE].all as usize * PAGE;
         let doubled = len.saturating_mul(2).min(most);
@@ -132,7 +132,7 @@ pub(crate) enum MemoryError {
 
 impl MemoryShare {
     /// Grows to at least so many bytes, which others may hold for up to `limit`. A share that is dropped meanwhile leaves
-    /// the queue.
+    /// the queue; one that is kept needs [`LeaveQueueOnDrop`] if its wait may be given up.
     pub(crate) fn poll_grow_to(
         &mut self,
         cx: &mut Context<'_>,
@@ -223,6 +223,16 @@ impl MemoryShare {
             Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
             held => *held = Some(granted),
         }
+    }
+}
+
+/// The owner of a share during a wait. One that is given up leaves the queue for memory, whose turn may come without a
+/// poll.
+pub(crate) struct LeaveQueueOnDrop<'a, T: AsMut<MemoryShare>>(pub(crate) &'a mut T);
+
+impl<T: AsMut<MemoryShare>> Drop for LeaveQueueOnDrop<'_, T> {
+    fn drop(&mut self) {
+        self.0.as_mut().stop_waiting();
     }
 }
 
@@ -324,10 +334,10 @@ mod tests {
         let (budget, mut share) = (MemoryBudget::default(), MemoryShare::default());
         assert_eq!(grow(&mut share, &budget, usize::MAX / PAGE).await, Ok(()));
         assert_eq!((share.len(), budget.counts()), (0, MemoryCounts::default()));
-        let ahead = |len, most| budget_of_400.ahead(len * PAGE, most * PAGE) / PAGE;
-        assert_eq!([ahead(1, 300), ahead(32, 100), ahead(32, 40)], [2, 64, 40], "small ones double");
-        assert_eq!([ahead(33, 100), ahead(99, 100)], [100, 100], "large ones take all");
-        assert_eq!([ahead(33, 101), ahead(300, 999), ahead(500, 999)], [66, 400, 500]);
-        assert_eq!(budget.ahead(PAGE, 9 * PAGE), PAGE);
+        let target = |len, most| budget_of_400.growth_target(len * PAGE, most * PAGE) / PAGE;
+        assert_eq!([target(1, 300), target(32, 100), target(32, 40)], [2, 64, 40], "small ones double");
+        assert_eq!([target(33, 100), target(99, 100)], [100, 100], "large ones take all");
+        assert_eq!([target(33, 101), target(300, 999), target(500, 999)], [66, 400, 500]);
+        assert_eq!(budget.growth_target(PAGE, 9 * PAGE), PAGE);
     }
 }

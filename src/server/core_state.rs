@@ -11,7 +11,7 @@ use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr, Traffic};
+use crate::net::{Conn, ConnTable, Life, Peer, PeerAddr, Traffic};
 use crate::runtime::{self, MemoryBudget};
 use crate::server::error::{ErrorCause, ErrorReport, ErrorResponseFn, ErrorStatuses};
 use crate::server::forwarded::TrustedProxies;
@@ -36,7 +36,7 @@ pub(crate) struct CoreState {
     pub(super) clock: Clock,
     /// Whether the last tick of the core was late, so that its tasks have waited.
     pub(super) is_behind: Cell<bool>,
-    pub(super) deadlines: Rc<DeadlineTable>,
+    pub(super) connections: Rc<ConnTable>,
     pub(super) counters: Arc<CoreCounterSet>,
     /// Has the caches of the thread report to this core.
     _pool_guard: PoolGuard,
@@ -46,7 +46,7 @@ impl CoreState {
     pub(super) fn new(
         index: usize,
         settings: &ServerSettings,
-        deadlines: Rc<DeadlineTable>,
+        connections: Rc<ConnTable>,
         counters: Arc<CoreCounterSet>,
     ) -> Rc<CoreState> {
         let ServerSettings {
@@ -78,7 +78,7 @@ impl CoreState {
             started: runtime::now(),
             clock,
             is_behind: Cell::new(false),
-            deadlines,
+            connections,
             _pool_guard: counters.pools.attach_to_thread(),
             counters,
         })
@@ -117,14 +117,14 @@ impl CoreState {
         let now = self.clock.refresh();
         let facts = (peer, traffic, exchange_number);
         let mut report = observation.report(now, conn, facts, request, &self.trusted_proxies);
-        observation.add_socket(&mut report);
+        observation.add_websocket_counts(&mut report);
         self.events.report_exchange(&report);
         observation.call_on_end(&report);
         observation.close(traffic);
     }
 
-    /// Notes that a connection opens or was accepted, if its life is of interest.
-    pub(super) fn note_opening(&self, conn: &Conn) {
+    /// Begins the [`Life`] of a connection that opens or was accepted, if a report or an age needs it.
+    pub(super) fn begin_life(&self, conn: &Conn) {
         if self.events.observes_disconnects() || self.bounds.timeouts.connection_age.is_some() {
             conn.set_life(Life::new(self.ticks()));
         }

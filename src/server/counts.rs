@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
+use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounts, ReuseCounters};
 use crate::net::tls;
 use crate::runtime::{MemoryBudget, MemoryCounts};
 use crate::server::error::ErrorCause;
@@ -283,8 +283,11 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
     }
 }
 
-/// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
-/// all of them have cache lines that no other core writes.
+/// The counters of one core. [`CoreCounts`] are their values at one moment, and
+/// [`CoreCounters`](crate::server::CoreCounters) is a handle for observers.
+///
+/// Only that core writes those of type [`Counter`], so no such write waits for another, and all of them have cache lines
+/// that no other core writes.
 #[derive(Default)]
 pub(crate) struct CoreCounterSet {
     /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
@@ -301,7 +304,7 @@ pub(crate) struct CoreCounterSet {
     errors: [Counter; ERROR_KINDS.len()],
     /// In the order of [`GUARDS`]. Not beside the counters that each request writes, which share a line.
     refusals: Box<CachePadded<[Counter; GUARDS.len()]>>,
-    pub(super) pools: Arc<PoolCounters>,
+    pub(super) pools: Arc<ReuseCounters>,
     /// The memory of all cores, once this one has started.
     pub(super) memory: OnceLock<MemoryBudget>,
 }
@@ -370,9 +373,9 @@ impl CoreCounterSet {
 pub(crate) struct OpenGuard(Arc<CoreCounterSet>);
 
 impl OpenGuard {
-    pub(super) fn new(core: &Arc<CoreCounterSet>) -> OpenGuard {
-        core.open.0.fetch_add(1, Relaxed);
-        OpenGuard(core.clone())
+    pub(super) fn new(counters: &Arc<CoreCounterSet>) -> OpenGuard {
+        counters.open.0.fetch_add(1, Relaxed);
+        OpenGuard(counters.clone())
     }
 }
 

@@ -52,9 +52,9 @@ pub(crate) use context::StateSaver;
 pub(crate) use context::{BodyReader, BodyWriter, Context, HeadFields};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
-#[cfg(feature = "websocket")]
-pub(crate) use context::{SwitchedConn, WebSocketCounter};
 pub use context::{Transform, TransformAction};
+#[cfg(feature = "websocket")]
+pub(crate) use context::{WebSocketConn, WebSocketCounter};
 #[cfg(feature = "metrics")]
 pub(crate) use counts::ERROR_KINDS;
 pub(crate) use counts::GuardKind;

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use super::event::Event;
 use super::event_reader::EventReader;
 use crate::client::client::Client;
-use crate::client::{ClientError, ClientPhase, ResponseReader};
+use crate::client::{ClientCause, ClientError, ClientPhase, ResponseReader};
 use crate::message::content::essence;
 use crate::message::{FieldName, MessageError, Request, Response, Status};
 use crate::runtime::{Instant, later, now, sleep_until};
@@ -108,8 +108,8 @@ impl EventSource {
     ///
     /// Fails if another connection would not help: for a response whose status is neither 200, 204, 429, 502, 503 nor 504,
     /// for one of another type, for an event that is longer than [`EventSource::event_max`], and for a request that cannot be
-    /// sent. The next call tries again all the same. Errors of connections do not end the stream: see
-    /// [`EventSource::last_error`].
+    /// sent, or only to [addresses](crate::ClientBuilder::allow_addresses) that the client may not connect to. The next
+    /// call tries again all the same. Errors of connections do not end the stream: see [`EventSource::last_error`].
     pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
         while !self.advance().await? {
             if matches!(self.state, SourceState::Ended) {
@@ -178,7 +178,7 @@ impl EventSource {
         let opened = self.client.open_response(&self.request, &mut self.response).await;
         let reader = match opened {
             Ok(reader) => reader,
-            Err(error) if error.phase() == ClientPhase::Prepare => {
+            Err(error) if is_final(&error) => {
                 self.wait(None);
                 return Err(error.into());
             }
@@ -242,6 +242,11 @@ fn is_passing(status: Status) -> bool {
 fn is_event_stream(response: &Response) -> bool {
     let content_type = response.headers.first(FieldName::CONTENT_TYPE);
     content_type.is_some_and(|value| essence(value).eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// Whether another connection would fail, too: the request cannot be sent, or only to addresses that the client refuses.
+fn is_final(error: &ClientError) -> bool {
+    error.phase() == ClientPhase::Prepare || matches!(error.cause(), ClientCause::AddressRefused(_))
 }
 
 /// Whether an error of reading is one of the connection.

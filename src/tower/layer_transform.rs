@@ -7,7 +7,7 @@ use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{self, Poll, Waker};
 
 use bytes::{Buf, BytesMut};
 use http_body::Body;
@@ -113,7 +113,7 @@ where
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
         self.feed.push(data, flush == Flush::End);
         // A transform is not polled, so no task can be woken for it.
-        let mut cx = Context::from_waker(Waker::noop());
+        let mut cx = task::Context::from_waker(Waker::noop());
         while !self.is_over
             && let Poll::Ready(frame) = self.body.as_mut().poll_frame(&mut cx)
         {
@@ -185,7 +185,11 @@ impl Feed {
 }
 
 impl AsyncRead for Feed {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut state = lock(&self.0);
         let count = state.data.len().min(out.remaining());
         if count == 0 && !state.is_ended {

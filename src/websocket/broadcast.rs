@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender};
@@ -167,7 +167,7 @@ impl BroadcastMember {
 
     fn poll_receive(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         place: &Place,
     ) -> Poll<Result<Arc<SharedMessage>, RecvError>> {
         let received = self.poll_here();

@@ -4,13 +4,13 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::net::millis;
-use crate::runtime::{Budget, MemoryError, MemoryShare};
+use crate::runtime::{Budget, LeaveQueueOnDrop, MemoryError, MemoryShare};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
@@ -18,8 +18,8 @@ use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close; none of that happens while nobody receives.
-pub struct Reader<E: Role = ServerRole> {
-    shared: Half<E>,
+pub struct Reader<R: Role = ServerRole> {
+    shared: Half<R>,
     input: Input,
     decoder: Decoder,
     /// The memory of a message that is not small, and since when it waits for that or has it, in milliseconds.
@@ -52,8 +52,8 @@ enum EndStep {
     Over,
 }
 
-impl<E: Role> Reader<E> {
-    pub(super) fn new(shared: Half<E>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<E> {
+impl<R: Role> Reader<R> {
+    pub(super) fn new(shared: Half<R>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<R> {
         Reader {
             shared,
             input: Input::from_bytes(early),
@@ -160,7 +160,7 @@ impl<E: Role> Reader<E> {
     /// Ready with the kind of the next message or part, which is then in the decoder, and whether it is the last one.
     fn poll_next(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         reading: Reading,
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
@@ -182,7 +182,7 @@ impl<E: Role> Reader<E> {
     }
 
     /// Closes because the server stops, as soon as no message is under way.
-    fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn go_away(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
         self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
@@ -191,7 +191,7 @@ impl<E: Role> Reader<E> {
     /// Ready with the next message or part, or a piece of what is skipped.
     fn poll_step(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         reading: Reading,
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         while self.ending.is_none() {
@@ -222,7 +222,7 @@ impl<E: Role> Reader<E> {
     }
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
-        self.shared.is_corked.store(self.input.has_raw(), Relaxed);
+        self.shared.has_unread.store(self.input.has_raw(), Relaxed);
         if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
             counter.count_received();
         }
@@ -230,9 +230,9 @@ impl<E: Role> Reader<E> {
     }
 
     /// Waits for memory for more of a message of which much is here.
-    fn poll_memory(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_memory(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Error>> {
         let len = self.input.len() + self.decoder.inflated_len();
-        if len <= UNCOUNTED {
+        if len <= MESSAGE_UNRESERVED_MAX {
             return Poll::Ready(Ok(()));
         }
         let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
@@ -249,15 +249,15 @@ impl<E: Role> Reader<E> {
         }
         // The buffer of a message doubles as it fills.
         let most = self.decoder.message_max().saturating_mul(2);
-        let grown = self.memory.poll_grow_to(cx, budget, budget.ahead(len, most), MEMORY_WAIT);
+        let grown = self.memory.poll_grow_to(cx, budget, budget.growth_target(len, most), MEMORY_WAIT);
         grown.map_err(|error| match error {
             MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
             MemoryError::TimedOut(_) => Error::Memory,
         })
     }
 
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.is_corked.store(false, Relaxed);
+    fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.shared.has_unread.store(false, Relaxed);
         self.input.borrow_memory();
         let polled = self.shared.with(|link| {
             if link.is_stopping() {
@@ -301,12 +301,9 @@ impl<E: Role> Reader<E> {
     }
 }
 
-/// A wait for a message. One that is given up leaves the queue for memory, whose turn may come without a poll.
-struct LeaveQueueOnDrop<'r, E: Role>(&'r mut Reader<E>);
-
-impl<E: Role> Drop for LeaveQueueOnDrop<'_, E> {
-    fn drop(&mut self) {
-        self.0.memory.stop_waiting();
+impl<R: Role> AsMut<MemoryShare> for Reader<R> {
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.memory
     }
 }
 
@@ -315,7 +312,7 @@ impl Ending {
 }
 
 /// Begins the end of a WebSocket with `error`, of which the peer is told.
-fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: Error) {
+fn begin_end<R: Role>(shared: &Shared<R>, ending: &mut Option<Box<Ending>>, error: Error) {
     if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
         let _ = shared.with(|link| link.write_close(code, ""));
@@ -324,10 +321,10 @@ fn begin_end<E: Role>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, erro
 }
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
-fn poll_end<E: Role>(
-    shared: &Shared<E>,
+fn poll_end<R: Role>(
+    shared: &Shared<R>,
     ending: &mut Option<Box<Ending>>,
-    cx: &mut Context<'_>,
+    cx: &mut task::Context<'_>,
 ) -> Poll<io::Result<()>> {
     let Some(ending) = ending else { return Poll::Ready(Ok(())) };
     shared.with(|link| {
@@ -346,8 +343,8 @@ fn poll_end<E: Role>(
     })
 }
 
-/// Messages up to this length take no share of the memory: as much is read at once.
-const UNCOUNTED: usize = 64 << 10;
+/// Messages up to this length reserve no memory: as much is read at once.
+const MESSAGE_UNRESERVED_MAX: usize = 64 << 10;
 
 /// How long a message waits for memory that other peers hold, and how long it holds some for which others wait.
 const MEMORY_WAIT: Duration = Duration::from_secs(30);
@@ -385,15 +382,15 @@ impl ControlRate {
     }
 }
 
-impl<E: Role> Drop for Reader<E> {
+impl<R: Role> Drop for Reader<R> {
     fn drop(&mut self) {
-        self.shared.is_corked.store(false, Relaxed);
+        self.shared.has_unread.store(false, Relaxed);
         self.input.clear_message();
         self.input.return_memory();
     }
 }
 
-impl<E: Role> fmt::Debug for Reader<E> {
+impl<R: Role> fmt::Debug for Reader<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketReader").field("reason", &self.reason).finish_non_exhaustive()
     }

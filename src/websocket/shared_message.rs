@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::OnceLock;
-use std::task::Context;
+use std::task;
 
 use bytes::Bytes;
 
@@ -37,7 +37,11 @@ impl SharedMessage {
     }
 
     /// Appends the message to what waits to be written, in a form that the WebSocket can read.
-    pub(super) fn write<E: RoleParts>(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> io::Result<()> {
+    pub(super) fn write<R: RoleParts>(
+        &self,
+        link: &mut Link<R>,
+        cx: &mut task::Context<'_>,
+    ) -> io::Result<()> {
         match link.encoder.shares(self.payload().len()) {
             SharedForm::Plain => link.write_frame(cx, &self.frame),
             SharedForm::Deflated(deflate) => link.write_frame(cx, self.deflated(deflate)?),

@@ -51,11 +51,11 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// }
 /// ```
 #[non_exhaustive]
-pub struct WebSocket<E: Role = ServerRole> {
+pub struct WebSocket<R: Role = ServerRole> {
     /// Receives messages.
-    pub reader: Reader<E>,
+    pub reader: Reader<R>,
     /// Sends messages.
-    pub writer: Writer<E>,
+    pub writer: Writer<R>,
     /// The subprotocol that was agreed on, one of [`Options::protocols`].
     pub protocol: Option<Box<str>>,
 }
@@ -70,20 +70,20 @@ pub(super) struct Agreement {
     pub(super) deflate: Option<DeflateParams>,
 }
 
-impl<E: Role> WebSocket<E> {
+impl<R: Role> WebSocket<R> {
     /// A WebSocket over `conn`, on which `early` has arrived already.
     pub(super) fn new(
-        conn: Conn<<E as RoleParts>::Locality>,
+        conn: Conn<<R as RoleParts>::Locality>,
         early: &ReadBuffer,
         options: &Options,
         agreement: Agreement,
-        server: Option<(WebSocketCounter, E::Guard)>,
-        close_in_background: fn(Arc<Shared<E>>),
-    ) -> WebSocket<E> {
+        server: Option<(WebSocketCounter, R::Guard)>,
+        close_in_background: fn(Arc<Shared<R>>),
+    ) -> WebSocket<R> {
         let (counter, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
-        let encoder = Encoder::new(E::SIDE, deflate.zip(options.deflate));
-        let decoder = Decoder::new(E::SIDE, options.message_bounds(), deflate);
+        let encoder = Encoder::new(R::SIDE, deflate.zip(options.deflate));
+        let decoder = Decoder::new(R::SIDE, options.message_bounds(), deflate);
         let link = Link::new(conn, options.link_bounds(), encoder, guard);
         let (reading, writing) = Half::pair(link, counter, close_in_background);
         WebSocket {
@@ -154,7 +154,7 @@ impl<E: Role> WebSocket<E> {
     }
 }
 
-impl<E: Role> fmt::Debug for WebSocket<E> {
+impl<R: Role> fmt::Debug for WebSocket<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocket").field("protocol", &self.protocol).finish_non_exhaustive()
     }

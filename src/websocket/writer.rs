@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use super::shared_message::SharedMessage;
@@ -12,11 +12,11 @@ use crate::websocket::frame::{CloseCode, Message, MessagePart};
 use crate::websocket::link::{Half, Link, Role, ServerRole};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.
-pub struct Writer<E: Role = ServerRole> {
-    pub(super) shared: Half<E>,
+pub struct Writer<R: Role = ServerRole> {
+    pub(super) shared: Half<R>,
 }
 
-impl<E: Role> Writer<E> {
+impl<R: Role> Writer<R> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
     /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
     ///
@@ -139,7 +139,7 @@ impl<E: Role> Writer<E> {
     /// Adds the message that `write` appends to those that wait to be sent.
     async fn feed_with(
         &mut self,
-        write: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> io::Result<()>,
+        write: impl FnOnce(&mut Link<R>, &mut task::Context<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut write = Some(write);
         poll_fn(|cx| {
@@ -170,14 +170,14 @@ impl<E: Role> Writer<E> {
     }
 
     /// Sends what waits, unless the handler is about to receive more.
-    fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_held_back = self.shared.is_corked.load(Relaxed) && link.is_handler(cx);
+    fn poll_send(&self, link: &mut Link<R>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let is_held_back = self.shared.has_unread.load(Relaxed) && link.is_handler(cx);
         let buffer_max = if is_held_back { link.bounds.buffer_max } else { 0 };
         link.poll_send(cx, buffer_max)
     }
 }
 
-impl<E: Role> fmt::Debug for Writer<E> {
+impl<R: Role> fmt::Debug for Writer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketWriter").finish_non_exhaustive()
     }

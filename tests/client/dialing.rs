@@ -350,3 +350,138 @@ async fn an_idle_connection_makes_room_when_there_is_no_descriptor() {
         assert_eq!(error.phase(), ClientPhase::Connect, "nothing is idle");
     }
 }
+
+/// Connects slowly, and counts how many connect at once.
+#[derive(Clone)]
+struct Counting {
+    stage: Stage,
+    /// How many connect now, and the most that did.
+    connecting: Arc<Mutex<(usize, usize)>>,
+    takes: Duration,
+}
+
+impl Counting {
+    fn new(takes: Duration) -> Counting {
+        Counting { stage: Stage::always(OK), connecting: Arc::default(), takes }
+    }
+
+    fn most(&self) -> usize {
+        self.connecting.lock().unwrap().1
+    }
+}
+
+struct Connecting<'a>(&'a Counting);
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.connecting.lock().unwrap().0 -= 1;
+    }
+}
+
+impl Dialer for Counting {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        {
+            let mut connecting = self.connecting.lock().unwrap();
+            connecting.0 += 1;
+            connecting.1 = connecting.1.max(connecting.0);
+        }
+        let _connecting = Connecting(self);
+        tokio::time::sleep(self.takes).await;
+        self.stage.dial(host, port).await
+    }
+}
+
+fn dials_max(most: usize) -> ClientLimits {
+    ClientLimits { dials_per_host_max: Some(most), ..ClientLimits::default() }
+}
+
+/// After an outage, all callers dial at once otherwise.
+#[tokio::test(start_paused = true)]
+async fn few_connections_of_a_host_are_dialed_at_once() {
+    for (most, expected, took) in [(None, 20, 1), (Some(7), 7, 1), (Some(0), 1, 1)] {
+        let dialer = Counting::new(SECOND);
+        let limits = ClientLimits { dials_per_host_max: most, ..ClientLimits::default() };
+        let client = Client::builder().dialer(dialer.clone()).limits(limits).build();
+        let mut calls = Vec::from_iter((0..20).map(|_| call(&client)));
+        settle().await;
+        assert_eq!((dialer.most(), client.busy_connections()), (expected, 20), "{most:?}");
+        let mut queued = 0;
+        for call in calls.drain(..) {
+            // The connections that are open serve those that wait, so nobody waits for another dial.
+            assert_eq!(call.await.unwrap().unwrap().0.as_secs(), took, "{most:?}");
+        }
+        queued += client.counts().total.queue.ended;
+        assert_eq!(queued, 20 - expected as u64, "{most:?}");
+        sleep(2 * SECOND).await;
+        assert_eq!((dialer.most(), client.busy_connections()), (expected, 0), "{most:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_host_has_dials_of_its_own() {
+    let dialer = Counting::new(SECOND);
+    let client = Client::builder().dialer(dialer.clone()).limits(dials_max(2)).build();
+    let calls = ["http://a/", "http://b/"].map(|url| [(); 5].map(|()| call_url(&client, url)));
+    for call in calls.into_iter().flatten() {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(dialer.most(), 4);
+    let dialer = Counting::new(SECOND);
+    let proxies = Proxies::all(Proxy::new("p").unwrap());
+    let client = Client::builder().dialer(dialer.clone()).proxies(proxies).limits(dials_max(2)).build();
+    let calls = ["http://a/", "http://b/"].map(|url| [(); 5].map(|()| call_url(&client, url)));
+    for call in calls.into_iter().flatten() {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(dialer.most(), 2, "the connections of both lead to the proxy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_dial_has_the_limit_of_the_queue() {
+    let timeouts = ClientTimeouts { queue: 2 * SECOND, connect: 9 * SECOND, ..ClientTimeouts::default() };
+    let dialer = Counting::new(Duration::MAX);
+    let client = Client::builder().dialer(dialer.clone()).limits(dials_max(1)).timeouts(timeouts).build();
+    let [first, second] = [(); 2].map(|()| call(&client));
+    let late = Instant::now();
+    let error = second.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "http://a/: waiting for one of the 1 dials to a:80 took longer than 2 s");
+    assert_eq!((late.elapsed().as_secs(), error.phase()), (2, ClientPhase::Queue));
+    let brief = client.with_timeout(SECOND);
+    let error = ask(&brief, &get()).await.unwrap_err();
+    let said = "http://a/: waiting for one of the 1 dials to a:80: the whole exchange took longer than 1 s";
+    assert_eq!(error.to_string(), said);
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    let error = pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap_err();
+    assert_eq!(error.phase(), ClientPhase::Queue);
+    assert_eq!(first.await.unwrap().unwrap_err().phase(), ClientPhase::Connect);
+    settle().await;
+    assert_eq!((dialer.most(), client.busy_connections()), (1, 0));
+    assert!(client.counts().total.queue.failed >= 3);
+}
+
+/// A place that is lost would leave a host unreachable.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_leaves_its_dial_to_the_next() {
+    for dropped_after in [1, 500, 999, 1001] {
+        let dialer = Counting::new(SECOND);
+        let client = Client::builder().dialer(dialer.clone()).limits(dials_max(2)).build();
+        let mut calls = JoinSet::new();
+        for _ in 0..10 {
+            let client = client.clone();
+            calls.spawn(async move { ask(&client, &get()).await });
+        }
+        sleep(Duration::from_millis(dropped_after)).await;
+        calls.abort_all();
+        for _ in 0..10 {
+            let client = client.clone();
+            calls.spawn(async move { ask(&client, &get()).await });
+        }
+        while let Some(end) = calls.join_next().await {
+            assert!(end.is_err() || end.unwrap().is_ok(), "{dropped_after}");
+        }
+        sleep(3 * SECOND).await;
+        assert_eq!((dialer.most(), client.busy_connections()), (2, 0), "{dropped_after}");
+    }
+}

@@ -35,6 +35,7 @@ mod observers;
 mod pipeline;
 mod pool;
 mod proxies;
+mod reach;
 mod redirects;
 mod refused_heads;
 mod requests;

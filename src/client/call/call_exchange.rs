@@ -20,12 +20,12 @@ use crate::memory::Reset;
 use crate::message::{BodyLength, Headers, Request, Response};
 use crate::net::{Conn, ReadBuffer, Sendable};
 
-/// A request whose head has been sent, and its response.
+/// A call as it is polled: a request whose head has been sent, and its response.
 pub(crate) struct CallExchange {
     pooled: PooledConn,
-    /// The head of a response that came before the body was complete, or if there is none to write; it may be an
-    /// interim one.
-    early: Box<Response>,
+    /// The head that has arrived and was not taken yet: of an interim response, or of the final one, if that came before
+    /// the body was complete, or if there is none to write.
+    response_head: Box<Response>,
     head: CallHead,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
@@ -60,9 +60,9 @@ impl CallExchange {
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
-        let early = pooled.exchange.early.take().unwrap_or_default();
+        let response_head = pooled.exchange.early.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
-        CallExchange { pooled, early, head, cookies, recorder }
+        CallExchange { pooled, response_head, head, cookies, recorder }
     }
 
     /// The fields that were sent with the head, if trailers may follow. No trailer that a gateway forwards may be confused
@@ -84,8 +84,8 @@ impl CallExchange {
     /// The head of the final response, if that has come with the call, and how it was received.
     pub(super) fn first_response(&mut self) -> Option<&Response> {
         self.has_response().then(|| {
-            self.pooled.set_client_info(&mut self.early);
-            &*self.early
+            self.pooled.set_client_info(&mut self.response_head);
+            &*self.response_head
         })
     }
 
@@ -110,13 +110,13 @@ impl CallExchange {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written = self.pooled.poll_write(cx, &mut self.early, data);
+        let written = self.pooled.poll_write(cx, &mut self.response_head, data);
         self.recorder.record_poll_failure(written)
     }
 
     /// Sends what has been written so far.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let sent = self.pooled.poll_unless_refused(cx, &mut self.early, (), PooledConn::poll_flush);
+        let sent = self.pooled.poll_unless_refused(cx, &mut self.response_head, (), PooledConn::poll_flush);
         self.recorder.record_poll_failure(sent)
     }
 
@@ -127,7 +127,7 @@ impl CallExchange {
         trailers: &Headers,
     ) -> Poll<Result<(), ClientError>> {
         let end = |pooled: &mut PooledConn, cx: &mut Context<'_>| pooled.poll_end(cx, trailers);
-        let ended = self.pooled.poll_unless_refused(cx, &mut self.early, (), end);
+        let ended = self.pooled.poll_unless_refused(cx, &mut self.response_head, (), end);
         self.recorder.record_poll_failure(ended)
     }
 
@@ -148,15 +148,15 @@ impl CallExchange {
         self.pooled.exchange.progress.has_response()
     }
 
-    /// Takes the next interim response, which is then in [`CallExchange::early`]. Returns false once the final one has
-    /// come.
+    /// Takes the next interim response, which is then in [`CallExchange::response_head`]. Returns false once the final one
+    /// has come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
-        let has_come = self.pooled.poll_interim(cx, &mut self.early);
+        let has_come = self.pooled.poll_interim(cx, &mut self.response_head);
         self.recorder.record_poll_failure(has_come)
     }
 
     /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
-    /// [`CallExchange::early`], also if the time for the call is over.
+    /// [`CallExchange::response_head`], also if the time for the call is over.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,12 +164,12 @@ impl CallExchange {
     ) -> Poll<Result<(), ClientError>> {
         let has_response = self.has_response();
         if has_response {
-            std::mem::swap(response, &mut *self.early);
+            std::mem::swap(response, &mut *self.response_head);
         }
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
         if !has_response {
-            let head = self.pooled.poll_early(cx, response);
+            let head = self.pooled.poll_final_head(cx, response);
             ready!(self.recorder.record_poll_failure(head))?;
         }
         Poll::Ready(self.complete_head(response))
@@ -185,8 +185,8 @@ impl CallExchange {
     }
 
     /// The interim response that was taken, or the response that was swapped for the final one.
-    pub(crate) fn early(&mut self) -> &mut Response {
-        &mut self.early
+    pub(crate) fn response_head(&mut self) -> &mut Response {
+        &mut self.response_head
     }
 
     /// Receives the next piece of the body, which is then in [`CallExchange::piece`]. Returns its length, 0 at the end.
@@ -226,14 +226,14 @@ impl CallExchange {
     pub(crate) fn release(mut self) {
         // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
-        self.early.reset();
-        self.pooled.exchange.early = Some(self.early);
+        self.response_head.reset();
+        self.pooled.exchange.early = Some(self.response_head);
         self.pooled.release();
     }
 
     /// Hands the connection over, on which the server has switched to another protocol: with what has already come, how
     /// long the server may take nothing, and the guard by which a balancer counts the connection as pending.
-    pub(crate) fn into_switched(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
+    pub(crate) fn into_upgraded(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
         let write_limit = self.pooled.timeouts().send;
         let (conn, early) = self.pooled.into_parts();
         (conn, early, write_limit, self.recorder.into_guard())
@@ -249,7 +249,7 @@ impl CallExchange {
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
         match pooled.exchange.progress.has_response() {
-            true => std::mem::swap(response, &mut *self.early),
+            true => std::mem::swap(response, &mut *self.response_head),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
@@ -269,8 +269,8 @@ impl CallExchange {
     }
 
     /// Ends the wait for more of the body. The time until the next wait does not count against the server.
-    pub(super) fn pause(&mut self) {
-        self.pooled.pause();
+    pub(super) fn end_wait(&mut self) {
+        self.pooled.end_wait();
     }
 
     /// Moves the trailers of the response to `trailers`, once its body has come to its end.

@@ -213,7 +213,7 @@ impl CallReader {
             half.poll(cx, |call, cx| {
                 let has_come = ready!(call.poll_interim(cx))?;
                 if has_come {
-                    std::mem::swap(interim, call.early());
+                    std::mem::swap(interim, call.response_head());
                 }
                 Poll::Ready(Ok(has_come))
             })
@@ -249,7 +249,7 @@ impl CallReader {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
-        let wait = PauseHalfOnDrop(half);
+        let wait = EndWaitOnDrop(half);
         poll_fn(|cx| poll_piece(wait.0, cx, trailers, |call| piece.extend_from_slice(call.piece()))).await?;
         drop(wait);
         Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
@@ -279,11 +279,11 @@ fn poll_piece(
 }
 
 /// A wait for the next piece. While the caller waits for none, the time does not count against the server.
-struct PauseHalfOnDrop<'a>(&'a Half);
+struct EndWaitOnDrop<'a>(&'a Half);
 
-impl Drop for PauseHalfOnDrop<'_> {
+impl Drop for EndWaitOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.with_call(|call| call.pause());
+        self.0.with_call(|call| call.end_wait());
     }
 }
 

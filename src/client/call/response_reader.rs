@@ -104,7 +104,7 @@ impl ResponseReader {
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        let wait = PauseOnDrop(self);
+        let wait = EndWaitOnDrop(self);
         let len = poll_fn(|cx| wait.0.poll_piece(cx)).await?;
         drop(wait);
         match &self.state {
@@ -145,12 +145,12 @@ impl ResponseReader {
 }
 
 /// A wait for the next piece. While the caller waits for none, the time does not count against the server.
-struct PauseOnDrop<'a>(&'a mut ResponseReader);
+struct EndWaitOnDrop<'a>(&'a mut ResponseReader);
 
-impl Drop for PauseOnDrop<'_> {
+impl Drop for EndWaitOnDrop<'_> {
     fn drop(&mut self) {
         if let ReadState::Open(pooled, _) = &mut self.0.state {
-            pooled.pause();
+            pooled.end_wait();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! [`ClientPhase`] and [`ClientCause`]: what was being done when an exchange failed, and why it failed.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::{fmt, io};
 
 use crate::coding::CodingError;
@@ -44,6 +45,12 @@ pub enum ClientCause {
     /// The target names no scheme and host, or not those of the [`Host`](crate::client::Host) or [`Pipeline`](crate::client::Pipeline);
     /// or it is more than a path, for a [`Balancer`](crate::client::Balancer).
     Origin,
+    /// The URL is not `https`, and the client is for no others: see
+    /// [`ClientBuilder::https_only`](crate::ClientBuilder::https_only).
+    HttpsOnly,
+    /// The host has this address, and no other that the client may connect to: see
+    /// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses).
+    AddressRefused(IpAddr),
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
     /// [`Pipeline`](crate::client::Pipeline)'s connection has ended.
     NoRuntime,
@@ -133,6 +140,8 @@ impl ClientCause {
             | ClientCause::Other(_) => true,
             ClientCause::TimedOut
             | ClientCause::Origin
+            | ClientCause::HttpsOnly
+            | ClientCause::AddressRefused(_)
             | ClientCause::NoRuntime
             | ClientCause::InRuntime
             | ClientCause::Closed
@@ -184,8 +193,10 @@ impl ClientCause {
                 io::ErrorKind::InvalidData
             }
             ClientCause::Upgrade => io::ErrorKind::Unsupported,
+            ClientCause::AddressRefused(_) => io::ErrorKind::PermissionDenied,
             ClientCause::Request(_)
             | ClientCause::Origin
+            | ClientCause::HttpsOnly
             | ClientCause::BodyConsumed
             | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
             ClientCause::NoRuntime
@@ -223,6 +234,10 @@ impl fmt::Display for ClientCause {
             ClientCause::TimedOut => "it took too long",
             ClientCause::Request(_) => "the request is invalid",
             ClientCause::Origin => "the target is not one that can be sent here",
+            ClientCause::HttpsOnly => "the client is for https URLs only",
+            ClientCause::AddressRefused(address) => {
+                return write!(f, "its address {address} is not one that the client may connect to");
+            }
             ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
             ClientCause::InRuntime => {
                 "a blocking client must not be used in a runtime: use corehttp::Client there"

@@ -114,13 +114,16 @@ impl ClientError {
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
     pub(crate) fn from_dial(error: DialError, host: &str, subject: &str) -> ClientError {
-        let (phase, fault, subject) = match error {
-            DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
-            DialError::Connect(fault) => (ClientPhase::Connect, fault, subject),
-        };
-        let cause = match fault {
+        let cause = |fault| match fault {
             ConnError::TimedOut => ClientCause::TimedOut,
             ConnError::Io(error) => ClientCause::Io(error),
+        };
+        let (phase, cause, subject) = match error {
+            DialError::Resolve(fault) => (ClientPhase::Resolve, cause(fault), host),
+            DialError::Connect(fault) => (ClientPhase::Connect, cause(fault), subject),
+            DialError::Refused(address) => {
+                (ClientPhase::Connect, ClientCause::AddressRefused(address), subject)
+            }
         };
         ClientError::new(phase, cause).with_subject(subject)
     }
@@ -220,6 +223,8 @@ impl ClientError {
             }),
             ClientCause::Tls(error) => ClientCause::Tls(error.duplicate()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
+            ClientCause::HttpsOnly => ClientCause::HttpsOnly,
+            ClientCause::AddressRefused(address) => ClientCause::AddressRefused(*address),
             ClientCause::TimedOut => ClientCause::TimedOut,
             ClientCause::Coding(error) => ClientCause::Coding(*error),
             other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),

@@ -1,6 +1,6 @@
 //! Middleware of a client: [`ClientMiddleware`] surrounds each [`Attempt`] at a request.
 //!
-//! It knows nothing of connections: the rooms that send implement [`Transmit`].
+//! It knows nothing of connections: the modules that send implement [`Transmit`].
 
 mod attempt;
 mod middleware;

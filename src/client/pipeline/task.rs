@@ -124,7 +124,7 @@ impl PipelineTask {
         }
         if !is_closed {
             let idle = self.sender.settings().timeouts.idle;
-            ready!(self.idle_timer.poll_expired(cx, TimerSlot::Total, idle));
+            ready!(self.idle_timer.poll_timeout(cx, TimerSlot::Total, idle));
         }
         state.remove_task();
         self.has_left_queue = true;
@@ -328,7 +328,7 @@ impl PipelineTask {
         pooled.conn.disarm(TimerSlot::Total);
         match self.queue.lock().expire(queue) {
             // A timer counts whole milliseconds, and this method is polled again until nothing is left.
-            Some(left) => pooled.conn.poll_expired(cx, TimerSlot::Total, left.max(MILLISECOND)).map(|_| ()),
+            Some(left) => pooled.conn.poll_timeout(cx, TimerSlot::Total, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
     }

@@ -13,7 +13,7 @@ use crate::client::observe::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::route::{Origin, Proxy, ProxyError, origin};
 use crate::client::settings::ClientSettings;
 use crate::memory::{lock, read_lock, write_lock};
-use crate::message::Target;
+use crate::message::{Scheme, Target};
 use crate::runtime::{self, Handle, Id};
 
 /// The pools of a client, in all runtimes.
@@ -144,7 +144,7 @@ impl RuntimePools {
     ///
     /// # Errors
     ///
-    /// Fails if it is not the key of an origin.
+    /// Fails if it is not the key of an origin, or of one that the client is not for.
     fn pool(&self, key: &str, way: Way) -> Result<Arc<Pool>, ClientError> {
         let mut by_origin = lock(&self.by_origin);
         let known = match way {
@@ -154,12 +154,14 @@ impl RuntimePools {
         if let Some(pool) = known {
             return Ok(pool);
         }
-        let origin = Origin::from_key(key)
-            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let refused = |cause| ClientError::new(ClientPhase::Prepare, cause);
+        let origin = Origin::from_key(key).ok_or_else(|| refused(ClientCause::Origin))?;
+        if self.settings.https_only && origin.scheme == Scheme::Http {
+            return Err(refused(ClientCause::HttpsOnly));
+        }
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
         let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
-        let proxy = proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?;
-        let proxy = proxy.map(Cow::into_owned);
+        let proxy = proxy.map_err(|invalid| refused(unusable(invalid)))?.map(Cow::into_owned);
         let proxy = match way {
             Way::Usual => proxy,
             Way::Tunnel => proxy.map(Proxy::tunneling),
@@ -171,8 +173,7 @@ impl RuntimePools {
         let settings = self.settings.clone();
         let registry = self.registry.clone();
         let group = self.group.clone();
-        let new_conns =
-            || Arc::new(SharedConns::new(settings.limits.connections_per_host_max, group.clone()));
+        let new_conns = || Arc::new(SharedConns::new(&settings.limits, group.clone()));
         let conns = match &proxy {
             Some(proxy) if proxy.forwards(origin.scheme) => {
                 by_origin.forwarded.entry(proxy.clone()).or_insert_with(new_conns).clone()

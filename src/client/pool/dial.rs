@@ -1,11 +1,12 @@
 //! [`wait_for_conn`]: a connection for a request that finds none idle; [`Dial`]: one that is being opened.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::dial_places::DialPlace;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -14,24 +15,27 @@ use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestTimeouts;
 use crate::memory::lock;
 use crate::message::Timings;
-use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
+use crate::net::{
+    AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors,
+};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
-/// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
+/// Waits for the connection of a request that found none idle. Either one comes back meanwhile, or a new one is opened,
+/// as soon as there is a permit.
 pub(in crate::client) async fn wait_for_conn(
     miss: CheckoutMiss,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let (pool, since) = match miss {
         CheckoutMiss::NoIdle(permit) => {
-            return boxed(|| open_or_take(permit, Duration::ZERO, timeouts)).await;
+            return boxed(|| dial_or_take_returned(permit, Duration::ZERO, timeouts)).await;
         }
         CheckoutMiss::NoPermit(pool, since) => (pool, since),
     };
     let permit = pool.acquire(since, timeouts).await?;
     let queue = runtime::now().saturating_duration_since(since);
     permit.pool.events.count_queued(queue);
-    boxed(|| open_or_take(permit, queue, timeouts)).await
+    boxed(|| dial_or_take_returned(permit, queue, timeouts)).await
 }
 
 /// Opens a connection in place of a stale one, for the same request, with its permit.
@@ -41,18 +45,22 @@ pub(in crate::client) async fn replace_stale(
 ) -> Result<PooledConn, ClientError> {
     stale.exchange.progress.end = Some(ExchangeEnd::Retried);
     stale.close();
-    open_conn(stale.permit, stale.exchange.progress.timings.queue, timeouts).await
+    dial_with_permit(stale.permit, stale.exchange.progress.timings.queue, timeouts).await
 }
 
 /// Opens a connection for a request that must have a new one.
-async fn open_conn(
+async fn dial_with_permit(
     permit: PoolPermit,
     queue: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
-    let mut dial = Dial::new(permit, timeouts);
+    let since = runtime::now();
+    let place = wait_for_place(&permit.pool, queue, since, timeouts).await?;
+    let waited = runtime::now().saturating_duration_since(since);
+    permit.pool.events.count_queued(waited);
+    let mut dial = Dial::new(permit, place, timeouts);
     let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
-    dial.end(opened).map(|new| new.into_pooled(queue))
+    dial.end(opened).map(|new| new.into_pooled(queue + waited))
 }
 
 /// Opens a connection, for a request that has met a stale one, as soon as a permit is free.
@@ -66,18 +74,18 @@ pub(in crate::client) async fn open_new(
         Err(pool) => pool.acquire(since, timeouts).await?,
     };
     permit.pool.make_room();
-    boxed(|| open_conn(permit, Duration::ZERO, timeouts)).await
+    boxed(|| dial_with_permit(permit, Duration::ZERO, timeouts)).await
 }
 
 /// Opens a connection, or takes one that comes back before. The new one is then for the next request.
-async fn open_or_take(
+async fn dial_or_take_returned(
     permit: PoolPermit,
     queue: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     // A request may wait in one runtime, and go on in another.
     if !permit.pool.is_of_current_runtime() {
-        return open_conn(permit, queue, timeouts).await;
+        return dial_with_permit(permit, queue, timeouts).await;
     }
     let since = runtime::now();
     let mut returns = Pool::await_return(&permit.pool);
@@ -86,12 +94,85 @@ async fn open_or_take(
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let mut dial = Dial::new(permit, timeouts);
-    let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
+    let place = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
+        Turn::Dial(place) => place,
+        Turn::Returned(pooled) => {
+            pooled.permit.pool.events.count_queued(runtime::now().saturating_duration_since(since));
+            return Ok(pooled);
+        }
+    };
+    let turn_at = runtime::now();
+    let waited = turn_at.saturating_duration_since(since);
+    permit.pool.events.count_queued(waited);
+    dial_or_take(Dial::new(permit, place, timeouts), returns, queue + waited, turn_at, timeouts).await
+}
+
+/// Waits until the request may dial, or for a connection that comes back before. The wait began at `since`, after
+/// another of `queue`.
+async fn wait_for_turn(
+    pool: &Arc<Pool>,
+    returns: &mut ReturnWait,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<Turn, ClientError> {
+    let mut place = pin!(wait_for_place(pool, queue, since, timeouts));
+    let turn = poll_fn(|cx| {
+        // A connection that comes back at the deadline is left to a request that can still use it.
+        if !timeouts.is_over()
+            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queue)
+        {
+            return Poll::Ready(Ok(Turn::Returned(pooled)));
+        }
+        place.as_mut().poll(cx).map_ok(Turn::Dial)
+    });
+    turn.await
+}
+
+/// The end of a request's wait for its turn to dial.
+enum Turn {
+    Dial(DialPlace),
+    Returned(PooledConn),
+}
+
+/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queue`.
+///
+/// # Errors
+///
+/// Fails if there was no place in time.
+async fn wait_for_place(
+    pool: &Pool,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<DialPlace, ClientError> {
+    if let Some(place) = pool.dials().try_take() {
+        return Ok(place);
+    }
+    let began = since.checked_sub(queue).unwrap_or(since);
+    match timeout_at(timeouts.queue_until(began, &pool.settings), pool.dials().take()).await {
+        // A place that becomes free only after the deadline is left to a request that can still use it.
+        Ok(place) if !timeouts.is_over() => Ok(place),
+        _ => {
+            let most = pool.settings.limits.dials_per_host_max.unwrap_or(usize::MAX);
+            Err(pool.queue_timed_out(since, &format!("one of the {most} dials")))
+        }
+    }
+}
+
+/// Awaits the end of `dial`, or takes a connection that comes back before. The wait began at `since`, after another of
+/// `queue`.
+async fn dial_or_take(
+    mut dial: Dial,
+    mut returns: ReturnWait,
+    queue: Duration,
+    since: Instant,
+    timeouts: &RequestTimeouts,
+) -> Result<PooledConn, ClientError> {
     let first = poll_fn(|cx| match dial.poll(cx) {
         Poll::Ready(Ok(new)) => Poll::Ready(Ok(First::Opened(new))),
         // A connection that comes back at the deadline is left to a request that can still use it.
-        opened if is_late() => opened.map_ok(First::Opened),
+        opened if timeouts.is_over() => opened.map_ok(First::Opened),
         // A dial that fails does not matter if another connection is there.
         opened => match poll_returned(cx, &mut returns, &dial.pool, since, queue) {
             Poll::Ready(pooled) => Poll::Ready(Ok(First::Returned(pooled))),
@@ -151,26 +232,31 @@ async fn before<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> 
 struct Dial {
     pool: Arc<Pool>,
     /// `None` once it has ended.
-    opening: Option<Opening>,
+    connecting: Option<ConnectFuture>,
     step: Arc<Mutex<DialStep>>,
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
 
 impl Dial {
-    fn new(permit: PoolPermit, timeouts: &RequestTimeouts) -> Dial {
+    fn new(permit: PoolPermit, place: DialPlace, timeouts: &RequestTimeouts) -> Dial {
         let pool = permit.pool.clone();
         let step = Arc::<Mutex<DialStep>>::default();
-        let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
-        Dial { pool, opening: Some(Box::pin(open(permit, dial, timeouts.clone()))), step }
+        let mut connector = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
+        if pool.proxy.is_some() {
+            // The operator has chosen the proxy, and the proxy chooses what it connects to.
+            connector.allowed = AllowedAddresses::default();
+        }
+        let connecting = Box::pin(NewConn::connect(permit, place, connector, timeouts.clone()));
+        Dial { pool, connecting: Some(connecting), step }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<NewConn, ClientError>> {
         // A dial that panics is not polled again.
-        let Some(mut opening) = self.opening.take() else { return Poll::Pending };
-        let polled = opening.as_mut().poll(cx);
+        let Some(mut connecting) = self.connecting.take() else { return Poll::Pending };
+        let polled = connecting.as_mut().poll(cx);
         if polled.is_pending() {
-            self.opening = Some(opening);
+            self.connecting = Some(connecting);
         }
         polled
     }
@@ -201,14 +287,14 @@ impl Dial {
 
 impl Drop for Dial {
     fn drop(&mut self) {
-        let Some(opening) = self.opening.take() else { return };
+        let Some(connecting) = self.connecting.take() else { return };
         let Some(here) = Handle::current().filter(|_| self.pool.is_of_current_runtime()) else { return };
         if let Some(lone) = self.pool.begin_lone_dial() {
             here.spawn(async move {
-                let opened = timeout(LONE_DIAL_MAX, opening).await;
+                let opened = timeout(LONE_DIAL_MAX, connecting).await;
                 drop(lone);
                 if let Ok(Ok(new)) = opened {
-                    new.rest();
+                    new.give();
                 }
             });
         }
@@ -228,6 +314,34 @@ struct NewConn {
 }
 
 impl NewConn {
+    /// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one, within the timeouts of
+    /// the phases.
+    ///
+    /// # Errors
+    ///
+    /// The error has the phase that failed, and names the other side.
+    async fn connect(
+        permit: PoolPermit,
+        place: DialPlace,
+        connector: HostConnector,
+        timeouts: RequestTimeouts,
+    ) -> Result<NewConn, ClientError> {
+        let pool = &*permit.pool;
+        let was_here = pool.is_of_current_runtime();
+        pool.events.count(|counts| counts.dials += 1);
+        let connected = connect_for_descriptors(pool, &connector, &timeouts).await;
+        let (conn, timings) = connected.map_err(|error| {
+            let Pool { origin, proxy, .. } = pool;
+            error.with_subject(
+                proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
+            )
+        })?;
+        drop(place);
+        pool.events.count_opened(&timings);
+        let is_own = was_here && pool.is_of_current_runtime();
+        Ok(NewConn { conn, permit, timings, is_own })
+    }
+
     /// The connection in use. It is not used again if its runtime may be another than that of its pool.
     fn into_pooled(self, queue: Duration) -> PooledConn {
         let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue, ..self.timings });
@@ -235,52 +349,27 @@ impl NewConn {
         pooled
     }
 
-    /// Leaves the connection to another request.
-    fn rest(self) {
+    /// Gives the connection to another request.
+    fn give(self) {
         if self.is_own {
-            self.permit.rest_unused(self.conn);
+            self.permit.give_unused(self.conn);
         }
     }
-}
-
-/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one, within the timeouts of the
-/// phases.
-///
-/// # Errors
-///
-/// The error has the phase that failed, and names the other side.
-async fn open(
-    permit: PoolPermit,
-    dial: HostConnector,
-    timeouts: RequestTimeouts,
-) -> Result<NewConn, ClientError> {
-    let pool = &*permit.pool;
-    let was_here = pool.is_of_current_runtime();
-    pool.events.count(|counts| counts.dials += 1);
-    let (conn, timings) = connect_for_descriptors(pool, &dial, &timeouts).await.map_err(|error| {
-        let Pool { origin, proxy, .. } = pool;
-        error.with_subject(
-            proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
-        )
-    })?;
-    pool.events.count_opened(&timings);
-    let is_own = was_here && pool.is_of_current_runtime();
-    Ok(NewConn { conn, permit, timings, is_own })
 }
 
 /// Connects, and closes idle connections if there is no descriptor: they are worth less than the one that is needed.
 async fn connect_for_descriptors(
     pool: &Pool,
-    dial: &HostConnector,
+    connector: &HostConnector,
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     for _ in 0..DESCRIPTOR_RETRIES_MAX {
-        match connect(pool, dial, timeouts).await {
+        match connect(pool, connector, timeouts).await {
             Err(error) if is_out_of_descriptors(&error) && pool.group.free_descriptors() => {}
             opened => return opened,
         }
     }
-    connect(pool, dial, timeouts).await
+    connect(pool, connector, timeouts).await
 }
 
 /// How often a dial is repeated for which there was no descriptor. Others may have taken those that were freed.
@@ -288,7 +377,7 @@ const DESCRIPTOR_RETRIES_MAX: usize = 16;
 
 async fn connect(
     Pool { origin, proxy, settings, .. }: &Pool,
-    dial: &HostConnector,
+    connector: &HostConnector,
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     let phases = timeouts.of_phases(settings);
@@ -296,14 +385,14 @@ async fn connect(
     let times = DialTimes { resolve: phases.resolve, connect: phases.connect };
     let (mut transport, taken) = match proxy {
         None => {
-            let opened = dial.connect(origin.host(), origin.port, times).await;
+            let opened = connector.connect(origin.host(), origin.port, times).await;
             opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))?
         }
-        Some(proxy) => proxy.open(dial, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
+        Some(proxy) => proxy.open(connector, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
     };
     let mut timings = Timings { resolve: taken.resolve, connect: taken.connect, ..Timings::default() };
     if let Some(handshake) = handshake {
-        dial.note_step(DialStep::Secure);
+        connector.note_step(DialStep::Secure);
         (transport, timings.tls) = handshake.run(&settings.tls, transport, phases.tls).await?;
     }
     Ok((Box::new(Conn::new(transport, TokioTimer::new())), timings))

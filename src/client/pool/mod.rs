@@ -4,6 +4,7 @@
 
 mod client_pools;
 mod dial;
+mod dial_places;
 mod idle_conns;
 mod pool;
 mod pool_group;

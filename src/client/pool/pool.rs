@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use super::dial_places::{DialPlaces, LoneDial};
 use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
 use crate::client::cookies::RequestCookies;
@@ -19,7 +20,7 @@ use crate::client::exchange::{
 use crate::client::observe::{HostEvents, HostRegistry};
 use crate::client::retry::HostRetries;
 use crate::client::route::{Origin, Proxy};
-use crate::client::settings::{ClientSettings, RequestTimeouts};
+use crate::client::settings::{ClientLimits, ClientSettings, RequestTimeouts};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, IoState, Sendable};
@@ -67,8 +68,7 @@ pub(super) struct SharedConns {
     permits: Semaphore,
     /// How many requests wait for a permit.
     waiting: AtomicUsize,
-    /// Whether a dial goes on without the request that began it.
-    has_lone_dial: AtomicBool,
+    dials: Arc<DialPlaces>,
     state: Mutex<PoolState>,
 }
 
@@ -82,13 +82,13 @@ struct PoolState {
 }
 
 impl SharedConns {
-    pub(super) fn new(connections_max: usize, group: Arc<PoolGroup>) -> SharedConns {
+    pub(super) fn new(limits: &ClientLimits, group: Arc<PoolGroup>) -> SharedConns {
         let idle = IdleConns::new(group);
         let exchanges = FreeList::default();
         SharedConns {
-            permits: Semaphore::new(connections_max),
+            permits: Semaphore::new(limits.connections_per_host_max),
             waiting: AtomicUsize::new(0),
-            has_lone_dial: AtomicBool::new(false),
+            dials: DialPlaces::new(limits),
             state: Mutex::new(PoolState { pools: 0, idle, exchanges, dialing: VecDeque::new() }),
         }
     }
@@ -272,23 +272,26 @@ impl Pool {
         since: Instant,
         timeouts: &RequestTimeouts,
     ) -> Result<PoolPermit, ClientError> {
-        let is_late = || timeouts.deadline.is_some_and(|deadline| deadline <= runtime::now());
         let waits = WaitGuard::new(&self);
         match timeout_at(timeouts.queue_until(since, &self.settings), self.shared.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
-            Ok(Ok(permit)) if !is_late() => permit.forget(),
+            Ok(Ok(permit)) if !timeouts.is_over() => permit.forget(),
             _ => {
                 let most = self.settings.limits.connections_per_host_max;
-                self.events.count_queue_timeout(runtime::now().saturating_duration_since(since));
-                let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                let proxy = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.origin.scheme));
-                let to =
-                    proxy.map_or_else(|| self.origin.host_and_port(), |proxy| proxy.subject(&self.origin));
-                return Err(error.with_subject(format!("one of the {most} connections to {to}")));
+                return Err(self.queue_timed_out(since, &format!("one of the {most} connections")));
             }
         }
         drop(waits);
         Ok(PoolPermit::new(self))
+    }
+
+    /// The error of a request that has waited since then, for this.
+    pub(super) fn queue_timed_out(&self, since: Instant, awaited: &str) -> ClientError {
+        self.events.count_queue_timeout(runtime::now().saturating_duration_since(since));
+        let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
+        let proxy = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.origin.scheme));
+        let to = proxy.map_or_else(|| self.origin.host_and_port(), |proxy| proxy.subject(&self.origin));
+        error.with_subject(format!("{awaited} to {to}"))
     }
 
     /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
@@ -337,11 +340,13 @@ impl Pool {
     /// Allows a dial to go on without its request, until the guard is dropped. `None` if another one does already, or if
     /// requests wait for its place.
     pub(super) fn begin_lone_dial(&self) -> Option<LoneDial> {
-        let SharedConns { waiting, has_lone_dial, .. } = &*self.shared;
-        if waiting.load(Ordering::Relaxed) > 0 || has_lone_dial.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        Some(LoneDial(self.shared.clone()))
+        let has_waiting = self.shared.waiting.load(Ordering::Relaxed) > 0;
+        if has_waiting { None } else { self.shared.dials.begin_lone() }
+    }
+
+    /// The dials of these connections.
+    pub(super) fn dials(&self) -> &DialPlaces {
+        &self.shared.dials
     }
 
     /// Takes a connection back, which is idle from `now` on. Returns it if a request waits for it.
@@ -482,8 +487,8 @@ impl PoolPermit {
         }
     }
 
-    /// Leaves a connection that has just been opened to the next request.
-    pub(super) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
+    /// Gives a connection that has just been opened to the next request.
+    pub(super) fn give_unused(self, conn: Box<Conn<Sendable>>) {
         let connection_info = Arc::new(ClientConnection::new(&conn.transport));
         let now = runtime::now();
         let expires_at = later(now, self.pool.idle_max(None));
@@ -553,15 +558,6 @@ impl Drop for ReturnWait {
         if let Ok(ReturnedConn { idle_conn, permit }) = receiver.try_recv() {
             permit.pass_on(idle_conn);
         }
-    }
-}
-
-/// A dial that goes on without the request that began it.
-pub(super) struct LoneDial(Arc<SharedConns>);
-
-impl Drop for LoneDial {
-    fn drop(&mut self) {
-        self.0.has_lone_dial.store(false, Ordering::Relaxed);
     }
 }
 

@@ -304,7 +304,7 @@ impl PooledConn {
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
         self.conn.arm(TimerSlot::Total, deadline);
-        match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
+        match self.conn.poll_timeout(cx, TimerSlot::Total, Duration::ZERO) {
             Poll::Ready(_) => Err(self
                 .error(phase, ClientCause::TimedOut)
                 .with_total_limit(self.exchange.spec.timeouts.total)),
@@ -324,9 +324,9 @@ impl PooledConn {
         }
     }
 
-    /// Pauses the timer of the body until the next read.
-    pub(in crate::client) fn pause(&mut self) {
-        self.exchange.incoming.pause(&mut self.conn);
+    /// Ends the wait for more of the body. The time until the next read does not count against the server.
+    pub(in crate::client) fn end_wait(&mut self) {
+        self.exchange.incoming.end_wait(&mut self.conn);
     }
 
     /// The connection, to be upgraded, and what the server has already sent.

@@ -123,7 +123,7 @@ impl PooledConn {
 
     /// Receives the head of the final response, unless it has come, before the request has been sent completely.
     /// Pending while an interim one waits to be taken.
-    pub(in crate::client) fn poll_early(
+    pub(in crate::client) fn poll_final_head(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
@@ -133,7 +133,7 @@ impl PooledConn {
             // No other timer ends the wait if the caller does not take it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
                 let limit = self.timeouts().wait;
-                ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
+                ready!(self.conn.poll_timeout(cx, TimerSlot::Read, limit));
                 Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
             (ResponseStage::Interim | ResponseStage::Awaited, _) => Poll::Pending,
@@ -301,11 +301,10 @@ impl PooledConn {
     pub(in crate::client) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
-        early: &mut Response,
+        head: &mut Response,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written =
-            self.poll_unless_refused(cx, early, data.len(), |pooled, cx| pooled.poll_data(cx, data));
+        let written = self.poll_unless_refused(cx, head, data.len(), |pooled, cx| pooled.poll_data(cx, data));
         if let Poll::Ready(Err(error)) = &written {
             self.exchange.outgoing.fail(error.kind());
         }
@@ -325,11 +324,11 @@ impl PooledConn {
     }
 
     /// Polls `poll`, or returns `dropped` once the server reads no more. The response that refuses the body may arrive
-    /// while nothing can be sent, or may have arrived before the connection failed; it is then in `early`.
+    /// while nothing can be sent, or may have arrived before the connection failed; its head is then in `head`.
     pub(in crate::client) fn poll_unless_refused<T>(
         &mut self,
         cx: &mut Context<'_>,
-        early: &mut Response,
+        head: &mut Response,
         dropped: T,
         mut poll: impl FnMut(&mut PooledConn, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
@@ -366,7 +365,7 @@ impl PooledConn {
                 },
             }
             let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
-            match (self.poll_early(cx, early)?, &self.exchange.progress.upload) {
+            match (self.poll_final_head(cx, head)?, &self.exchange.progress.upload) {
                 // The `100 Continue` that the body waited for has come.
                 (Poll::Pending, Upload::Sending) if waits => {}
                 (Poll::Pending, _) => return Poll::Pending,
@@ -443,7 +442,7 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
-        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
+        if waits && self.conn.poll_timeout(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
             self.continue_upload();
             return true;
         }

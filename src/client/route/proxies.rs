@@ -34,7 +34,9 @@ pub struct Proxies {
 
 /// A function that returns the proxy for an origin.
 #[derive(Clone)]
-struct ProxyChooser(Arc<dyn Fn(&str) -> Option<Proxy> + Send + Sync>);
+struct ProxyChooser(Arc<ChooseProxy>);
+
+type ChooseProxy = dyn Fn(&str) -> Option<Proxy> + Send + Sync;
 
 /// The proxy for the URLs of one scheme, if there is one.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::client::{ClientCounts, HostCounts};
 use crate::metrics::client_metrics::PHASES;
-use crate::metrics::core_metrics::CoreTotals;
+use crate::metrics::core_metrics::CoreSnapshot;
 use crate::metrics::histogram::HistogramCounts;
 use crate::metrics::latest_errors::LatestError;
 use crate::metrics::metrics::Metrics;
@@ -87,7 +87,7 @@ fn figures(slot: &SlotCounts) -> Value {
     json!([slot.count(), slot.failed, half, most, nearly_all, all])
 }
 
-fn core(index: usize, core: &CoreTotals, recent: &SlotCounts) -> Value {
+fn core(index: usize, core: &CoreSnapshot, recent: &SlotCounts) -> Value {
     json!({
         "core": index,
         "open": core.server.open,

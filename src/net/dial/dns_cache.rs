@@ -24,6 +24,8 @@ use crate::net::UriHost;
 pub(crate) struct DnsCache {
     resolver: Arc<dyn AnyResolver>,
     keep: Duration,
+    /// Names that are not looked up, in lower case and without a final dot.
+    fixed: Arc<HashMap<Box<str>, Arc<[IpAddr]>>>,
     known: Mutex<HashMap<Box<str>, DnsEntry>>,
     look_ups: LookUps<(Id, Box<str>)>,
 }
@@ -48,21 +50,32 @@ impl DnsCache {
     /// Caches each result of `resolver` for `keep`. With zero nothing is cached, but concurrent queries are still
     /// shared.
     pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> DnsCache {
-        DnsCache::from_parts(Arc::new(resolver), keep.min(KEEP_MAX))
+        DnsCache::from_parts(Arc::new(resolver), keep.min(KEEP_MAX), Arc::default())
     }
 
     /// The same resolver, whose results are kept for `keep`. Nothing is known yet.
     pub(crate) fn kept_for(&self, keep: Duration) -> DnsCache {
-        DnsCache::from_parts(self.resolver.clone(), keep.min(KEEP_MAX))
+        DnsCache::from_parts(self.resolver.clone(), keep.min(KEEP_MAX), self.fixed.clone())
     }
 
     /// Another resolver, whose results are kept for as long. Nothing is known yet.
     pub(crate) fn asking(&self, resolver: impl Resolver) -> DnsCache {
-        DnsCache::from_parts(Arc::new(resolver), self.keep)
+        DnsCache::from_parts(Arc::new(resolver), self.keep, self.fixed.clone())
     }
 
-    fn from_parts(resolver: Arc<dyn AnyResolver>, keep: Duration) -> DnsCache {
-        DnsCache { resolver, keep, known: Mutex::default(), look_ups: LookUps::new(NAMES_MAX) }
+    /// The same resolver, which is not asked for `name`: it has these addresses. With none, it cannot be reached.
+    pub(crate) fn with_fixed(&self, name: &str, found: Vec<IpAddr>) -> DnsCache {
+        let mut fixed = HashMap::clone(&self.fixed);
+        fixed.insert(fixed_key(&name.to_ascii_lowercase()).into(), addresses(found).unwrap_or_default());
+        DnsCache::from_parts(self.resolver.clone(), self.keep, Arc::new(fixed))
+    }
+
+    fn from_parts(
+        resolver: Arc<dyn AnyResolver>,
+        keep: Duration,
+        fixed: Arc<HashMap<Box<str>, Arc<[IpAddr]>>>,
+    ) -> DnsCache {
+        DnsCache { resolver, keep, fixed, known: Mutex::default(), look_ups: LookUps::new(NAMES_MAX) }
     }
 
     /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.
@@ -77,7 +90,8 @@ impl DnsCache {
             UriHost::Name(name) => Box::from(name.to_ascii_lowercase()),
         };
         let (known, rotation) = self.take_turn(&name);
-        let found = match known {
+        let found = match self.fixed.get(fixed_key(&name)).cloned().or(known) {
+            Some(found) if found.is_empty() => return Err(no_address()),
             Some(found) => found,
             None => self.look_up(name).await?,
         };
@@ -212,9 +226,19 @@ fn addresses(found: Vec<IpAddr>) -> io::Result<Arc<[IpAddr]>> {
         }
     }
     if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        return Err(no_address());
     }
     Ok(addresses.into())
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the name has no address")
+}
+
+/// A name, in lower case, as it is among those that are not looked up. With its final dot it is the same name (RFC 1034
+/// §3.1).
+fn fixed_key(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! [`HostConnector`]: opens connections to hosts; [`Dialer`]: opens them in another way than over TCP.
+//! [`HostConnector`]: opens connections to hosts, at [`AllowedAddresses`]; [`Dialer`]: opens them in another way than over
+//! TCP.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use super::dns_cache::Addresses;
 use super::race::Unreachable;
 use super::race::race;
 use crate::memory::lock;
-use crate::net::{Address, ConnError, Keepalive, MemoryConnector, Stream, Transport};
+use crate::net::{Address, ConnError, Keepalive, MemoryConnector, SocketOptions, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
 #[derive(Clone, Default)]
@@ -33,11 +34,15 @@ pub(crate) struct HostConnector {
     /// Opens connections to hosts in place of TCP.
     pub(crate) dialer: Option<Arc<dyn AnyDialer>>,
     pub(crate) dns: Arc<DnsCache>,
+    /// The addresses at which hosts may be reached.
+    pub(crate) allowed: AllowedAddresses,
     /// The local address of TCP connections. By default the operating system chooses. With an address, only hosts of
     /// its family can be reached.
     pub(crate) local_address: Option<IpAddr>,
     /// Whether the operating system probes silent servers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
+    /// Other options of TCP sockets.
+    pub(crate) socket_options: SocketOptions,
     /// The bytes with which each connection begins, such as a PROXY header.
     pub(crate) preface: Option<Arc<[u8]>>,
     /// The step that the dial has come to, for a caller with a cell of its own.
@@ -66,6 +71,8 @@ pub(crate) struct DialTimes {
 pub(crate) enum DialError {
     Resolve(ConnError),
     Connect(ConnError),
+    /// The host has no other addresses than those that may not be connected to, such as this one.
+    Refused(IpAddr),
 }
 
 impl HostConnector {
@@ -75,8 +82,8 @@ impl HostConnector {
     ///
     /// # Errors
     ///
-    /// Fails with the step that failed or took too long. A name whose addresses cannot be reached is removed from the
-    /// cache, since its host may have moved.
+    /// Fails with the step that failed or took too long, or with an address that may not be reached. A name whose addresses
+    /// cannot be reached is removed from the cache, since its host may have moved.
     pub(crate) async fn connect(
         &self,
         host: &str,
@@ -89,14 +96,62 @@ impl HostConnector {
             _ => Default::default(),
         };
         self.note_step(DialStep::Connect);
-        let opened = step(limits.connect, self.open_with_preface(&route, &addresses)).await;
-        let (transport, connect) = opened.map_err(|fault| {
+        let opened = self.connect_by(&route, &addresses, limits.connect).await;
+        let (transport, connect) = opened.inspect_err(|_| {
             if let DialRoute::Name(name, _) = &route {
                 self.dns.forget(name, &addresses);
             }
-            DialError::Connect(fault)
         })?;
         Ok((transport, DialTimes { resolve, connect }))
+    }
+
+    /// Opens a connection within `limit`, and returns how long that takes.
+    async fn connect_by(
+        &self,
+        route: &DialRoute<'_>,
+        addresses: &Addresses,
+        limit: Duration,
+    ) -> Result<(Transport<BoxedStream>, Duration), DialError> {
+        let candidates = self.candidates(route, addresses).map_err(DialError::Refused)?;
+        step(limit, self.open_with_preface(route, candidates)).await.map_err(DialError::Connect)
+    }
+
+    /// The addresses that a TCP connection is tried to, in order.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first of the addresses that may not be reached, if there are no others.
+    fn candidates(
+        &self,
+        route: &DialRoute<'_>,
+        addresses: &Addresses,
+    ) -> Result<VecDeque<SocketAddr>, IpAddr> {
+        let port = match route {
+            DialRoute::Name(_, port) => *port,
+            DialRoute::Tcp(address) => return Ok([*address].into()),
+            DialRoute::Unix(_) | DialRoute::Memory(_) | DialRoute::Dialer(..) | DialRoute::Nowhere => {
+                return Ok(VecDeque::new());
+            }
+        };
+        let local = self.local_address;
+        let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let mut candidates = VecDeque::new();
+        let mut refused = None;
+        for address in addresses.rotated().filter(is_family) {
+            match self.allows(address) {
+                true => candidates.push_back(SocketAddr::new(address, port)),
+                false => refused = refused.or(Some(address)),
+            }
+        }
+        match refused {
+            Some(address) if candidates.is_empty() => Err(address),
+            _ => Ok(candidates),
+        }
+    }
+
+    /// Whether a host may be reached at `address`. An address in place of all hosts was chosen by the operator.
+    fn allows(&self, address: IpAddr) -> bool {
+        !matches!(self.address, DialAddress::OwnHost) || self.allowed.contains(address)
     }
 
     /// The way to `host`, or to the address that takes its place. A dialer is asked for hosts only.
@@ -140,9 +195,9 @@ impl HostConnector {
     async fn open_with_preface(
         &self,
         route: &DialRoute<'_>,
-        addresses: &Addresses,
+        candidates: VecDeque<SocketAddr>,
     ) -> io::Result<Transport<BoxedStream>> {
-        let mut transport = self.open(route, addresses).await?;
+        let mut transport = self.open(route, candidates).await?;
         if let Some(preface) = &self.preface {
             transport.write_all(preface).await?;
             transport.flush().await?;
@@ -150,16 +205,16 @@ impl HostConnector {
         Ok(transport)
     }
 
-    async fn open(&self, route: &DialRoute<'_>, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
+    async fn open(
+        &self,
+        route: &DialRoute<'_>,
+        candidates: VecDeque<SocketAddr>,
+    ) -> io::Result<Transport<BoxedStream>> {
         match route {
-            DialRoute::Name(_, port) => {
-                let local = self.local_address;
-                let is_family =
-                    |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-                let reachable = addresses.rotated().filter(is_family);
-                self.open_tcp(reachable.map(|address| SocketAddr::new(address, *port)).collect()).await
+            DialRoute::Name(..) | DialRoute::Tcp(_) => {
+                let stream = race(candidates, |address| self.connect_to(address)).await?;
+                Ok(Transport::Tcp(stream.into()))
             }
-            DialRoute::Tcp(address) => self.open_tcp([*address].into()).await,
             #[cfg(unix)]
             DialRoute::Unix(path) => connect_unix(path).await.map(|stream| Transport::Unix(stream.into())),
             #[cfg(not(unix))]
@@ -174,15 +229,12 @@ impl HostConnector {
         }
     }
 
-    async fn open_tcp(&self, addresses: VecDeque<SocketAddr>) -> io::Result<Transport<BoxedStream>> {
-        race(addresses, |address| self.connect_to(address)).await.map(|stream| Transport::Tcp(stream.into()))
-    }
-
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let socket = match address {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
+        self.socket_options.set(&SockRef::from(&socket))?;
         if let Some(local) = self.local_address {
             socket.bind(SocketAddr::new(local, 0))?;
         }
@@ -192,6 +244,23 @@ impl HostConnector {
             keepalive.set(&SockRef::from(&socket))?;
         }
         refuse_self(address, socket.connect(address).await?)
+    }
+}
+
+/// The addresses at which hosts may be reached. By default all.
+#[derive(Clone, Default)]
+pub(crate) struct AllowedAddresses(Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>);
+
+impl AllowedAddresses {
+    /// The addresses that `is_allowed` returns `true` for.
+    pub(crate) fn new(is_allowed: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> AllowedAddresses {
+        AllowedAddresses(Some(Arc::new(is_allowed)))
+    }
+
+    /// Whether `address` is one of them. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address that the
+    /// operating system connects to: `::ffff:127.0.0.1` is not loopback for [`Ipv6Addr::is_loopback`].
+    fn contains(&self, address: IpAddr) -> bool {
+        self.0.as_ref().is_none_or(|is_allowed| is_allowed(address.to_canonical()))
     }
 }
 
@@ -442,6 +511,7 @@ mod tests {
         let (step, fault) = match sent(dial.connect(host, port, limits)).await.err().unwrap() {
             DialError::Resolve(fault) => ("resolve", fault),
             DialError::Connect(fault) => ("connect", fault),
+            DialError::Refused(address) => panic!("{address} is refused"),
         };
         match fault {
             ConnError::TimedOut => (step, None),
@@ -510,6 +580,31 @@ mod tests {
             dial.local_address = Some([192, 0, 2, 1].into());
             let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
             assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_has_the_options_that_were_set() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let limit = Some(Duration::from_secs(7));
+            let mut dial = tcp();
+            dial.keepalive = limit.map(Keepalive::new);
+            dial.socket_options = SocketOptions {
+                user_timeout: limit,
+                interface: Some("lo".into()),
+                receive_buffer: Some(100_000),
+                ..SocketOptions::default()
+            };
+            let (transport, _) = dial.connect("a", port, LIMITS).await.unwrap();
+            let Transport::Tcp(stream) = transport else { panic!("TCP is dialed") };
+            let socket = SockRef::from(&*stream);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), limit);
+            assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+            assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+            assert_eq!(Some(socket.tcp_keepalive_time().unwrap()), limit);
         });
     }
 
@@ -597,7 +692,7 @@ mod tests {
             let gone = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
             let error =
-                unix.open(&unix.route("silent", 80), &Addresses::default()).await.err().unwrap().to_string();
+                unix.open(&unix.route("silent", 80), VecDeque::new()).await.err().unwrap().to_string();
             assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
         });
     }

@@ -10,5 +10,7 @@ mod host_connector;
 
 pub(crate) use dns_cache::DnsCache;
 pub use host_connector::Dialer;
-pub(crate) use host_connector::{BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
+pub(crate) use host_connector::{
+    AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed,
+};
 pub use resolver::{Resolver, SystemResolver};

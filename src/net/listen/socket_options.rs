@@ -1,14 +1,19 @@
-//! [`SocketOptions`]: options of the sockets of a server, beyond those that it sets itself.
+//! [`SocketOptions`]: options of the sockets of a server or a client, beyond those that it sets itself.
 
 use std::io;
 use std::time::Duration;
 
 use socket2::SockRef;
 
-/// Options of the TCP sockets of a server (socket(7), tcp(7)). `None` leaves what the operating system has.
+/// Options of the TCP sockets of a server ([`Server::socket_options`](crate::Server::socket_options)) or of a client
+/// ([`ClientBuilder::socket_options`](crate::ClientBuilder::socket_options)): socket(7), tcp(7). `None` leaves what the
+/// operating system has.
 ///
-/// Other options are set by [`Server::on_listen`](crate::Server::on_listen), such as `TCP_DEFER_ACCEPT` and
-/// `TCP_FASTOPEN`. Sockets that were already open get these options, too, but Unix sockets do not.
+/// A server sets other options by [`Server::on_listen`](crate::Server::on_listen), such as `TCP_DEFER_ACCEPT` and
+/// `TCP_FASTOPEN`. Its sockets that were already open get these options, too, but Unix sockets do not.
+///
+/// On a system that lacks an option, or refuses it, the server does not start, and the connections of the client fail.
+/// Which option it was is in the error.
 ///
 /// # Examples
 ///
@@ -39,17 +44,18 @@ pub struct SocketOptions {
     /// How long a read may poll the network device instead of waiting for an interrupt (`SO_BUSY_POLL`), in whole
     /// microseconds. More than the system's own needs `CAP_NET_ADMIN`. Linux only.
     pub busy_poll: Option<Duration>,
-    /// The only network interface that connections are accepted from (`SO_BINDTODEVICE`), such as `eth0`. Linux only.
+    /// The only network interface that connections are accepted from, or opened through (`SO_BINDTODEVICE`), such as
+    /// `eth0`. Linux only.
     pub interface: Option<String>,
 }
 
 impl SocketOptions {
-    /// Sets the options of a listening socket. On Linux, accepted sockets inherit them.
+    /// Sets the options of a socket that listens or is about to connect. On Linux, accepted sockets inherit them.
     ///
     /// # Errors
     ///
     /// Fails if the system refuses an option, which the error names.
-    pub(super) fn set(&self, socket: &SockRef<'_>) -> io::Result<()> {
+    pub(in crate::net) fn set(&self, socket: &SockRef<'_>) -> io::Result<()> {
         let SocketOptions { receive_buffer, send_buffer, user_timeout, busy_poll, interface } = self;
         check("SO_RCVBUF", receive_buffer, |len| socket.set_recv_buffer_size(*len))?;
         check("SO_SNDBUF", send_buffer, |len| socket.set_send_buffer_size(*len))?;

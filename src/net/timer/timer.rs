@@ -11,26 +11,30 @@ use tokio::time::{Instant, Sleep};
 
 /// The waits of one connection, each with a deadline.
 pub(crate) trait Timer {
-    /// Ready when the wait in this slot, which began with the first call since [`Timer::disarm`], has taken longer than
+    /// Arms the slot, unless it is armed since an earlier call. Ready when the wait that began so has taken longer than
     /// `limit`. The task is woken at that time.
-    fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()>;
+    fn poll_timeout(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()>;
 
     /// The waker of the last poll, if it is not `waker`.
     fn other_waker(&self, waker: &Waker) -> Option<Waker>;
 
-    /// Ends the wait in this slot.
+    /// Ends the wait in this slot, so that the next call of [`Timer::poll_timeout`] begins another.
     fn disarm(&mut self, slot: TimerSlot);
 
     /// Milliseconds since some fixed moment.
     fn now(&self) -> u64;
 }
 
-/// The waits that a connection can have at the same time.
+/// The waits that a connection can have at the same time. Waits that exclude each other share a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerSlot {
+    /// A read, and in a client the wait for a response.
     Read,
+    /// A write. Where nothing is written: in a client the wait for `100 Continue`, in a server that stops the silence of a
+    /// peer that lingers.
     Write,
-    /// The handler of a request, a whole exchange, or the first request that a stop waits for.
+    /// The handler of a request, a whole exchange, a body that is drained, a peer that lingers, or in a server that stops
+    /// the grace of an idle connection.
     Total,
 }
 
@@ -144,7 +148,7 @@ impl TokioTimer {
 }
 
 impl Timer for TokioTimer {
-    fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
+    fn poll_timeout(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
         let TokioTimer { epoch, deadlines, .. } = self;
         let deadline =
             deadlines.arm(slot, || Deadline(millis(epoch.elapsed()).saturating_add(millis(limit))));
@@ -230,7 +234,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::{DeadlineTable, Peer};
+    use crate::net::{ConnTable, Peer};
 
     /// A timer that belongs to a runtime panics in another one when the first has ended.
     #[test]
@@ -244,11 +248,11 @@ mod tests {
                 runtime.block_on(async {
                     let start = Instant::now();
                     assert!(
-                        poll_fn(|cx| Poll::Ready(timer.poll_expired(cx, TimerSlot::Total, hour)))
+                        poll_fn(|cx| Poll::Ready(timer.poll_timeout(cx, TimerSlot::Total, hour)))
                             .await
                             .is_pending()
                     );
-                    poll_fn(|cx| timer.poll_expired(cx, TimerSlot::Read, limit)).await;
+                    poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Read, limit)).await;
                     assert!((limit..hour).contains(&start.elapsed()));
                 });
                 timer.disarm(TimerSlot::Read);
@@ -264,17 +268,17 @@ mod tests {
         let second = Duration::from_secs(1);
         for whole in [5, 3] {
             poll_fn(|cx| {
-                assert!(timer.poll_expired(cx, TimerSlot::Total, whole * second).is_pending());
-                timer.poll_expired(cx, TimerSlot::Read, second)
+                assert!(timer.poll_timeout(cx, TimerSlot::Total, whole * second).is_pending());
+                timer.poll_timeout(cx, TimerSlot::Read, second)
             })
             .await;
             timer.disarm(TimerSlot::Read);
         }
-        poll_fn(|cx| timer.poll_expired(cx, TimerSlot::Total, second)).await;
+        poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Total, second)).await;
         let waited = start.elapsed();
         assert!(waited >= 5 * second && waited < 5 * second + Duration::from_millis(5), "{waited:?}");
         assert!(
-            poll_fn(|cx| Poll::Ready(timer.poll_expired(cx, TimerSlot::Read, Duration::MAX)))
+            poll_fn(|cx| Poll::Ready(timer.poll_timeout(cx, TimerSlot::Read, Duration::MAX)))
                 .await
                 .is_pending()
         );
@@ -285,13 +289,13 @@ mod tests {
         let start = Instant::now();
         let limit = Duration::from_secs(5);
         let mut another = Context::from_waker(Waker::noop());
-        assert!(timer.poll_expired(&mut another, TimerSlot::Read, first).is_pending());
+        assert!(timer.poll_timeout(&mut another, TimerSlot::Read, first).is_pending());
         timer.disarm(TimerSlot::Read);
         assert!(
-            poll_fn(|cx| Poll::Ready(timer.poll_expired(cx, TimerSlot::Write, second))).await.is_pending()
+            poll_fn(|cx| Poll::Ready(timer.poll_timeout(cx, TimerSlot::Write, second))).await.is_pending()
         );
         timer.disarm(TimerSlot::Write);
-        let waits = poll_fn(|cx| timer.poll_expired(cx, TimerSlot::Read, limit));
+        let waits = poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Read, limit));
         let waited = timeout(2 * limit, waits).await.map(|()| start.elapsed());
         let soon = limit..limit + Duration::from_millis(5);
         assert!(
@@ -307,9 +311,9 @@ mod tests {
         poll_fn(|cx| {
             polls += 1;
             if polls == 1 {
-                assert!(timer.poll_expired(cx, TimerSlot::Read, second).is_pending());
+                assert!(timer.poll_timeout(cx, TimerSlot::Read, second).is_pending());
             }
-            timer.poll_expired(cx, TimerSlot::Write, 3 * second)
+            timer.poll_timeout(cx, TimerSlot::Write, 3 * second)
         })
         .await;
         assert!(polls <= 4, "{polls} polls");
@@ -318,7 +322,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sleep_that_no_task_waits_for_fires_only_once() {
         check_given_up(TokioTimer::new()).await;
-        check_given_up(DeadlineTable::with_sleeps().timer(Peer::default())).await;
+        check_given_up(ConnTable::with_sleeps().add(Peer::default())).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -329,7 +333,7 @@ mod tests {
             while has_budget_remaining() {
                 let _ = pin!(consume_budget()).poll(cx);
             }
-            timer.poll_expired(cx, TimerSlot::Read, limit)
+            timer.poll_timeout(cx, TimerSlot::Read, limit)
         });
         assert_eq!(timeout(2 * limit, waits).await, Ok(()));
     }
@@ -340,7 +344,7 @@ mod tests {
         for first in limits.into_iter().chain([Duration::MAX]) {
             for second in limits.into_iter().chain([Duration::MAX]) {
                 check(TokioTimer::new(), first, second).await;
-                check(DeadlineTable::with_sleeps().timer(Peer::default()), first, second).await;
+                check(ConnTable::with_sleeps().add(Peer::default()), first, second).await;
             }
         }
     }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::message::{Request, Response};
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
+use crate::net::{Conn, ConnTable, Peer, PeerAddr, Transport};
 use crate::server::connection::{Connection, PerCore, respond};
 use crate::server::core_state::ServerSettings;
 use crate::server::handler::Handler;
@@ -46,7 +46,7 @@ pub struct Service<H: Handler + 'static> {
 
 impl<H: Handler + 'static> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
-        let per_core = PerCore::new(0, handler, settings, DeadlineTable::with_sleeps(), Arc::default());
+        let per_core = PerCore::new(0, handler, settings, ConnTable::with_sleeps(), Arc::default());
         let per_core = Rc::new(per_core);
         let acceptor = settings.acceptor.clone();
         Service { per_core, connections: Rc::default(), acceptor }
@@ -128,7 +128,7 @@ impl<H: Handler + 'static> Service<H> {
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this call gets one response, and is closed.
     pub fn stop(&self) {
-        self.per_core.core.deadlines.stop();
+        self.per_core.core.connections.stop();
     }
 
     /// Answers one request without a connection, for tests of handlers.
@@ -190,8 +190,8 @@ impl<H: Handler + 'static> Service<H> {
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let timer = self.per_core.core.deadlines.timer(Peer { addr: peer, id });
-        Conn::new(Transport::from_stream(io), timer)
+        let entry = self.per_core.core.connections.add(Peer { addr: peer, id });
+        Conn::new(Transport::from_stream(io), entry)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
 use crate::server::core_state::CoreState;
-use crate::server::exchange::{CloseMode, Exchange, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, ReportedEnd, SharedConn};
 use crate::server::report::{ConnectionEnd, CutBy};
 
 /// Ends the connection. Any wait for the peer is bounded.
@@ -18,13 +18,14 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
     match mode {
         CloseMode::Now => {
             exchange.conn.with(|conn| conn.transport.try_shutdown());
-            exchange.report_end(request, |cut| cut.or(Some(CutBy::Peer)));
+            exchange.report_end(request, ReportedEnd::Cut(CutBy::Peer));
         }
         CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
             let is_whole = sent && exchange.outgoing.is_finished_or_bodyless();
-            exchange.report_end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
+            let end = if is_whole { ReportedEnd::Whole } else { ReportedEnd::Cut(CutBy::Peer) };
+            exchange.report_end(request, end);
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
                 // Many peers may linger at once, so none of them keeps the memory of its exchange.
@@ -39,7 +40,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
             // After a reset, the peer cannot mistake a part of the response for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
-            exchange.report_end(request, |cut| cut.or(Some(CutBy::Handler)));
+            exchange.report_end(request, ReportedEnd::Cut(CutBy::Handler));
         }
     }
 }
@@ -52,22 +53,22 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
 }
 
 /// How long a connection may be idle, for up to `limit`, before it reaches its age. The result is computed when a wait
-/// begins, and kept in `aging_limit` in milliseconds until the wait ends: less is left of the age later, and [`poll_stop`]
-/// needs the limit with which the wait began.
+/// begins, and kept in `idle_limit_millis` until the wait ends: less is left of the age later, and [`poll_stop`] needs the
+/// limit with which the wait began.
 #[cold]
-pub(super) fn age_limit(
+pub(super) fn idle_limit_within_age(
     core: &CoreState,
     conn: &Conn,
     (age_max, limit): (Duration, Duration),
-    aging_limit: &mut u32,
+    idle_limit_millis: &mut u32,
 ) -> Duration {
-    if conn.is_waiting(TimerSlot::Read) {
-        return Duration::from_millis((*aging_limit).into());
+    if conn.is_armed(TimerSlot::Read) {
+        return Duration::from_millis((*idle_limit_millis).into());
     }
     // Just after a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
     // A limit beyond 49 days is noted as 49 days, so a stop takes the connection for less silent than it is.
-    *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    *idle_limit_millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     limit
 }
 
@@ -96,7 +97,7 @@ pub(super) fn poll_stop(
         return Poll::Pending;
     }
     let left = grace(exchange_count).saturating_sub(conn.waited(TimerSlot::Read, limit));
-    ready!(conn.poll_expired(cx, TimerSlot::Total, left));
+    ready!(conn.poll_timeout(cx, TimerSlot::Total, left));
     // A request may still be on its way, so the sending half is closed without delay.
     conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
 }
@@ -118,7 +119,7 @@ fn grace(exchange_count: u64) -> Duration {
 /// Ready when a connection that is still being opened should close because the server stops.
 pub(super) fn poll_stop_opening(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
-        true => conn.poll_expired(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
+        true => conn.poll_timeout(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }
@@ -152,23 +153,23 @@ fn has_unread_tls(conn: &SharedConn) -> bool {
     conn.with(is_unread).unwrap_or_default()
 }
 
-/// Discards bytes that the peer still sends, until the peer closes too, or its time is over.
+/// Lingers until the peer closes, too, or its time is over.
 fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
     let polled: Poll<Result<(), ExchangeError>> =
-        conn.poll(|conn, bounds| poll_discard(conn, &bounds.timeouts, cx).map(Ok));
+        conn.poll(|conn, bounds| poll_linger_or_stop(conn, &bounds.timeouts, cx).map(Ok));
     polled.map(drop)
 }
 
-fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
+fn poll_linger_or_stop(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
     let received = conn.traffic().received;
-    let ended = conn.poll_discard(cx, timeouts.linger, timeouts.linger_idle);
+    let ended = conn.poll_linger(cx, timeouts.linger, timeouts.linger_idle);
     // The peer is not silent, so the grace begins anew.
     if conn.traffic().received > received {
         conn.disarm(TimerSlot::Write);
     }
     match ended {
         Poll::Pending if conn.is_stopping() => {
-            conn.poll_expired(cx, TimerSlot::Write, LINGER_GRACE).map(drop)
+            conn.poll_timeout(cx, TimerSlot::Write, LINGER_GRACE).map(drop)
         }
         ended => ended.map(drop),
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
-use super::close::{age_limit, idle_end, makes_room, poll_stop};
+use super::close::{idle_end, idle_limit_within_age, makes_room, poll_stop};
 use super::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use super::serve;
 use crate::net::{Conn, TimerSlot};
@@ -25,9 +25,9 @@ pub(in crate::server) struct Connection<H: Handler + 'static> {
     exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
     end: ConnectionEnd,
-    /// The limit of the current idle wait in milliseconds, if connections have an age: less of that is left at each look,
-    /// so the limit is noted when the wait begins.
-    aging_limit: u32,
+    /// The limit of the current idle wait, if connections have an age: less of that is left at each look, so the limit is
+    /// noted when the wait begins.
+    idle_limit_millis: u32,
     /// The server's part of the connection, once that was upgraded.
     upgraded: Option<Box<UpgradedHandle>>,
 }
@@ -40,13 +40,13 @@ impl<H: Handler + 'static> Connection<H> {
             job: None,
             exchange_count: 0,
             end: ConnectionEnd::Aborted,
-            aging_limit: 0,
+            idle_limit_millis: 0,
             upgraded: None,
         };
         match opening.is_ready() {
             true => connection.admit(opening.conn),
             false => {
-                connection.per_core.core.note_opening(&opening.conn);
+                connection.per_core.core.begin_life(&opening.conn);
                 connection.start_job(Job::Open(Box::new(opening)));
             }
         }
@@ -122,7 +122,7 @@ impl<H: Handler + 'static> Connection<H> {
     /// Lets the connection in, unless the application refuses it.
     fn admit(&mut self, conn: Conn) {
         let core = &self.per_core.core;
-        core.note_opening(&conn);
+        core.begin_life(&conn);
         match core.events.admits(&conn) {
             Ok(true) => return self.idle = Some(conn),
             Ok(false) => {}
@@ -160,20 +160,21 @@ impl<H: Handler + 'static> Connection<H> {
 
     /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { per_core, idle: Some(conn), exchange_count, end, aging_limit, .. } = self else {
+        let Connection { per_core, idle: Some(conn), exchange_count, end, idle_limit_millis, .. } = self
+        else {
             return Poll::Ready(None);
         };
         let timeouts = &per_core.core.bounds.timeouts;
         let limit = if *exchange_count == 0 { timeouts.head } else { timeouts.idle };
         let limit = match timeouts.connection_age {
             None => limit,
-            Some(age_max) => age_limit(&per_core.core, conn, (age_max, limit), aging_limit),
+            Some(age_max) => idle_limit_within_age(&per_core.core, conn, (age_max, limit), idle_limit_millis),
         };
         // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
-        if !conn.is_waiting(TimerSlot::Read)
+        if !conn.is_armed(TimerSlot::Read)
             && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
         {
-            *end = ready!(match conn.poll_expired(cx, TimerSlot::Read, limit) {
+            *end = ready!(match conn.poll_timeout(cx, TimerSlot::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(idle_end(&per_core.core, conn)),
                 Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| ConnectionEnd::Stop),
             });
@@ -196,8 +197,8 @@ impl<H: Handler + 'static> Connection<H> {
         *end = ready!(match woken {
             // A wait that has not begun is not over, and to ask its timer would begin it.
             Poll::Ready(_)
-                if conn.is_waiting(TimerSlot::Read)
-                    && conn.poll_expired(cx, TimerSlot::Read, limit).is_ready() =>
+                if conn.is_armed(TimerSlot::Read)
+                    && conn.poll_timeout(cx, TimerSlot::Read, limit).is_ready() =>
             {
                 Poll::Ready(idle_end(&per_core.core, conn))
             }

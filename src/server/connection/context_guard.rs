@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use super::per_core::PerCore;
+use crate::server::exchange::ReportedEnd;
 use crate::server::report::CutBy;
 use crate::server::{Context, ErrorCause, Handler};
 
@@ -45,7 +46,7 @@ impl<H: Handler + 'static> Drop for ContextGuard<'_, H> {
         let Some(mut context) = self.context.take() else { return };
         context.exchange.abandon();
         let Context { exchange, request, .. } = &mut *context;
-        exchange.report_end(request, |cut| cut.or(Some(CutBy::Stop)));
+        exchange.report_end(request, ReportedEnd::Cut(CutBy::Stop));
         if thread::panicking() {
             // For example, a handler ran out of time, and a value that it held panicked when it was dropped. A second
             // panic would abort the process, so none may escape from this function.

@@ -12,7 +12,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
 use crate::server::error::{Failure, write_error_response};
-use crate::server::exchange::{CloseMode, OnWait, ResponseContent};
+use crate::server::exchange::{CloseMode, OnPending, ResponseContent};
 use crate::server::handler::{RefusalOrigin, is_panic, is_time_over};
 use crate::server::report::{ConnectionEnd, CutBy, HeadState, Unopened};
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -72,14 +72,14 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     ctx.exchange.report_error(&ctx.request, None, cause);
 }
 
-/// Turns the response that the handler left into one that can be sent, and writes its head, and its body if that is in
-/// memory and small.
+/// Turns the response that the handler left into one that can be sent, and writes its head to the write buffer; the body
+/// too, if that is in memory and small.
 #[inline]
-pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Failure>> {
+pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Failure>> {
     let is_sendable = matches!(outcome, HandlerOutcome::Returned(Ok(())))
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
-    if is_sendable || respond_to_outcome(ctx, outcome)? {
+    if is_sendable || set_outcome_response(ctx, outcome)? {
         let length = ctx.response.body.declared_length();
         ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
     }
@@ -89,10 +89,10 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most
 /// handlers leave one that can be sent.
 #[inline(never)]
-fn respond_to_outcome(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
-    ctx.exchange.conn.set_on_wait(OnWait::EndIfGone);
+fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
+    ctx.exchange.conn.set_on_pending(OnPending::CancelIfGone);
     match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
-        (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
+        (HandlerOutcome::Refused(status), _) => set_refusal_response(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_finished_or_full() => {
@@ -130,8 +130,8 @@ fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome 
 
 /// Sets the response to a request that the handler has refused by its head.
 #[cold]
-pub(super) fn respond_refused(ctx: &mut Context, status: Status) {
-    respond_error(ctx, status, ErrorCause::Refused);
+pub(super) fn set_refusal_response(ctx: &mut Context, status: Status) {
+    set_failure_response(ctx, status, ErrorCause::Refused);
 }
 
 /// Sets the response to a handler's error. Fields that middleware has set stay, except those that describe content that
@@ -141,7 +141,7 @@ pub(super) fn set_error_response(ctx: &mut Context, error: Error) {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
     }
-    respond_error(ctx, error.status(), ErrorCause::Handler(error));
+    set_failure_response(ctx, error.status(), ErrorCause::Handler(error));
 }
 
 /// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
@@ -151,7 +151,7 @@ pub(super) fn check_status(ctx: &mut Context) {
     }
 }
 
-/// Writes the response to a failure, unless part of another response has been sent. Returns how to close, and how
+/// Writes the response to a failure to the write buffer, unless part of another response has been sent. Returns how to close, and how
 /// the connection ended.
 #[cold]
 pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode, io::Result<()>) {
@@ -183,7 +183,7 @@ pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode,
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();
             ctx.exchange.stop_persisting();
-            respond_error(ctx, status, cause);
+            set_failure_response(ctx, status, cause);
             let length = ctx.response.body.declared_length();
             ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
             (CloseMode::Linger, Err(result))
@@ -218,9 +218,9 @@ pub(in crate::server) async fn refuse_connection<H: Handler + 'static>(
     close(&mut guard, mode).await;
 }
 
-/// Makes the response to a failure, and reports the failure. A handler's bare status or problem is a response like any
+/// Sets the response to a failure, and reports the failure. A handler's bare status or problem is a response like any
 /// other, and is not reported.
-fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
+fn set_failure_response(ctx: &mut Context, status: Status, cause: ErrorCause) {
     if ctx.response.body.is_unbuffered() {
         // The content that the handler has left is the application's, and may panic when it is dropped.
         drop_all_user_values(ctx);

@@ -102,7 +102,7 @@ async fn tls_handshake<H: Handler + 'static>(
         let mut ended = pin!(ended);
         let wait = poll_fn(|cx| match ended.as_mut().poll(cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome),
-            Poll::Pending => match conn.poll_expired(cx, TimerSlot::Read, limit) {
+            Poll::Pending => match conn.poll_timeout(cx, TimerSlot::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
                 Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
             },

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::handshake_turns::HandshakeTurns;
 use crate::memory::{FreeList, PoolKind, Reset};
-use crate::net::{Conn, DeadlineTable, Ticker};
+use crate::net::{Conn, ConnTable, Ticker};
 use crate::runtime::ReusableFuture;
 use crate::server::context::Context;
 use crate::server::core_state::{CoreState, ServerSettings};
@@ -32,10 +32,10 @@ impl<H: Handler + 'static> PerCore<H> {
         index: usize,
         handler: H,
         settings: &ServerSettings,
-        deadlines: Rc<DeadlineTable>,
+        connections: Rc<ConnTable>,
         counters: Arc<CoreCounterSet>,
     ) -> PerCore<H> {
-        let core = CoreState::new(index, settings, deadlines, counters);
+        let core = CoreState::new(index, settings, connections, counters);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
         PerCore {
             handler,
@@ -90,10 +90,10 @@ impl<H: Handler + 'static> PerCore<H> {
         loop {
             // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
-                self.core.deadlines.occupied().await;
+                self.core.connections.occupied().await;
             }
             let before = self.core.clock.refresh();
-            let tick = self.core.deadlines.tick(&mut ticker).await;
+            let tick = self.core.connections.tick(&mut ticker).await;
             let waited = self.core.clock.refresh().saturating_duration_since(before);
             self.core.is_behind.set(waited > tick + LATE_MIN);
             self.trim_if_due();
@@ -169,7 +169,7 @@ mod tests {
             assert!(
                 <FreeList<Context> as OneThread<_>>::IS_SURE && <JobFuture<Shared> as OneThread<_>>::IS_SURE
             );
-            assert!(<DeadlineTable as OneThread<_>>::IS_SURE && <Conn as OneThread<_>>::IS_SURE);
+            assert!(<ConnTable as OneThread<_>>::IS_SURE && <Conn as OneThread<_>>::IS_SURE);
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
         let per_core =
-            PerCore::new(0, handler, &ServerSettings::default(), DeadlineTable::with_sweep(), Arc::default());
+            PerCore::new(0, handler, &ServerSettings::default(), ConnTable::with_sweep(), Arc::default());
         let mut context = per_core.take_context();
         context.request.body.set_bytes(vec![0; 1 << 20]);
         per_core.give_context(context);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{answer_failure, finalize_response};
+use super::handler_outcome::{answer_failure, write_response};
 use super::per_core::PerCore;
 use super::serve::{
     RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
@@ -87,7 +87,7 @@ async fn answer<H: Handler + 'static>(
             run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
         }
     };
-    finalize_response(ctx, outcome)?;
+    write_response(ctx, outcome)?;
     debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
     poll_fn(|cx| poll_send(ctx, cx)).await
 }

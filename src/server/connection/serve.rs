@@ -8,14 +8,14 @@ use std::task::{self, Poll, ready};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, answer_failure, finalize_response, report_failure};
+use super::handler_outcome::{HandlerOutcome, answer_failure, report_failure, write_response};
 use super::open::open;
 use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error::Failure;
-use crate::server::exchange::{CloseMode, Exchange, NextStep, OnWait, SharedConn};
+use crate::server::exchange::{CloseMode, Exchange, NextStep, OnPending, ReportedEnd, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
 use crate::server::report::ConnectionEnd;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -69,10 +69,10 @@ async fn serve_exchanges<H: Handler + 'static>(
         if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
-            ctx.exchange.report_end(&ctx.request, |cut| cut);
+            ctx.exchange.report_end(&ctx.request, ReportedEnd::AsNoted);
             return Ok(NextStep::Close(CloseMode::Now));
         }
-        finalize_response(ctx, outcome)?;
+        write_response(ctx, outcome)?;
         debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
         if !ctx.exchange.outgoing.is_finished() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
@@ -85,7 +85,7 @@ async fn serve_exchanges<H: Handler + 'static>(
         let is_batch_over = next != NextStep::KeepAlive || !ctx.exchange.has_input();
         if is_batch_over || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
-            ctx.exchange.report_end(&ctx.request, |_| None);
+            ctx.exchange.report_end(&ctx.request, ReportedEnd::Whole);
         }
         if is_batch_over {
             return Ok(next);
@@ -221,6 +221,9 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 /// Runs the handler, confining its panics and enforcing its time limit. Ends once the handler waits although its
 /// response is over, or its peer is gone.
 ///
+/// When the time limit is over, the handler is polled once more. The innermost `confined`
+/// within it then fails, so middleware can answer. A limit that was not claimed so ends the handler here.
+///
 /// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
 /// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
 /// created where it stays, and a large one is not copied.
@@ -233,7 +236,7 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         loop {
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            let uncaught = time.take_uncaught();
+            let unclaimed = time.take_unclaimed();
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
@@ -242,10 +245,10 @@ pub(super) fn run_handler(
             if let Some(end) = end_of_wait(conn, cx) {
                 return Poll::Ready(end);
             }
-            if let Some(limit) = uncaught {
+            if let Some(limit) = unclaimed {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
-            conn.send_earlier_responses(cx);
+            conn.flush_while_handler_waits(cx);
             conn.note_waiting();
             if let Err(late) = ready!(time.poll_time_over(cx, conn)) {
                 return Poll::Ready(HandlerOutcome::Returned(Err(late)));
@@ -256,10 +259,10 @@ pub(super) fn run_handler(
 
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
-    match conn.on_wait() {
-        OnWait::End => Some(HandlerOutcome::Over),
-        OnWait::GoOn => None,
-        OnWait::EndIfGone => match conn.poll_gone(cx) {
+    match conn.on_pending() {
+        OnPending::Cancel => Some(HandlerOutcome::Over),
+        OnPending::GoOn => None,
+        OnPending::CancelIfGone => match conn.poll_gone(cx) {
             Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),
             Poll::Pending => None,
         },

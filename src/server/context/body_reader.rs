@@ -103,7 +103,7 @@ impl<'a> BodyReader<'a> {
     /// the body is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_piece() {
-            let wait = PauseBodyOnDrop(self);
+            let wait = EndWaitOnDrop(self);
             if poll_fn(|cx| wait.0.poll_piece(cx)).await? == 0 {
                 return Ok(None);
             }
@@ -146,7 +146,7 @@ impl<'a> BodyReader<'a> {
                 return self.poll_received(cx).map_err(io::Error::from);
             };
             let window_len = decoder.window_len(self.received());
-            if window_len > UNCOUNTED {
+            if window_len > WINDOW_UNRESERVED_MAX {
                 // The current piece is not read again: a wait that is given up changes nothing.
                 let taken = self.conn.poll_memory(cx, &mut self.window, window_len + window_len / 4);
                 if !matches!(taken, Poll::Ready(Ok(()))) {
@@ -226,12 +226,12 @@ fn discarded() -> ExchangeError {
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's
 /// rate.
-struct PauseBodyOnDrop<'r, 'a>(&'r mut BodyReader<'a>);
+struct EndWaitOnDrop<'r, 'a>(&'r mut BodyReader<'a>);
 
-impl Drop for PauseBodyOnDrop<'_, '_> {
+impl Drop for EndWaitOnDrop<'_, '_> {
     fn drop(&mut self) {
         let BodyReader { incoming, conn, .. } = &mut *self.0;
-        conn.with(|conn| incoming.pause(conn));
+        conn.with(|conn| incoming.end_wait(conn));
         self.0.window.stop_waiting();
     }
 }
@@ -256,5 +256,5 @@ impl fmt::Debug for BodyReader<'_> {
     }
 }
 
-/// A window up to this length, as most codings have, takes no share of the memory.
-const UNCOUNTED: usize = 32 << 10;
+/// A window up to this length, as most codings have, reserves no memory.
+const WINDOW_UNRESERVED_MAX: usize = 32 << 10;

@@ -15,7 +15,7 @@ use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
 use crate::server::RespondError;
-use crate::server::exchange::{Exchange, OnWait, ResponseContent, SharedConn, UnreadBody};
+use crate::server::exchange::{Exchange, OnPending, ResponseContent, SharedConn, UnreadBody};
 
 /// The body of a response, written piece by piece. The head is sent with it.
 ///
@@ -73,7 +73,8 @@ impl<'a> BodyWriter<'a> {
         let Exchange { incoming, outgoing, conn, transformed, info, .. } = exchange;
         // A method that is not safe has work to do beside its response (RFC 9110 §9.2.1).
         let is_safe = info.request_info.is_head || request.method().is_safe();
-        conn.set_on_wait(if is_safe && outgoing.is_bodyless() { OnWait::End } else { OnWait::EndIfGone });
+        let is_over = is_safe && outgoing.is_bodyless();
+        conn.set_on_pending(if is_over { OnPending::Cancel } else { OnPending::CancelIfGone });
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_bodyless());
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
@@ -253,7 +254,7 @@ impl<'a> BodyWriter<'a> {
     fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
         // A handler that has written all of its content goes on to its end.
-        conn.set_on_wait(OnWait::EndIfGone);
+        conn.set_on_pending(OnPending::CancelIfGone);
         let ended = conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
                 ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
@@ -263,7 +264,7 @@ impl<'a> BodyWriter<'a> {
             poll_flush(cx, conn, bounds).map_err(io::Error::from)
         });
         if let Poll::Ready(Ok(())) = ended {
-            conn.set_on_wait(OnWait::GoOn);
+            conn.set_on_pending(OnPending::GoOn);
         }
         ended
     }

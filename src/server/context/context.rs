@@ -18,7 +18,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::MemoryBudget;
+use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -248,7 +248,7 @@ impl Context {
         if !self.head_filters.is_empty() {
             self.pass_head(SentKind::Stream).await?;
         }
-        let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
+        let (mut writer, incoming) = self.writer(UnreadBody::Drain)?;
         writer.incoming = Some(incoming);
         Ok(writer)
     }
@@ -453,7 +453,7 @@ impl Context {
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
     /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
     pub fn is_stopping(&self) -> bool {
-        self.exchange.conn.core().deadlines.is_draining()
+        self.exchange.conn.core().connections.is_stop_ordered()
     }
 
     /// Waits until the server stops: until its [`stop_delay`](crate::Server::stop_delay) is over after a stop was ordered.
@@ -482,8 +482,8 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(ticks);
     /// ```
     pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let deadlines = self.exchange.conn.core().deadlines.clone();
-        async move { deadlines.stopping().await }
+        let connections = self.exchange.conn.core().connections.clone();
+        async move { connections.stopping().await }
     }
 
     /// Returns the IP address of the client, even behind your own proxies.
@@ -544,12 +544,10 @@ impl Context {
     }
 }
 
-/// A wait for a body. One that is given up leaves the queue for memory, whose turn may come without a poll.
-struct LeaveQueueOnDrop<'a>(&'a mut Exchange);
-
-impl Drop for LeaveQueueOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.incoming.get_mut().memory.stop_waiting();
+impl AsMut<MemoryShare> for Exchange {
+    /// The memory of a body that is buffered.
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.incoming.get_mut().memory
     }
 }
 

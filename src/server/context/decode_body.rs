@@ -74,7 +74,7 @@ async fn decode(
             let doubles = content.len() + DECODED_PER_STEP > content.capacity();
             let capacity = content.capacity() << u32::from(doubles);
             let taken = capacity + decoders.window_len(piece);
-            if taken > UNCOUNTED {
+            if taken > DECODED_UNRESERVED_MAX {
                 poll_fn(|cx| conn.poll_memory(cx, memory, taken)).await?;
             }
             match decoders.pull(&mut piece, content)? {
@@ -91,5 +91,5 @@ async fn decode(
 /// How many bytes of the coded content are decoded in one step.
 const PIECE: usize = 16 << 10;
 
-/// Decoded content and windows up to this length take no share of the memory.
-const UNCOUNTED: usize = 4 * PIECE;
+/// Decoded content and windows up to this length reserve no memory.
+const DECODED_UNRESERVED_MAX: usize = 4 * PIECE;

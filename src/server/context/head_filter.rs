@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use super::extensions::Extensions;
 use super::transform::Transform;
@@ -20,7 +20,7 @@ pub(crate) trait HeadFilter {
     /// Ready once `response` has the head that is sent, and its content the `transform` that it passes through.
     fn poll_head(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,
@@ -91,7 +91,7 @@ impl HeadFilters {
 
     fn poll_first(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,

@@ -32,4 +32,4 @@ pub(crate) use head_filter::StateSaver;
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};
 #[cfg(feature = "websocket")]
-pub(crate) use websocket::{SwitchedConn, WebSocketCounter};
+pub(crate) use websocket::{WebSocketConn, WebSocketCounter};

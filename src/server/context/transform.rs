@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing};
@@ -169,7 +169,7 @@ impl<'a> TransformWriter<'a> {
     /// Transforms a piece from the front of `data`, once earlier output has been sent. Returns the length of the piece.
     pub(super) fn poll_write(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         outgoing: &mut Outgoing,
         conn: &mut Conn,
         data: &[u8],
@@ -186,7 +186,7 @@ impl<'a> TransformWriter<'a> {
     /// Flushes the transform, and sends its output.
     pub(super) fn poll_flush(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         outgoing: &mut Outgoing,
         conn: &mut Conn,
         flush: Flush,
@@ -218,7 +218,7 @@ impl<'a> TransformWriter<'a> {
     /// Sends the output.
     fn poll_sent(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         outgoing: &mut Outgoing,
         conn: &mut Conn,
         bounds: &Bounds,

@@ -41,7 +41,8 @@ impl Context {
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_upgrade_to(protocol)?;
-        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+        let (conn, early) = self.upgrade_conn(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
+        Ok(self.exchange.make_upgraded(conn, early))
     }
 
     /// Checks that the request asks to be upgraded to `protocol`.
@@ -77,7 +78,8 @@ impl Context {
         if !self.exchange.info.request_info.is_connect || !self.exchange.is_end_stream() {
             return Err(RespondError::Tunnel.into());
         }
-        self.hand_over(Status::OK, None).await
+        let (conn, early) = self.upgrade_conn(Status::OK, None).await?;
+        Ok(self.exchange.make_upgraded(conn, early))
     }
 
     /// Takes the connection over without a response: what was not read of the request, and all that follows, is read
@@ -118,22 +120,16 @@ impl Context {
         exchange.flush().await?;
         exchange.observe(|observation| observation.cut = Some(CutBy::Handler));
         let (conn, early) = exchange.take_conn()?;
-        Ok(exchange.hand_over(conn, early))
+        Ok(exchange.make_upgraded(conn, early))
     }
 
-    /// Sends a head with this status, once middleware has seen it, and hands the connection over.
-    async fn hand_over(&mut self, status: Status, protocol: Option<&str>) -> io::Result<Upgraded> {
-        let (conn, early) = self.switch(status, protocol).await?;
-        Ok(self.exchange.hand_over(conn, early))
-    }
-
-    /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands the
-    /// connection over, with the bytes that have arrived and a guard.
-    pub(crate) async fn switch_conn(
+    /// Switches to `protocol`, which the request asks for, and takes the connection out as it is, to speak the protocol
+    /// within this crate. The caller drops the guard after the connection.
+    pub(crate) async fn upgrade_with_guard(
         &mut self,
         protocol: &str,
     ) -> io::Result<(Conn, ReadBuffer, UpgradedGuard)> {
-        let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
+        let (conn, early) = self.upgrade_conn(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
         let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
         handle.report = ConnectionReport::new(&conn, self.exchange.info.exchange_count);
         self.exchange.upgraded = Some(Box::new(handle));
@@ -144,12 +140,16 @@ impl Context {
 
     /// Sends a head with this status, once middleware has seen it, and takes the connection out, with the bytes that
     /// have arrived. The caller sets the handle of the upgraded connection.
-    async fn switch(&mut self, status: Status, protocol: Option<&str>) -> io::Result<(Conn, ReadBuffer)> {
+    async fn upgrade_conn(
+        &mut self,
+        status: Status,
+        protocol: Option<&str>,
+    ) -> io::Result<(Conn, ReadBuffer)> {
         self.exchange.check_upgrade()?;
         self.pass_head(SentKind::Upgrade(status)).await?;
-        let switched = self.exchange.switch(&mut self.response, protocol).await?;
+        let conn = self.exchange.upgrade_conn(&mut self.response, protocol).await?;
         self.exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
-        Ok(switched)
+        Ok(conn)
     }
 
     /// Passes the head of a response through the filters, and saves the state of the exchange, before the handler sends

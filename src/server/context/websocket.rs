@@ -17,7 +17,7 @@ use crate::server::exchange::UpgradedGuard;
 use crate::server::report::WebSocketCounts;
 
 /// A connection that a WebSocket has taken over.
-pub(crate) struct SwitchedConn {
+pub(crate) struct WebSocketConn {
     pub(crate) conn: Conn,
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
@@ -26,49 +26,51 @@ pub(crate) struct SwitchedConn {
 }
 
 impl Context {
-    /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands
-    /// the connection over.
+    /// Switches to WebSocket, as the request asks, and takes the connection out.
     ///
     /// The handler may use the connection for days, so the context keeps no memory but that of the request.
-    pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
-        let (conn, early, guard) = self.switch_conn(protocol).await?;
+    pub(crate) async fn upgrade_to_websocket(&mut self) -> io::Result<WebSocketConn> {
+        let (conn, early, guard) = self.upgrade_with_guard("websocket").await?;
         let Context { response, exchange, .. } = self;
         let mut reported = None;
-        exchange.observe(|observation| reported = Some(observation.note_socket()));
+        exchange.observe(|observation| reported = Some(observation.note_websocket()));
         let counter = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        Ok(SwitchedConn { conn, early, counter, guard })
+        Ok(WebSocketConn { conn, early, counter, guard })
     }
 
-    /// Has `on_pause` called whenever this handler waits.
-    pub(crate) fn set_on_pause(&self, on_pause: impl Fn(&mut task::Context<'_>) + 'static) {
-        *self.exchange.conn.on_pause().borrow_mut() = Some(Box::new(on_pause));
+    /// Has `flush` called whenever this handler waits.
+    pub(crate) fn set_upgraded_flush(&self, flush: impl Fn(&mut task::Context<'_>) + 'static) {
+        *self.exchange.conn.upgraded_flush().borrow_mut() = Some(Box::new(flush));
     }
 }
 
 /// Counts for the core, and for the report of the exchange.
 pub(crate) struct WebSocketCounter {
-    core: Arc<CoreCounterSet>,
+    counters: Arc<CoreCounterSet>,
     reported: Option<Arc<WebSocketCounts>>,
 }
 
 impl WebSocketCounter {
     /// Counts in `reported` too, if exchanges are reported.
-    pub(super) fn new(core: Arc<CoreCounterSet>, reported: Option<Arc<WebSocketCounts>>) -> WebSocketCounter {
-        WebSocketCounter { core, reported }
+    pub(super) fn new(
+        counters: Arc<CoreCounterSet>,
+        reported: Option<Arc<WebSocketCounts>>,
+    ) -> WebSocketCounter {
+        WebSocketCounter { counters, reported }
     }
 
     /// The memory that the peers of the server share.
     pub(crate) fn memory(&self) -> Option<&MemoryBudget> {
-        self.core.memory.get()
+        self.counters.memory.get()
     }
 
     /// Counts bytes.
     pub(crate) fn count_traffic(&self, traffic: Traffic) {
-        self.core.received.add(traffic.received);
-        self.core.sent.add(traffic.sent);
+        self.counters.received.add(traffic.received);
+        self.counters.sent.add(traffic.sent);
         if let Some(reported) = &self.reported {
             reported.received.add(traffic.received);
             reported.sent.add(traffic.sent);
@@ -77,7 +79,7 @@ impl WebSocketCounter {
 
     /// Counts a message that was received.
     pub(crate) fn count_received(&self) {
-        self.core.messages_received.add(1);
+        self.counters.messages_received.add(1);
         if let Some(reported) = &self.reported {
             reported.messages_received.add(1);
         }
@@ -85,7 +87,7 @@ impl WebSocketCounter {
 
     /// Counts messages that were sent.
     pub(crate) fn count_sent(&self, messages: u64) {
-        self.core.messages_sent.add(messages);
+        self.counters.messages_sent.add(messages);
         if let Some(reported) = &self.reported {
             reported.messages_sent.add(messages);
         }

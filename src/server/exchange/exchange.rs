@@ -5,11 +5,13 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use super::exchange_info::{CloseMode, ExchangeInfo, NextStep, ResponseContent, UnreadBody, may_persist};
-use super::shared_conn::{OnWait, SharedConn};
+use super::exchange_info::{
+    CloseMode, ExchangeInfo, NextStep, ReportedEnd, ResponseContent, UnreadBody, may_persist,
+};
+use super::shared_conn::{OnPending, SharedConn};
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
@@ -18,7 +20,7 @@ use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
-use crate::server::report::{ConnectionEnd, ConnectionReport, CutBy, ExchangeEndFn, HeadState, Observation};
+use crate::server::report::{ConnectionEnd, ConnectionReport, ExchangeEndFn, HeadState, Observation};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -63,7 +65,7 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn poll_first_bytes(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         conn: &mut Conn,
         limit: Duration,
     ) -> Poll<bool> {
@@ -113,7 +115,7 @@ impl Exchange {
     #[inline(always)]
     pub(crate) fn poll_head(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         request: &mut Request,
     ) -> Poll<Result<HeadOutcome, Box<Failure>>> {
         let Exchange { incoming, conn, info, .. } = self;
@@ -150,7 +152,7 @@ impl Exchange {
     /// Receives the whole body into the request.
     pub(crate) fn poll_body(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         request: &mut Request,
         body_max: usize,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -174,8 +176,7 @@ impl Exchange {
         content: ResponseContent,
     ) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        let unread =
-            if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
+        let unread = if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Drain };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let incoming = incoming.get_mut();
@@ -186,10 +187,10 @@ impl Exchange {
         conn.with_bounds(|conn, bounds| {
             info.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
-                && !conn.is_draining()
+                && !conn.is_stop_ordered()
                 && !core.is_aged(conn);
             if incoming.expectation == Expectation::Continue {
-                incoming.expectation = Expectation::BodyEndUnknown;
+                incoming.expectation = Expectation::Unmet;
             }
             if info.is_captured {
                 return outgoing.begin_raw();
@@ -224,7 +225,7 @@ impl Exchange {
     /// Sends the rest of the response's body.
     pub(crate) fn poll_send(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &Response,
     ) -> Poll<Result<(), Box<Failure>>> {
         self.note_response_time();
@@ -251,7 +252,7 @@ impl Exchange {
 
     /// Sends all responses in the write buffer.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Failure>>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Failure>>> {
         let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);
@@ -265,8 +266,8 @@ impl Exchange {
         .map_err(Into::into)
     }
 
-    /// Reads and discards the rest of the request's body. Returns whether that was possible.
-    pub(crate) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+    /// Drains the request's body: reads and drops the rest of it. Returns whether that was possible.
+    pub(crate) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         self.note_response_time();
         let Exchange { incoming, conn, .. } = self;
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
@@ -281,8 +282,8 @@ impl Exchange {
         }
     }
 
-    /// Hands over a connection that was taken out, with the bytes that have arrived.
-    pub(crate) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
+    /// Makes the stream of a connection that was taken out, with the bytes that have arrived, and keeps its handle.
+    pub(crate) fn make_upgraded(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
         let report = ConnectionReport::new(&conn, self.info.exchange_count);
         let (upgraded, mut handle) = Upgraded::new(conn, early);
         handle.report = report;
@@ -292,7 +293,7 @@ impl Exchange {
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
     /// after the request. The caller sets the handle of the upgraded connection.
-    pub(crate) async fn switch(
+    pub(crate) async fn upgrade_conn(
         &mut self,
         response: &mut Response,
         protocol: Option<&str>,
@@ -386,8 +387,8 @@ impl Exchange {
     pub(crate) fn abandon(&mut self) {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
-        conn.on_pause().take();
-        conn.set_on_wait(OnWait::EndIfGone);
+        conn.upgraded_flush().take();
+        conn.set_on_pending(OnPending::CancelIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_taken() {
             io_state.get_or_insert_default();
@@ -459,15 +460,15 @@ impl Exchange {
         self.observation.is_some()
     }
 
-    /// Reports the exchange, if one has begun and reports are wanted. `cut_by` gets the cause that was noted, and returns
-    /// the one to report.
-    pub(crate) fn report_end(
-        &mut self,
-        request: &Request,
-        cut_by: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
-    ) {
+    /// Reports the exchange, if one has begun and reports are wanted.
+    #[inline]
+    pub(crate) fn report_end(&mut self, request: &Request, end: ReportedEnd) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
-            observation.cut = cut_by(observation.cut);
+            observation.cut = match end {
+                ReportedEnd::Whole => None,
+                ReportedEnd::Cut(by) => observation.cut.or(Some(by)),
+                ReportedEnd::AsNoted => observation.cut,
+            };
             self.report_exchange(request);
         }
     }

@@ -7,7 +7,7 @@ use crate::exchange::{Bounds, Expectation, Incoming};
 use crate::message::{Method, Request, Response};
 use crate::net::Conn;
 use crate::server::core_state::CoreState;
-use crate::server::report::{ConnectionEnd, HeadState};
+use crate::server::report::{ConnectionEnd, CutBy, HeadState};
 use crate::wire::parse::begins_with;
 use crate::wire::{ConnectionOption, RequestInfo};
 
@@ -70,7 +70,7 @@ impl ExchangeInfo {
     pub(super) fn connection_end_of(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
         match is_well {
             false => ConnectionEnd::Failed,
-            true if conn.is_draining() => ConnectionEnd::Stop,
+            true if conn.is_stop_ordered() => ConnectionEnd::Stop,
             true if core.is_aged(conn) => ConnectionEnd::Age,
             true => ConnectionEnd::Last,
         }
@@ -80,7 +80,8 @@ impl ExchangeInfo {
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadBody {
-    Discard,
+    /// It is drained once the response is sent, if it is short enough.
+    Drain,
     /// The handler is about to read it.
     Keep,
 }
@@ -105,7 +106,7 @@ pub(super) fn may_persist(
     let may_follow = incoming.is_end_stream()
         || match incoming.expectation {
             // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::BodyEndUnknown => false,
+            Expectation::Continue | Expectation::Unmet => false,
             Expectation::None if unread == UnreadBody::Keep => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
@@ -122,6 +123,17 @@ pub(crate) enum NextStep {
     Close(CloseMode),
 }
 
+/// How an exchange ended, for its report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReportedEnd {
+    /// The response was sent to its end.
+    Whole,
+    /// The exchange was cut off, by this unless another cause was noted before.
+    Cut(CutBy),
+    /// As was noted before: the connection was upgraded.
+    AsNoted,
+}
+
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseMode {
@@ -129,7 +141,7 @@ pub(crate) enum CloseMode {
     Now,
     /// The sending half first. The peer knows that this response is the last.
     Graceful,
-    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
+    /// The sending half first, and then the connection lingers: the peer may still be sending, and to close at
     /// once would cause a reset, which may take the response away before the peer has read it.
     Linger,
     /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.

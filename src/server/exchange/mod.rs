@@ -1,4 +1,5 @@
-//! One exchange on a connection, as the loop of the connection sees it.
+//! One exchange on a connection, as the loop of the connection sees it: both sides, from `crate::exchange`, with what is
+//! known of the request.
 
 mod exchange;
 mod exchange_info;
@@ -7,8 +8,8 @@ mod shared_conn;
 mod upgraded;
 
 pub(crate) use exchange::Exchange;
-pub(crate) use exchange_info::{CloseMode, NextStep, ResponseContent, UnreadBody};
-pub(crate) use shared_conn::{OnWait, SharedConn};
+pub(crate) use exchange_info::{CloseMode, NextStep, ReportedEnd, ResponseContent, UnreadBody};
+pub(crate) use shared_conn::{OnPending, SharedConn};
 pub use upgraded::Upgraded;
 pub(crate) use upgraded::UpgradedGuard;
 pub(crate) use upgraded::UpgradedHandle;

@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use crate::exchange::{Bounds, ExchangeError};
 use crate::net::{Conn, tls};
@@ -22,24 +22,24 @@ pub(crate) struct SharedConn(Rc<SharedInner>);
 struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
-    on_pause: RefCell<Option<PauseFn>>,
-    on_wait: Cell<OnWait>,
+    upgraded_flush: RefCell<Option<FlushFn>>,
+    on_pending: Cell<OnPending>,
 }
 
-/// The fate of a handler that waits.
+/// The fate of a handler whose future is pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OnWait {
-    /// It ends if its peer is gone.
+pub(crate) enum OnPending {
+    /// The handler is cancelled if its peer is gone.
     #[default]
-    EndIfGone,
-    /// It ends: the response is over with its head, so nothing comes of its content.
-    End,
-    /// It goes on: all of the response is sent, and what it still does is not for the peer.
+    CancelIfGone,
+    /// The handler is cancelled: the response is over with its head, so nothing comes of its content.
+    Cancel,
+    /// The handler goes on: all of the response is sent, and the rest of its work is not for the peer.
     GoOn,
 }
 
-/// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
-pub(super) type PauseFn = Box<dyn Fn(&mut Context<'_>)>;
+/// Sends what the handler of an upgraded connection has written, and is still held back. Called when the handler waits.
+pub(super) type FlushFn = Box<dyn Fn(&mut task::Context<'_>)>;
 
 /// The parts that are lent for a poll.
 struct Lent {
@@ -53,9 +53,9 @@ impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
         let lent = RefCell::new(lent);
-        let on_pause = RefCell::default();
-        let on_wait = Cell::default();
-        SharedConn(Rc::new(SharedInner { lent, core, on_pause, on_wait }))
+        let upgraded_flush = RefCell::default();
+        let on_pending = Cell::default();
+        SharedConn(Rc::new(SharedInner { lent, core, upgraded_flush, on_pending }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -79,12 +79,12 @@ impl SharedConn {
     #[inline]
     pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
         &self,
-        cx: &mut Context<'_>,
-        step: impl FnOnce(&mut Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
+        cx: &mut task::Context<'_>,
+        step: impl FnOnce(&mut task::Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
         self.poll(|conn, bounds| {
             let shared = conn.shared_waker(cx.waker());
-            step(&mut Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
+            step(&mut task::Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
         })
     }
 
@@ -115,18 +115,18 @@ impl SharedConn {
         conn.as_mut().map(|conn| step(conn, bounds))
     }
 
-    /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
-    /// streamed for days. An error is left to the next write.
-    pub(crate) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
-        let polled: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
+    /// Flushes the write buffer while the handler waits: it may hold earlier responses of a pipeline. Counts the traffic
+    /// as well, since a response may be streamed for days. An error is left to the next write.
+    pub(crate) fn flush_while_handler_waits(&self, cx: &mut task::Context<'_>) {
+        if self.is_taken() {
+            return self.flush_upgraded(cx);
+        }
+        let _: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));
             }
             Poll::Pending
         });
-        if polled.is_ready() {
-            self.pause_upgraded(cx);
-        }
     }
 
     /// Notes that the handler waits, if polls are timed.
@@ -138,36 +138,36 @@ impl SharedConn {
     }
 
     #[cold]
-    fn pause_upgraded(&self, cx: &mut Context<'_>) {
-        if let Some(on_pause) = &*self.on_pause().borrow() {
-            on_pause(cx);
+    fn flush_upgraded(&self, cx: &mut task::Context<'_>) {
+        if let Some(flush) = &*self.upgraded_flush().borrow() {
+            flush(cx);
         }
     }
 
     /// The function that is called when the handler of an upgraded connection waits.
-    pub(crate) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
-        &self.0.on_pause
+    pub(crate) fn upgraded_flush(&self) -> &RefCell<Option<FlushFn>> {
+        &self.0.upgraded_flush
     }
 
-    /// Sets the fate of the handler when it waits.
-    pub(crate) fn set_on_wait(&self, on_wait: OnWait) {
-        self.0.on_wait.set(on_wait);
+    /// Sets the fate of the handler when it is pending.
+    pub(crate) fn set_on_pending(&self, on_pending: OnPending) {
+        self.0.on_pending.set(on_pending);
     }
 
-    /// The fate of the handler when it waits.
-    pub(crate) fn on_wait(&self) -> OnWait {
-        self.0.on_wait.get()
+    /// The fate of the handler when it is pending.
+    pub(crate) fn on_pending(&self) -> OnPending {
+        self.0.on_pending.get()
     }
 
     /// Ready when the peer has closed the connection, or its sending half.
-    pub(crate) fn poll_peer_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_peer_closed(&self, cx: &mut task::Context<'_>) -> Poll<()> {
         let polled = self.poll_shared(cx, |cx, conn, _| conn.poll_peer_end(cx).map(Ok::<_, ExchangeError>));
         polled.map(drop)
     }
 
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
-    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<ExchangeError> {
+    pub(crate) fn poll_gone(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
         if self.is_taken() {
             return Poll::Pending;
         }
@@ -181,7 +181,7 @@ impl SharedConn {
     #[inline]
     pub(super) fn or_gone<T>(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         polled: Poll<Result<T, ExchangeError>>,
         memory: &MemoryShare,
     ) -> Poll<Result<T, ExchangeError>> {
@@ -248,7 +248,7 @@ impl SharedConn {
     /// Waits until `share` has at least so many bytes of memory, while the handler runs.
     pub(crate) fn poll_memory(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         share: &mut MemoryShare,
         bytes: usize,
     ) -> Poll<Result<(), ExchangeError>> {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 
 use tokio::sync::oneshot;
 
-use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
+use crate::net::{Conn, ConnEntry, Peer, ReadBuffer, Rewind, Stream, delegate_stream};
 use crate::server::report::ConnectionReport;
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
@@ -27,8 +27,8 @@ pub struct Upgraded {
 impl Upgraded {
     pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
         let peer = conn.peer();
-        let (transport, timer) = conn.into_parts();
-        let (guard, handle) = UpgradedHandle::new(peer, Some(timer));
+        let (transport, entry) = conn.into_parts();
+        let (guard, handle) = UpgradedHandle::new(peer, Some(entry));
         (Upgraded { stream: Rewind::new(transport, early), _guard: guard }, handle)
     }
 }
@@ -41,30 +41,32 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// Dropped by the owner of a connection that was upgraded, after the connection, which counts until then. An owner that is
-/// dropped before the connection is closed in order sends the future that closes it.
+/// The owner's end of a channel to the server. The owner of a connection that was upgraded drops this end after the
+/// connection, which counts as open until then. An owner that goes away before the connection has closed in order, such
+/// as a WebSocket, sends the future that closes the connection first.
 pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 
 /// Closes a connection whose owner was dropped.
 type Closing = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The server's part of a connection that was upgraded: it still counts as one of its core's.
+/// The server's end of that channel, by which a connection that was upgraded still counts as one of its core's.
 pub(crate) struct UpgradedHandle {
+    /// Fails when the owner has dropped its [`UpgradedGuard`].
     dropped: oneshot::Receiver<Closing>,
     /// Closes the connection, once its owner was dropped.
     closing: Option<Closing>,
     peer: Peer,
-    /// The entry by which a stop waits for the connection, unless that has kept it.
-    _timer: Option<TableTimer>,
+    /// The entry by which a stop waits for the connection, unless the owner has kept it.
+    _entry: Option<ConnEntry>,
     /// The report of the connection, if one is wanted.
     pub(crate) report: Option<Box<ConnectionReport>>,
 }
 
 impl UpgradedHandle {
-    /// A handle, and the sender that the owner of the connection drops after it.
-    pub(crate) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
+    /// Both ends of the channel.
+    pub(crate) fn new(peer: Peer, entry: Option<ConnEntry>) -> (UpgradedGuard, UpgradedHandle) {
         let (guard, dropped) = oneshot::channel();
-        (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
+        (guard, UpgradedHandle { dropped, closing: None, peer, _entry: entry, report: None })
     }
 
     /// The peer of the connection.
@@ -73,7 +75,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the owner of the connection was dropped, and the connection is closed.
-    pub(crate) fn poll_until_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_until_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
         }
@@ -81,7 +83,7 @@ impl UpgradedHandle {
     }
 
     /// Ready when the connection is closed, or its owner still has it.
-    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_close_if_dropped(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.closing.is_none() {
             self.closing = self.dropped.try_recv().ok();
         }

@@ -14,12 +14,12 @@ use std::time::Duration;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::lock;
 use crate::message::Status;
-use crate::net::{Peer, TableTimer, Timer, TimerSlot};
+use crate::net::{ConnEntry, Peer, Timer, TimerSlot};
 use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
 thread_local! {
-    /// The time limit of the handler that is being polled, if that is over.
+    /// The time limit of the handler that is being polled, if that is over and not claimed yet.
     static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
@@ -66,7 +66,8 @@ pub(crate) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<R
 /// The time limit of a handler, and of the middleware around it.
 #[derive(Default)]
 pub(crate) struct HandlerTime {
-    timer: Option<TableTimer>,
+    /// The entry of the handler in the table of connections, once it waits.
+    timer: Option<ConnEntry>,
     phase: HandlerPhase,
 }
 
@@ -76,17 +77,18 @@ enum HandlerPhase {
     /// That of the handler.
     #[default]
     Handler,
-    /// That of the handler is over: the innermost confinement ends what waits there, in the next poll.
+    /// That of the handler is over: in the next poll the innermost [`confined`] claims the limit, and drops the handler
+    /// that waits there.
     TimeOver,
     /// That of the middleware around the handler, which has as long again to finish.
     Middleware,
 }
 
 impl HandlerTime {
-    /// Called after each poll of the handler. Returns the limit if its time was over, and no confinement has ended what
-    /// waited.
+    /// Called after each poll of the handler. Returns the limit if the handler's time was over before that poll, and no
+    /// [`confined`] within it has claimed the limit, as there is none without middleware.
     #[inline]
-    pub(crate) fn take_uncaught(&mut self) -> Option<Duration> {
+    pub(crate) fn take_unclaimed(&mut self) -> Option<Duration> {
         if self.phase == HandlerPhase::TimeOver { self.begin_middleware() } else { None }
     }
 
@@ -103,8 +105,8 @@ impl HandlerTime {
     /// Fails if the middleware around the handler was late as well.
     pub(crate) fn poll_time_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
-        ready!(timer.poll_expired(cx, TimerSlot::Total, limit));
+        let timer = self.timer.get_or_insert_with(|| conn.core().connections.add(Peer::default()));
+        ready!(timer.poll_timeout(cx, TimerSlot::Total, limit));
         self.timer = None;
         if self.phase == HandlerPhase::Middleware {
             return Poll::Ready(Err(time_over(limit)));

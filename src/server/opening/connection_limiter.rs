@@ -64,7 +64,7 @@ impl ConnectionLimiter {
 
     /// Counts a connection for its peer, if there is a limit for that.
     fn acquire_peer(&self, peer: PeerAddr) -> Result<Option<IpAddr>, ErrorCause> {
-        let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
+        let (Some(max), Some(peer)) = (self.per_peer_max, peer.subscriber()) else { return Ok(None) };
         let mut peers = lock(&self.totals.peers);
         let count = peers.entry(peer).or_default();
         *count += 1;

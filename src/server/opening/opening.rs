@@ -98,8 +98,8 @@ impl fmt::Debug for OpenedConnection<'_> {
 
 /// The rare values of a connection, which live as long as it does.
 ///
-/// They are in a table beside the deadlines of the core, which has no memory until a connection has some, so that others
-/// do not pay for them.
+/// They are beside the entries in the table of the core's connections, and take no memory until a connection has some, so
+/// that others do not pay for them.
 #[derive(Clone, Default)]
 pub(crate) struct RareConnectionState {
     /// The PROXY header that the connection began with.

@@ -70,8 +70,8 @@ pub struct ExchangeReport<'a> {
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
-    /// The time from the head of the request to the head of the response, until that was written, or handed to the system
-    /// together with a small body. `None` if there is no response.
+    /// The time from the head of the request until the head of the response was ready to be sent. If a small body left
+    /// together with the head, until the system had taken both. `None` if there is no response.
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
@@ -269,7 +269,7 @@ pub(crate) enum HeadState {
 #[derive(Default)]
 struct UpgradeInfo {
     /// The counts of the WebSocket that the exchange has opened.
-    socket: Option<Arc<WebSocketCounts>>,
+    websocket: Option<Arc<WebSocketCounts>>,
     /// The traffic of the connection until it was upgraded.
     traffic: Traffic,
     tls_session: Option<Arc<tls::Session>>,
@@ -370,8 +370,8 @@ impl Observation {
 
     /// Notes that the exchange opens a WebSocket, and returns its counts.
     #[allow(dead_code, reason = "unused without the feature `websocket`")]
-    pub(crate) fn note_socket(&mut self) -> Arc<WebSocketCounts> {
-        self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
+    pub(crate) fn note_websocket(&mut self) -> Arc<WebSocketCounts> {
+        self.upgrade.get_or_insert_default().websocket.insert(Arc::default()).clone()
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
@@ -432,9 +432,9 @@ impl Observation {
     }
 
     /// Adds the counts of the WebSocket that the exchange has opened to its report.
-    pub(crate) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
-        if let Some(socket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.socket.as_ref()) {
-            socket.add_to(report);
+    pub(crate) fn add_websocket_counts(&self, report: &mut ExchangeReport<'_>) {
+        if let Some(websocket) = self.upgrade.as_ref().and_then(|upgrade| upgrade.websocket.as_ref()) {
+            websocket.add_to(report);
         }
     }
 

@@ -226,7 +226,7 @@ impl fmt::Debug for CoreEvents {
     }
 }
 
-/// The counters of one core: see [`CoreEvents::counters`].
+/// A handle to the counters of one core, to read them as [`CoreCounts`]: see [`CoreEvents::counters`].
 #[derive(Clone)]
 pub struct CoreCounters(Arc<CoreCounterSet>);
 

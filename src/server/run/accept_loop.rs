@@ -62,17 +62,17 @@ impl AcceptLoop {
             if stop.wait_for(Option::is_some).await.is_err() {
                 return std::future::pending().await;
             }
-            core.deadlines.drain();
+            core.connections.order_stop();
             delay_elapsed(&mut stop).await;
             Ok(())
         };
         let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
         drop(stop_on_drop);
-        let CoreState { deadlines, counters, .. } = &*per_core.core;
-        deadlines.stop();
+        let CoreState { connections, counters, .. } = &*per_core.core;
+        connections.stop();
         self.stop_listening(&per_core).await;
-        let drained = async {
-            deadlines.emptied().await;
+        let emptied = async {
+            connections.emptied().await;
             0
         };
         let aborted = async {
@@ -80,7 +80,7 @@ impl AcceptLoop {
             counters.open()
         };
         // A connection that another core tries to hand over now counts as open for a moment, and is not aborted.
-        counters.aborted.add(runtime::select(drained, aborted).await);
+        counters.aborted.add(runtime::select(emptied, aborted).await);
         accepted
     }
 
@@ -193,7 +193,7 @@ impl AcceptLoop {
         let expects_proxy_header = core.expects_proxy_header(peer);
         let counted = if expects_proxy_header { None } else { Some(peer) };
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
-        let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
+        let conn = Conn::new(transport, core.connections.add(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,
             Err((open, cause)) => {
@@ -274,7 +274,7 @@ fn make_room(core: &CoreState, error: &io::Error, pause: Duration) {
     if is_out_of_descriptors(error) {
         // Some of these may be busy, so each attempt in a row asks for more.
         let growth = pause.as_millis() / BACK_OFF_MIN.as_millis();
-        core.deadlines.evict_idle(EVICTED_MIN * growth as usize);
+        core.connections.evict_idle(EVICTED_MIN * growth as usize);
     }
 }
 
@@ -371,7 +371,7 @@ impl RefusedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
     fn answer<H: Handler + 'static>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
         let RefusedConnection { limiter, open, cause } = self;
-        per_core.core.note_opening(&conn);
+        per_core.core.begin_life(&conn);
         if limiter.refusing.get() == REFUSING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.

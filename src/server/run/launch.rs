@@ -16,7 +16,7 @@ use super::stop::{Signal, Stop, grace_elapsed};
 use super::systemd::Notifier;
 use crate::message::{Scheme, Status};
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
+use crate::net::{Address, BoundSocket, ConnTable, ListenOptions, Listener};
 use crate::runtime::{self, Pinning};
 use crate::server::connection::PerCore;
 use crate::server::core_state::ServerSettings;
@@ -80,7 +80,7 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (started_tx, started_rx) = std_mpsc::channel();
-    let drained = Arc::<DrainBarrier>::default();
+    let barrier = Arc::<CoreBarrier>::default();
     let make = Arc::new(make);
     let count = cores.len();
     for (index, bound) in cores.into_iter().enumerate() {
@@ -100,8 +100,8 @@ where
             stop: handle.stop_signal(),
             stop_on_drop: handle.stop_on_drop(Duration::ZERO),
             started: started_tx.clone(),
-            drained: drained.clone(),
-            undrained: drained.0.subscribe(),
+            barrier: barrier.clone(),
+            busy: barrier.0.subscribe(),
         };
         let stop = handle.stop_signal();
         let work = move || core.run::<Kind, H>();
@@ -128,12 +128,12 @@ struct CoreStart<F> {
     stop_on_drop: StopOnDrop,
     /// The result of the start, for the launching thread.
     started: std_mpsc::Sender<Result>,
-    drained: Arc<DrainBarrier>,
-    undrained: watch::Receiver<()>,
+    barrier: Arc<CoreBarrier>,
+    busy: watch::Receiver<()>,
 }
 
 impl<F> CoreStart<F> {
-    /// Starts the core, and serves until all cores have drained. An error of the start goes to the launching thread.
+    /// Starts the core, and serves until no core has a connection left. An error of the start goes to the launching thread.
     async fn run<Kind, H>(self) -> io::Result<()>
     where
         F: AsyncFn(ServerCore) -> Result<H>,
@@ -165,7 +165,7 @@ impl<F> CoreStart<F> {
         if let Some((per_core, accept_loop)) = opened {
             stop_on_drop.grace = grace;
             let served = accept_loop.serve(per_core, stop_on_drop).await;
-            self.drained.wait(self.undrained).await;
+            self.barrier.wait(self.busy).await;
             served?;
         }
         match signal_task.filter(|signal_task| signal_task.is_finished()) {
@@ -236,15 +236,15 @@ impl BackgroundTasks {
     }
 }
 
-/// Holds each core until all of them have drained. A core that has not drained yet holds a receiver.
+/// Holds each core until none of them has a connection left. A core that has some holds a receiver.
 #[derive(Default)]
-struct DrainBarrier(watch::Sender<()>);
+struct CoreBarrier(watch::Sender<()>);
 
-impl DrainBarrier {
-    /// Waits until all cores have drained, that of `undrained` included. Handlers of another core may still need a task
-    /// of this one, such as that of a database connection which was opened here.
-    async fn wait(&self, undrained: watch::Receiver<()>) {
-        drop(undrained);
+impl CoreBarrier {
+    /// Waits until no core has a connection left, as that of `busy` has none now. Handlers of another core may still need
+    /// a task of this one, such as that of a database connection which was opened here.
+    async fn wait(&self, busy: watch::Receiver<()>) {
+        drop(busy);
         self.0.closed().await;
     }
 }
@@ -442,7 +442,7 @@ where
     });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, counters.clone(), &settings.bounds.limits);
-    let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), counters);
+    let per_core = PerCore::new(core.index, handler, &settings, ConnTable::with_sweep(), counters);
     Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 

@@ -82,9 +82,9 @@ impl ServerHandle {
     }
 
     /// Adds a core that has started.
-    pub(super) fn add(&self, core: Thread) {
-        lock(&self.inner.thread_ids).push(core.thread().id());
-        lock(&self.inner.threads).push(core);
+    pub(super) fn add(&self, thread: Thread) {
+        lock(&self.inner.thread_ids).push(thread.thread().id());
+        lock(&self.inner.threads).push(thread);
     }
 
     /// Returns a receiver of the order to stop.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::handshake::{ACCEPT, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol};
 use crate::message::FieldName;
 use crate::runtime::boxed;
-use crate::server::{Context, SwitchedConn};
+use crate::server::{Context, WebSocketConn};
 use crate::websocket::codec::{EXTENSIONS, accept_offer};
 use crate::websocket::frame::{Error, HandshakeFault};
 use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
@@ -95,13 +95,13 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let SwitchedConn { conn, early, counter, guard } = self.switch_to(PROTOCOL_NAME).await?;
+        let WebSocketConn { conn, early, counter, guard } = self.upgrade_to_websocket().await?;
         let socket =
             WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_in_background);
         let shared = Arc::downgrade(socket.writer.shared.shared());
-        self.set_on_pause(move |cx| {
+        self.set_upgraded_flush(move |cx| {
             if let Some(shared) = shared.upgrade() {
-                shared.with(|link| link.pause(cx));
+                shared.with(|link| link.flush_held_back(cx));
             }
         });
         Ok(socket)

@@ -11,21 +11,22 @@ use super::role::private::{RoleParts, SharedCell};
 use crate::server::WebSocketCounter;
 
 /// The connection, and the state that is read without borrowing it.
-pub(crate) struct Shared<E: RoleParts> {
-    pub(super) link: E::Cell<Link<E>>,
-    /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
-    pub(crate) is_corked: AtomicBool,
+pub(crate) struct Shared<R: RoleParts> {
+    pub(super) link: R::Cell<Link<R>>,
+    /// Whether bytes that have arrived are not received yet. Messages that the handler sends meanwhile are held back, until
+    /// it waits.
+    pub(crate) has_unread: AtomicBool,
     /// Counts, at a server.
     pub(crate) counter: Option<WebSocketCounter>,
     /// Whether one half was dropped.
     is_halved: AtomicBool,
     /// Runs [`close_dropped`] somewhere, or drops the WebSocket.
-    close_in_background: fn(Arc<Shared<E>>),
+    close_in_background: fn(Arc<Shared<R>>),
 }
 
-impl<E: RoleParts> Shared<E> {
+impl<R: RoleParts> Shared<R> {
     /// Lends the connection for one poll, and counts what goes over it.
-    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
+    pub(crate) fn with<T>(&self, step: impl FnOnce(&mut Link<R>) -> T) -> T {
         self.link.with_mut(|link| {
             let done = step(link);
             if let Some(counter) = &self.counter {
@@ -37,36 +38,36 @@ impl<E: RoleParts> Shared<E> {
 }
 
 /// One of the two halves that share a connection.
-pub(crate) struct Half<E: RoleParts>(Arc<Shared<E>>);
+pub(crate) struct Half<R: RoleParts>(Arc<Shared<R>>);
 
-impl<E: RoleParts> Half<E> {
+impl<R: RoleParts> Half<R> {
     /// Returns both halves. `close_in_background` is called if both were dropped before the connection is closed.
     pub(crate) fn pair(
-        link: Link<E>,
+        link: Link<R>,
         counter: Option<WebSocketCounter>,
-        close_in_background: fn(Arc<Shared<E>>),
-    ) -> (Half<E>, Half<E>) {
-        let link = E::Cell::new(link);
-        let is_corked = AtomicBool::default();
+        close_in_background: fn(Arc<Shared<R>>),
+    ) -> (Half<R>, Half<R>) {
+        let link = R::Cell::new(link);
+        let has_unread = AtomicBool::default();
         let is_halved = AtomicBool::default();
-        let shared = Arc::new(Shared { link, counter, is_corked, is_halved, close_in_background });
+        let shared = Arc::new(Shared { link, counter, has_unread, is_halved, close_in_background });
         (Half(shared.clone()), Half(shared))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared<E>> {
+    pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
         &self.0
     }
 }
 
-impl<E: RoleParts> Deref for Half<E> {
-    type Target = Shared<E>;
+impl<R: RoleParts> Deref for Half<R> {
+    type Target = Shared<R>;
 
-    fn deref(&self) -> &Shared<E> {
+    fn deref(&self) -> &Shared<R> {
         &self.0
     }
 }
 
-impl<E: RoleParts> Drop for Half<E> {
+impl<R: RoleParts> Drop for Half<R> {
     /// Begins the close, if this is the last half (RFC 6455 §7.1.1). A socket that is closed while the peer still sends
     /// would be reset, which could take the last messages and the close frame away before the peer has read them.
     fn drop(&mut self) {
@@ -80,7 +81,7 @@ impl<E: RoleParts> Drop for Half<E> {
 }
 
 /// Closes a WebSocket whose halves were dropped, in no more than the time for the close.
-pub(crate) async fn close_dropped<E: RoleParts>(shared: Arc<Shared<E>>) {
+pub(crate) async fn close_dropped<R: RoleParts>(shared: Arc<Shared<R>>) {
     if poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
         poll_fn(|cx| shared.with(|link| link.poll_linger(cx))).await;
     }

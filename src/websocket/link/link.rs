@@ -1,6 +1,6 @@
 //! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
 
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 use std::{io, mem};
 
@@ -18,8 +18,8 @@ use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_pay
 use crate::websocket::options::LinkBounds;
 
 /// The connection of a WebSocket, and what is sent over it.
-pub(crate) struct Link<E: RoleParts> {
-    conn: Conn<E::Locality>,
+pub(crate) struct Link<R: RoleParts> {
+    conn: Conn<R::Locality>,
     pub(crate) bounds: LinkBounds,
     pub(crate) encoder: Encoder,
     state: ReadyState,
@@ -31,16 +31,16 @@ pub(crate) struct Link<E: RoleParts> {
     budget: Budget,
     uncounted: Uncounted,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
-    guard: Option<E::Guard>,
+    guard: Option<R::Guard>,
 }
 
-impl<E: RoleParts> Link<E> {
+impl<R: RoleParts> Link<R> {
     pub(crate) fn new(
-        mut conn: Conn<E::Locality>,
+        mut conn: Conn<R::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
-        guard: Option<E::Guard>,
-    ) -> Link<E> {
+        guard: Option<R::Guard>,
+    ) -> Link<R> {
         // The timeouts of the exchange no longer apply, such as that of the whole request.
         conn.disarm_all();
         Link {
@@ -75,7 +75,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Whether the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
-        E::is_stopping(&self.conn)
+        R::is_stopping(&self.conn)
     }
 
     /// How many bytes wait to be written.
@@ -88,7 +88,7 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Sends what was held back, because the handler waits.
-    pub(crate) fn pause(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn flush_held_back(&mut self, cx: &mut task::Context<'_>) {
         self.wakers.set_handler(cx);
         if self.state.is_writable()
             && let Poll::Ready(Err(error)) = self.poll_send(cx, 0)
@@ -99,7 +99,7 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Whether the handler is polled, and no other task.
-    pub(crate) fn is_handler(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn is_handler(&self, cx: &task::Context<'_>) -> bool {
         self.wakers.is_handler(cx)
     }
 
@@ -121,7 +121,7 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Appends a frame of a whole message, which was encoded before.
-    pub(crate) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_frame(&mut self, cx: &mut task::Context<'_>, frame: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.encoder.check_whole()?;
         self.uncounted.sent += 1;
@@ -136,7 +136,11 @@ impl<E: RoleParts> Link<E> {
 
     /// Appends a message to what waits to be written. The payload of a long one is handed to the system without a copy,
     /// as far as that takes it at once.
-    pub(crate) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
+    pub(crate) fn write_message(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        message: Message<'_>,
+    ) -> io::Result<()> {
         self.check_open()?;
         let len = message.as_bytes().len();
         if self.encoder.compresses(len) {
@@ -152,7 +156,7 @@ impl<E: RoleParts> Link<E> {
         Ok(())
     }
 
-    fn write_payload(&mut self, cx: &mut Context<'_>, mut payload: &[u8]) -> io::Result<()> {
+    fn write_payload(&mut self, cx: &mut task::Context<'_>, mut payload: &[u8]) -> io::Result<()> {
         self.borrow_memory();
         while !payload.is_empty() {
             let limit = self.bounds.write;
@@ -215,13 +219,13 @@ impl<E: RoleParts> Link<E> {
 
     /// Appends a close frame with code 1001, because the server stops: at once between two messages of the peer, or else
     /// once the rest of the message takes too long. Returns whether it did.
-    pub(crate) fn try_go_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
+    pub(crate) fn try_go_away(&mut self, cx: &mut task::Context<'_>, is_within: bool) -> io::Result<bool> {
         if !self.state.is_open() {
             return Ok(false);
         }
         let limit = self.bounds.close;
-        let expired = |link: &mut Link<E>, cx: &mut Context<'_>| {
-            link.conn.poll_expired(cx, TimerSlot::Total, limit).is_ready()
+        let expired = |link: &mut Link<R>, cx: &mut task::Context<'_>| {
+            link.conn.poll_timeout(cx, TimerSlot::Total, limit).is_ready()
         };
         if is_within && !self.with_waker(cx, expired) {
             return Ok(false);
@@ -233,7 +237,11 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Sends what waits to be written, if it is more than `buffer_max` bytes.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, buffer_max: usize) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        buffer_max: usize,
+    ) -> Poll<io::Result<()>> {
         if self.state.has_lost() {
             return Poll::Ready(Err(self.state.error()));
         }
@@ -242,7 +250,7 @@ impl<E: RoleParts> Link<E> {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);
-        // The handler is about to write again, or pauses.
+        // The handler is about to write again, or to wait.
         if !self.is_handler(cx) {
             self.return_memory();
         }
@@ -250,7 +258,7 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.
-    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if self.state.is_closed() {
             return Poll::Ready(Ok(()));
         }
@@ -258,12 +266,12 @@ impl<E: RoleParts> Link<E> {
         Poll::Pending
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let is_idle = self.heartbeat.late_pong.is_none() && self.conn.has_sent_all();
         if is_idle && self.state.is_writable() { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
     }
 
-    fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if !self.state.is_writable() {
             return Poll::Ready(Err(self.state.error()));
         }
@@ -280,7 +288,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Writes the whole write buffer. A system that takes bytes again has got room because the peer has taken some, which
     /// ends its silence: it may have far to read up to a ping.
-    fn poll_flush_once(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+    fn poll_flush_once(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         let sent = self.is_behind.then(|| self.conn.traffic().sent);
         let polled = self.conn.poll_flush(cx, self.bounds.write);
         self.is_behind = polled.is_pending();
@@ -296,7 +304,11 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
-    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        input: &mut Input,
+    ) -> Poll<io::Result<usize>> {
         self.borrow_memory();
         let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input));
         // Answers to the bytes that are here need memory, too.
@@ -306,7 +318,7 @@ impl<E: RoleParts> Link<E> {
         polled
     }
 
-    fn poll_fill_once(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+    fn poll_fill_once(&mut self, cx: &mut task::Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
         loop {
             if self.state.is_closed() {
                 return Poll::Ready(Err(self.state.error()));
@@ -342,7 +354,7 @@ impl<E: RoleParts> Link<E> {
 
     /// Sends what waits to be written, and fails once the close has taken too long. The error of a write that ends the
     /// sending alone is left to the next call that sends.
-    fn flush_and_check_close(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn flush_and_check_close(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
         let is_waiting = match self.state.is_writable().then(|| self.poll_flush(cx)) {
             Some(Poll::Pending) => true,
             Some(Poll::Ready(Err(error))) if self.state.is_closed() => return Err(error),
@@ -361,8 +373,8 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Fails once the close has taken too long.
-    fn check_close_timeout(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.conn.poll_expired(cx, TimerSlot::Total, self.bounds.close) {
+    fn check_close_timeout(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
+        match self.conn.poll_timeout(cx, TimerSlot::Total, self.bounds.close) {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
         }
@@ -372,16 +384,16 @@ impl<E: RoleParts> Link<E> {
     /// written.
     pub(super) fn begin_drop(&mut self) -> bool {
         // If no mask can be made, the connection just ends.
-        self.state.is_writable() && self.write_close(E::DROPPED, "").is_ok()
+        self.state.is_writable() && self.write_close(R::DROPPED, "").is_ok()
     }
 
     /// Takes what the server counts the connection by.
-    pub(crate) fn take_guard(&mut self) -> Option<E::Guard> {
+    pub(crate) fn take_guard(&mut self) -> Option<R::Guard> {
         self.guard.take()
     }
 
     /// Sends what waits to be written, and closes the sending half.
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_finish(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.with_waker(cx, |link, cx| {
             link.check_close_timeout(cx)?;
             ready!(link.poll_flush(cx))?;
@@ -391,10 +403,10 @@ impl<E: RoleParts> Link<E> {
     }
 
     /// Discards what the peer still sends, until it closes, too, or the close has taken too long.
-    pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         self.with_waker(cx, |link, cx| {
             let limit = link.bounds.close;
-            if let Err(error) = ready!(link.conn.poll_discard(cx, limit, limit)) {
+            if let Err(error) = ready!(link.conn.poll_linger(cx, limit, limit)) {
                 link.fail(error, Phase::Close);
             }
             Poll::Ready(())
@@ -444,11 +456,11 @@ impl<E: RoleParts> Link<E> {
     /// Polls with the waker of `cx`, or with that of all tasks that wait for this connection.
     fn with_waker<T>(
         &mut self,
-        cx: &mut Context<'_>,
-        poll: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> T,
+        cx: &mut task::Context<'_>,
+        poll: impl FnOnce(&mut Link<R>, &mut task::Context<'_>) -> T,
     ) -> T {
         match self.wakers.register(cx) {
-            Some(all) => poll(self, &mut Context::from_waker(&all)),
+            Some(all) => poll(self, &mut task::Context::from_waker(&all)),
             None => poll(self, cx),
         }
     }

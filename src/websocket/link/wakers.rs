@@ -1,7 +1,7 @@
 //! [`Wakers`]: the tasks that wait for the connection of a WebSocket.
 
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{self, Waker};
 
 use crate::net::WakerSet;
 
@@ -19,19 +19,19 @@ pub(super) struct Wakers {
 
 impl Wakers {
     /// Notes that the handler is polled.
-    pub(super) fn set_handler(&mut self, cx: &Context<'_>) {
+    pub(super) fn set_handler(&mut self, cx: &task::Context<'_>) {
         if !self.is_handler(cx) {
             self.handler = Some(cx.waker().clone());
         }
     }
 
     /// Whether the handler is polled, and no other task.
-    pub(super) fn is_handler(&self, cx: &Context<'_>) -> bool {
+    pub(super) fn is_handler(&self, cx: &task::Context<'_>) -> bool {
         self.handler.as_ref().is_some_and(|handler| handler.will_wake(cx.waker()))
     }
 
     /// Notes that a task waits. Returns the waker of all that do, to wait with instead, if there is more than one.
-    pub(super) fn register(&mut self, cx: &Context<'_>) -> Option<Waker> {
+    pub(super) fn register(&mut self, cx: &task::Context<'_>) -> Option<Waker> {
         let is_first = self.first.as_ref().is_some_and(|first| first.will_wake(cx.waker()));
         if is_first && self.all.is_none() { None } else { self.share(cx.waker()) }
     }
@@ -80,7 +80,7 @@ mod tests {
         let counts = [(); 3].map(|()| Arc::new(Count::default()));
         let tasks = counts.clone().map(Waker::from);
         let waits = polls.iter().map(|task| {
-            let waker = wakers.register(&Context::from_waker(&tasks[*task]));
+            let waker = wakers.register(&task::Context::from_waker(&tasks[*task]));
             waker.unwrap_or_else(|| tasks[*task].clone())
         });
         waits.last().expect("a poll").wake();

@@ -16,6 +16,7 @@ pub mod websocket;
 
 #[path = "../../support/everything.rs"]
 mod everything;
+mod heard;
 mod memory;
 #[path = "../../oracle/mod.rs"]
 mod oracle;

@@ -142,7 +142,7 @@ fn at_client(settings: Settings, wire: &[u8], is_cut: bool) -> Outcome {
 }
 
 /// Receives all messages, and sends them back.
-async fn converse<E: Role>(socket: &mut WebSocket<E>, settings: Settings) -> Outcome {
+async fn converse<R: Role>(socket: &mut WebSocket<R>, settings: Settings) -> Outcome {
     let mut outcome = Outcome::default();
     let received = match settings.flag(5) {
         true => receive_parts(socket, &mut outcome).await,
@@ -153,7 +153,7 @@ async fn converse<E: Role>(socket: &mut WebSocket<E>, settings: Settings) -> Out
     outcome
 }
 
-async fn receive_whole<E: Role>(socket: &mut WebSocket<E>, outcome: &mut Outcome) -> io::Result<()> {
+async fn receive_whole<R: Role>(socket: &mut WebSocket<R>, outcome: &mut Outcome) -> io::Result<()> {
     let WebSocket { reader, writer, .. } = socket;
     while let Some(message) = reader.receive().await? {
         outcome.messages.push((message.text().is_some(), message.as_bytes().to_vec()));
@@ -162,7 +162,7 @@ async fn receive_whole<E: Role>(socket: &mut WebSocket<E>, outcome: &mut Outcome
     Ok(())
 }
 
-async fn receive_parts<E: Role>(socket: &mut WebSocket<E>, outcome: &mut Outcome) -> io::Result<()> {
+async fn receive_parts<R: Role>(socket: &mut WebSocket<R>, outcome: &mut Outcome) -> io::Result<()> {
     let WebSocket { reader, writer, .. } = socket;
     while let Some(part) = reader.receive_part().await? {
         outcome.parts.extend(part.bytes);

@@ -373,7 +373,7 @@ fn requests_may_count_for_a_user_in_place_of_a_client() {
         let fields = format!("x-user: {user}\r\ncontent-length: 4\r\n");
         status(&served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\nbody")))
     };
-    // Those without a user count for their client, which is one.
+    // Requests without a user count for their client, which is one.
     for (user, expected) in
         [("1", 200), ("2", 200), ("1", 429), ("-", 200), ("-", 429), ("3", 200), ("2", 429)]
     {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context as TaskContext, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use axum::body::Body as AxumBody;
@@ -615,7 +615,7 @@ mod responses_of_layers {
 
             fn poll_frame(
                 mut self: Pin<&mut Self>,
-                cx: &mut TaskContext<'_>,
+                cx: &mut task::Context<'_>,
             ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
                 std::task::ready!(self.1.as_mut().poll(cx));
                 Pin::new(&mut self.0).poll_frame(cx)

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, ready};
+use std::task::{self, Poll, ready};
 
 use corehttp::middleware::{self, wrap};
 use corehttp::net::MemoryListener;
@@ -36,7 +36,7 @@ impl Flood {
         Flood { wire, rest: head.len(), next: 0, moved: Rc::default() }
     }
 
-    fn count(&self, cx: &mut TaskContext<'_>, count: usize) -> Poll<()> {
+    fn count(&self, cx: &mut task::Context<'_>, count: usize) -> Poll<()> {
         ready!(coop::poll_proceed(cx)).made_progress();
         self.moved.set(self.moved.get() + count);
         Poll::Ready(())
@@ -46,7 +46,7 @@ impl Flood {
 impl AsyncRead for Flood {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        cx: &mut TaskContext<'_>,
+        cx: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let end = self.wire.len().min(self.next + buf.remaining().min(CALL));
@@ -58,15 +58,15 @@ impl AsyncRead for Flood {
 }
 
 impl AsyncWrite for Flood {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.count(cx, bytes.len()).map(|()| Ok(bytes.len()))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 }

@@ -2,7 +2,7 @@
 //! that uses them.
 
 use std::convert::Infallible;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use crate::net::{Conn, PeerAddr};
@@ -21,7 +21,7 @@ impl ProxyProtocol {
         &self,
         _: &mut Conn,
         _: Duration,
-        _: fn(&mut Conn, &mut Context<'_>) -> Poll<()>,
+        _: fn(&mut Conn, &mut task::Context<'_>) -> Poll<()>,
     ) -> Result<Option<ProxyHeader>, Option<ErrorCause>> {
         match self.0 {}
     }

@@ -184,7 +184,7 @@ impl HeaderWait<'_> {
 
     /// Ready when the time for the first head is over, or the server stops.
     fn poll_given_up(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<ErrorCause>> {
-        match self.conn.poll_expired(cx, TimerSlot::Read, self.limit) {
+        match self.conn.poll_timeout(cx, TimerSlot::Read, self.limit) {
             Poll::Ready(_) => {
                 Poll::Ready(Some(ExchangeError::TimedOut(Phase::Head, self.limit.into()).into()))
             }

@@ -2,28 +2,22 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use corehttp::net::Dialer;
 use sha1_smol::Sha1;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::io::{DuplexStream, duplex};
 
+use crate::heard::{Heard, read_head, say};
 use crate::settings::Settings;
 
 /// Servers for those who dial them.
 #[derive(Clone, Default)]
-pub struct Upgrading(Arc<Mutex<State>>);
-
-#[derive(Default)]
-struct State {
-    plan: Plan,
-    /// The octets after the request, and whether there are no more.
-    received: Vec<u8>,
-    has_ended: bool,
+pub struct Upgrading {
+    plan: Arc<Mutex<Plan>>,
+    /// The octets after the request.
+    heard: Heard,
 }
 
 /// The octets of a server, and what else happens.
@@ -40,49 +34,28 @@ pub struct Plan {
 
 impl Upgrading {
     pub fn begin(&self, plan: Plan) {
-        *self.0.lock().unwrap() = State { plan, ..State::default() };
+        self.heard.clear();
+        *self.plan.lock().unwrap() = plan;
     }
 
     /// The octets after the request, once there are no more.
     pub async fn received(&self) -> Vec<u8> {
-        for _ in 0..SECONDS_MAX {
-            if let Some(received) = self.ended() {
-                return received;
-            }
-            sleep(Duration::from_secs(1)).await;
-        }
-        panic!("a connection is still open");
+        self.heard.all().await
     }
+}
 
-    fn ended(&self) -> Option<Vec<u8>> {
-        let state = self.0.lock().unwrap();
-        state.has_ended.then(|| state.received.clone())
+async fn serve(heard: Heard, mut far: DuplexStream, plan: Plan) {
+    let mut head = Vec::new();
+    if !read_head(&mut far, &mut head).await {
+        return;
     }
-
-    async fn serve(self, mut far: DuplexStream, plan: Plan) {
-        let (mut head, mut octet) = (Vec::new(), [0]);
-        while !head.ends_with(b"\r\n\r\n") {
-            if !matches!(far.read(&mut octet).await, Ok(1)) {
-                return;
-            }
-            head.push(octet[0]);
-        }
-        let packets = plan.packets(&head);
-        let half = packets.len() / 2;
-        for (number, packet) in packets.into_iter().enumerate() {
-            // Who has left gets no more.
-            let _ = far.write_all(&packet).await;
-            for _ in 0..4 {
-                yield_now().await;
-            }
-            plan.stop.filter(|_| number == half).iter().for_each(|stop| stop());
-        }
-        let _ = far.shutdown().await;
-        let mut received = Vec::new();
-        let _ = far.read_to_end(&mut received).await;
-        let mut state = self.0.lock().unwrap();
-        (state.received, state.has_ended) = (received, true);
+    let packets = plan.packets(&head);
+    let half = packets.len() / 2;
+    for (number, packet) in packets.into_iter().enumerate() {
+        say(&mut far, &packet).await;
+        plan.stop.filter(|_| number == half).iter().for_each(|stop| stop());
     }
+    heard.end(far, Vec::new()).await;
 }
 
 impl Plan {
@@ -105,8 +78,6 @@ impl Plan {
     }
 }
 
-const SECONDS_MAX: u32 = 1000;
-
 /// RFC 6455 §1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -115,8 +86,8 @@ impl Dialer for Upgrading {
 
     async fn dial(&self, _: &str, _: u16) -> io::Result<DuplexStream> {
         let (near, far) = duplex(64 << 10);
-        let plan = self.0.lock().unwrap().plan.clone();
-        tokio::spawn(self.clone().serve(far, plan));
+        let plan = self.plan.lock().unwrap().clone();
+        tokio::spawn(serve(self.heard.clone(), far, plan));
         Ok(near)
     }
 }

@@ -1,7 +1,8 @@
-//! [`DeadlineTable`]: the deadlines of all connections of a core; [`TableTimer`]: those of one connection.
+//! [`ConnTable`]: the connections of a core, with their deadlines and their peers; [`ConnEntry`]: one of them.
 //!
 //! A tokio timer costs a queue operation for each request, and a wake-up of the core when it is the next to fire. A
-//! deadline in this table is one number, and a task of the core scans the table four times a second.
+//! deadline in this table is one number, and a task of the core scans the table four times a second. A stop and the
+//! eviction of idle connections reach all of them through the same table.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -17,14 +18,14 @@ use super::Ticker;
 use super::timer::{Deadline, Deadlines, LazySleep, SLOTS, Timer, TimerSlot, millis};
 use crate::net::{Life, Peer, PeerAddr, Traffic};
 
-/// The deadlines of one core's connections.
-pub(crate) struct DeadlineTable {
-    /// The clock in milliseconds. Only [`DeadlineTable::sweep`] advances it, so that a core which was held up does not
+/// The connections of one core, each of which has an entry until it is closed. So has a handler with a time limit.
+pub(crate) struct ConnTable {
+    /// The clock in milliseconds. Only [`ConnTable::sweep`] advances it, so that a core which was held up does not
     /// time out its connections for that.
     now: Cell<u64>,
     entries: RefCell<Entries>,
     /// Whether a stop has been ordered, so that each response is the last one of its connection.
-    draining: Cell<bool>,
+    stop_ordered: Cell<bool>,
     /// Whether the server stops: its delay is over, and idle connections are closed.
     stopping: Cell<bool>,
     /// Rare states of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
@@ -53,7 +54,7 @@ struct Page {
     /// A lower bound of all deadlines in this page. With it a sweep can skip the page; looking at every entry would
     /// hold up a core that has many connections.
     earliest: Deadline,
-    entries: Box<[TableEntry; PAGE]>,
+    entries: Box<[EntryState; PAGE]>,
     /// The life of each connection, once one of them is noted.
     lives: Option<Box<[Life; PAGE]>>,
 }
@@ -61,7 +62,7 @@ struct Page {
 const PAGE: usize = 64;
 
 #[derive(Default)]
-struct TableEntry {
+struct EntryState {
     /// Rarely needed, so the peer is in the table, which is packed, and not in the connection's task, whose size is
     /// rounded up.
     peer: Peer,
@@ -81,28 +82,28 @@ struct Eviction {
 /// How expired deadlines are found.
 #[derive(Clone, Copy)]
 enum Mode {
-    /// A task of the core calls [`DeadlineTable::tick`] in an endless loop.
+    /// A task of the core calls [`ConnTable::tick`] in an endless loop.
     Swept,
     /// Each connection has a tokio timer, as on runtimes that this crate did not start, and from a stop on.
     Sleeps { epoch: Instant },
 }
 
-impl DeadlineTable {
-    /// A table for a core on which a task calls [`DeadlineTable::tick`] in an endless loop.
-    pub(crate) fn with_sweep() -> Rc<DeadlineTable> {
-        DeadlineTable::new(Mode::Swept)
+impl ConnTable {
+    /// A table for a core on which a task calls [`ConnTable::tick`] in an endless loop.
+    pub(crate) fn with_sweep() -> Rc<ConnTable> {
+        ConnTable::new(Mode::Swept)
     }
 
     /// A table for any other runtime.
-    pub(crate) fn with_sleeps() -> Rc<DeadlineTable> {
-        DeadlineTable::new(Mode::Sleeps { epoch: Instant::now() })
+    pub(crate) fn with_sleeps() -> Rc<ConnTable> {
+        ConnTable::new(Mode::Sleeps { epoch: Instant::now() })
     }
 
-    fn new(mode: Mode) -> Rc<DeadlineTable> {
-        Rc::new(DeadlineTable {
+    fn new(mode: Mode) -> Rc<ConnTable> {
+        Rc::new(ConnTable {
             now: Cell::new(0),
             entries: RefCell::default(),
-            draining: Cell::new(false),
+            stop_ordered: Cell::new(false),
             stopping: Cell::new(false),
             rare_states: RefCell::default(),
             eviction: Cell::default(),
@@ -113,14 +114,14 @@ impl DeadlineTable {
         })
     }
 
-    /// Adds a connection or handler to the table.
-    pub(crate) fn timer(self: &Rc<DeadlineTable>, peer: Peer) -> TableTimer {
+    /// Adds a connection or a handler to the table, until the entry is dropped.
+    pub(crate) fn add(self: &Rc<ConnTable>, peer: Peer) -> ConnEntry {
         let mut entries = self.entries.borrow_mut();
         let entry = entries.take();
         entries.at(entry).peer = peer;
         drop(entries);
         self.on_occupied.notify_one();
-        TableTimer { table: self.clone(), entry, armed: [false; SLOTS] }
+        ConnEntry { table: self.clone(), entry, armed: [false; SLOTS] }
     }
 
     /// How many connections are in the table.
@@ -151,14 +152,14 @@ impl DeadlineTable {
     }
 
     /// Makes each response the last one of its connection from here on.
-    pub(crate) fn drain(&self) {
-        self.draining.set(true);
+    pub(crate) fn order_stop(&self) {
+        self.stop_ordered.set(true);
     }
 
-    /// Drains, and wakes all connections, which then check [`DeadlineTable::is_stopping`]. Waits end in time from here
-    /// on, since the graces of a stop are shorter than a tick.
+    /// Stops, since the delay of the stop is over: wakes all connections, which then check [`ConnTable::is_stopping`]. Waits
+    /// end in time from here on, since the graces of a stop are shorter than a tick.
     pub(crate) fn stop(&self) {
-        self.drain();
+        self.order_stop();
         self.stopping.set(true);
         if let Mode::Swept = self.mode.get() {
             let now = Instant::now();
@@ -170,15 +171,15 @@ impl DeadlineTable {
         all.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.stop_ordered.get()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
 
-    /// Waits until [`DeadlineTable::stop`] is called.
+    /// Waits until [`ConnTable::stop`] is called.
     pub(crate) async fn stopping(&self) {
         while !self.is_stopping() {
             self.on_stopping.notified().await;
@@ -186,7 +187,7 @@ impl DeadlineTable {
     }
 
     /// Wakes the `count` connections whose reads time out next, which have been silent for longest. They then find by
-    /// [`TableTimer::take_eviction`] that they are to close, and those that are busy do not look.
+    /// [`ConnEntry::take_eviction`] that they are to close, and those that are busy do not look.
     pub(crate) fn evict_idle(&self, count: usize) {
         let mut entries = self.entries.borrow_mut();
         let reads = (0..).zip(entries.iter()).map(|(at, entry)| (entry.deadlines.get(TimerSlot::Read), at));
@@ -228,7 +229,7 @@ impl DeadlineTable {
 
 /// The wakers in `entries`. The caller wakes them once the table is no longer borrowed: a waker of another runtime may
 /// do anything, such as poll a connection at once, or drop one.
-fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a TableEntry>) -> Vec<Waker> {
+fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a EntryState>) -> Vec<Waker> {
     entries.filter_map(|entry| entry.waker.clone()).collect()
 }
 
@@ -242,7 +243,7 @@ impl Entries {
             let page = first..first + PAGE;
             self.free
                 .extend(page.rev().map(|entry| u32::try_from(entry).expect("a core has fewer connections")));
-            let entries = Box::new(std::array::from_fn(|_| TableEntry::default()));
+            let entries = Box::new(std::array::from_fn(|_| EntryState::default()));
             self.pages.push(Page { earliest: Deadline::default(), entries, lives: None });
         }
         let entry = self.free.pop().expect("a page was added");
@@ -254,7 +255,7 @@ impl Entries {
     }
 
     #[inline]
-    fn at(&mut self, entry: u32) -> &mut TableEntry {
+    fn at(&mut self, entry: u32) -> &mut EntryState {
         &mut self.pages[entry as usize / PAGE].entries[entry as usize % PAGE]
     }
 
@@ -273,13 +274,13 @@ impl Entries {
         deadline
     }
 
-    fn iter(&self) -> impl Iterator<Item = &TableEntry> {
+    fn iter(&self) -> impl Iterator<Item = &EntryState> {
         self.pages.iter().flat_map(|page| page.entries.iter())
     }
 
     /// The entries in which a wait has expired since `last`. A task may no longer wait for a deadline that expired
     /// before.
-    fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &TableEntry> {
+    fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &EntryState> {
         let pages = self.pages.iter_mut().filter(move |page| page.earliest <= now);
         let entries = pages.flat_map(move |page| page.scanned(now));
         entries.filter(move |entry| entry.deadlines.next(last) <= now)
@@ -293,25 +294,26 @@ impl Entries {
 
 impl Page {
     /// Computes the earliest deadline after `now` again, since waits may have ended, and returns the entries.
-    fn scanned(&mut self, now: Deadline) -> impl Iterator<Item = &TableEntry> {
+    fn scanned(&mut self, now: Deadline) -> impl Iterator<Item = &EntryState> {
         self.earliest = self.entries.iter().map(|entry| entry.deadlines.next(now)).min().unwrap_or_default();
         self.entries.iter()
     }
 }
 
-/// The deadlines of one connection. Frees its entry in the table when it is dropped.
-pub(crate) struct TableTimer {
-    table: Rc<DeadlineTable>,
+/// The entry of one connection: the [`Timer`] for its waits, and its peer, its life and its rare state. Frees its place in
+/// the table when it is dropped.
+pub(crate) struct ConnEntry {
+    table: Rc<ConnTable>,
     entry: u32,
     /// The slots in which a wait may have begun. Most waits never begin, and then the table need not be touched.
     armed: [bool; SLOTS],
 }
 
-impl Timer for TableTimer {
-    /// The task is also woken by [`DeadlineTable::stop`].
+impl Timer for ConnEntry {
+    /// The task is also woken by [`ConnTable::stop`].
     // Not inlined, since many places may have to wait, and few do.
     #[inline(never)]
-    fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
+    fn poll_timeout(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
         self.armed[slot as usize] = true;
         let now = Deadline(self.table.now());
         let mut entries = self.table.entries.borrow_mut();
@@ -357,7 +359,7 @@ impl Timer for TableTimer {
     }
 }
 
-impl TableTimer {
+impl ConnEntry {
     /// Ends a wait that has begun. A separate function, since most waits have not.
     #[inline(never)]
     fn end_wait(&self, slot: TimerSlot) {
@@ -392,7 +394,7 @@ impl TableTimer {
         self.table.eviction.get().count > 0
     }
 
-    /// Whether the connection, which is idle, is to close for another one, as [`DeadlineTable::evict_idle`] has it.
+    /// Whether the connection, which is idle, is to close for another one, as [`ConnTable::evict_idle`] has it.
     pub(crate) fn take_eviction(&self) -> bool {
         let Eviction { until, count } = self.table.eviction.get();
         let is_old =
@@ -406,7 +408,7 @@ impl TableTimer {
         self.table.entries.borrow_mut().at(self.entry).peer.addr = addr;
     }
 
-    /// The values that were set last, until the timer is dropped.
+    /// The values that were set last, until the entry is dropped.
     pub(crate) fn rare_state(&self) -> Option<Rc<dyn Any>> {
         self.table.rare_states.borrow().get(self.entry as usize)?.clone()
     }
@@ -423,7 +425,7 @@ impl TableTimer {
         drop(replaced);
     }
 
-    /// Notes the life of the connection until the timer is dropped.
+    /// Notes the life of the connection until the entry is dropped.
     pub(crate) fn set_life(&self, life: Life) {
         let mut entries = self.table.entries.borrow_mut();
         let lives = &mut entries.pages[self.entry as usize / PAGE].lives;
@@ -446,8 +448,8 @@ impl TableTimer {
         self.table.entries.borrow_mut().at(self.entry).peer
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.table.is_draining()
+    pub(crate) fn is_stop_ordered(&self) -> bool {
+        self.table.is_stop_ordered()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -455,7 +457,7 @@ impl TableTimer {
     }
 }
 
-impl Drop for TableTimer {
+impl Drop for ConnEntry {
     fn drop(&mut self) {
         let mut entries = self.table.entries.borrow_mut();
         let left = std::mem::take(entries.at(self.entry));
@@ -487,7 +489,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        static SHARED: RefCell<Option<Rc<DeadlineTable>>> = const { RefCell::new(None) };
+        static SHARED: RefCell<Option<Rc<ConnTable>>> = const { RefCell::new(None) };
         /// How often the table was borrowed when a waker was woken or dropped.
         static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
     }
@@ -518,13 +520,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waker_may_use_the_table_when_woken_or_dropped() {
         let limit = Duration::from_secs(5);
-        for table in [DeadlineTable::with_sweep(), DeadlineTable::with_sleeps()] {
+        for table in [ConnTable::with_sweep(), ConnTable::with_sleeps()] {
             SHARED.set(Some(table.clone()));
-            let mut timer = table.timer(Peer::default());
+            let mut timer = table.add(Peer::default());
             // Only the table has this waker, so that the next one drops it.
             let mut poll = || {
                 let waker = Waker::from(Arc::new(Foreign));
-                timer.poll_expired(&mut Context::from_waker(&waker), TimerSlot::Read, limit)
+                timer.poll_timeout(&mut Context::from_waker(&waker), TimerSlot::Read, limit)
             };
             assert!(poll().is_pending() && poll().is_pending());
             table.stop();
@@ -549,8 +551,8 @@ mod tests {
     /// A deadline that has expired must not wake its handler again at every tick.
     #[test]
     fn a_sweep_wakes_all_that_are_due_once_and_no_others() {
-        let table = DeadlineTable::with_sweep();
-        let wait = |_| (table.timer(Peer::default()), Arc::new(Bell::default()), usize::MAX);
+        let table = ConnTable::with_sweep();
+        let wait = |_| (table.add(Peer::default()), Arc::new(Bell::default()), usize::MAX);
         let mut waits: Vec<_> = (0..3 * PAGE).map(wait).collect();
         for tick in 0..200 {
             for (at, (timer, bell, due)) in waits.iter_mut().enumerate() {
@@ -559,7 +561,7 @@ mod tests {
                     timer.disarm(TimerSlot::Read);
                     let waker = Waker::from(bell.clone());
                     let limit = TICK * ticks as u32;
-                    let polled = timer.poll_expired(&mut Context::from_waker(&waker), TimerSlot::Read, limit);
+                    let polled = timer.poll_timeout(&mut Context::from_waker(&waker), TimerSlot::Read, limit);
                     assert!(polled.is_pending());
                     *due = tick + ticks;
                 }
@@ -571,16 +573,16 @@ mod tests {
         }
     }
 
-    async fn expired_after(table: &Rc<DeadlineTable>, slot: TimerSlot, limit: Duration) -> Duration {
-        let mut timer = table.timer(Peer::default());
+    async fn expired_after(table: &Rc<ConnTable>, slot: TimerSlot, limit: Duration) -> Duration {
+        let mut timer = table.add(Peer::default());
         let start = Instant::now();
-        poll_fn(|cx| timer.poll_expired(cx, slot, limit)).await;
+        poll_fn(|cx| timer.poll_timeout(cx, slot, limit)).await;
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
-        let table = DeadlineTable::with_sweep();
+        let table = ConnTable::with_sweep();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
             let mut ticker = Ticker::default();
             let waited = tokio::select! {
@@ -593,7 +595,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sleep_ends_when_it_should() {
-        let table = DeadlineTable::with_sleeps();
+        let table = ConnTable::with_sleeps();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
             let waited = expired_after(&table, TimerSlot::Write, limit).await;
             assert!(
@@ -605,36 +607,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_disarmed_wait_begins_anew_and_slots_are_independent() {
-        let table = DeadlineTable::with_sleeps();
-        let mut timer = table.timer(Peer::default());
+        let table = ConnTable::with_sleeps();
+        let mut timer = table.add(Peer::default());
         let start = Instant::now();
         let limit = Duration::from_secs(1);
         for _ in 0..5 {
             poll_fn(|cx| {
-                assert!(timer.poll_expired(cx, TimerSlot::Read, limit).is_pending());
-                assert!(timer.poll_expired(cx, TimerSlot::Write, Duration::MAX).is_pending());
+                assert!(timer.poll_timeout(cx, TimerSlot::Read, limit).is_pending());
+                assert!(timer.poll_timeout(cx, TimerSlot::Write, Duration::MAX).is_pending());
                 Poll::Ready(())
             })
             .await;
             tokio::time::sleep(limit * 9 / 10).await;
             timer.disarm(TimerSlot::Read);
         }
-        poll_fn(|cx| timer.poll_expired(cx, TimerSlot::Read, limit)).await;
+        poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Read, limit)).await;
         assert!(start.elapsed() >= limit * 55 / 10);
     }
 
     #[tokio::test]
     async fn stopping_wakes_the_waiting_and_entries_are_reused() {
-        let table = DeadlineTable::with_sweep();
-        let mut timer = table.timer(Peer::default());
+        let table = ConnTable::with_sweep();
+        let mut timer = table.add(Peer::default());
         let wait = poll_fn(|cx| match timer.is_stopping() {
             true => Poll::Ready(()),
-            false => timer.poll_expired(cx, TimerSlot::Read, Duration::MAX),
+            false => timer.poll_timeout(cx, TimerSlot::Read, Duration::MAX),
         });
         tokio::join!(wait, async { table.stop() });
         drop(timer);
         assert_eq!(table.len(), 0);
-        drop((table.timer(Peer::default()), table.timer(Peer::default())));
+        drop((table.add(Peer::default()), table.add(Peer::default())));
         assert_eq!(table.entries.borrow().pages.len(), 1);
     }
 }

@@ -14,7 +14,7 @@ mod form {
         note = "`cargo add corehttp --features form` enables it"
     )]
     pub trait FeatureForm {
-        fn absent<T>() -> T;
+        fn disabled<T>() -> T;
     }
 
     impl Request {
@@ -23,7 +23,7 @@ mod form {
         where
             for<'a> &'a Self: FeatureForm,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
 
         #[doc(hidden)]
@@ -31,7 +31,7 @@ mod form {
         where
             for<'a> &'a Self: FeatureForm,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -41,7 +41,7 @@ mod form {
         where
             for<'a> &'a Self: FeatureForm,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -74,7 +74,7 @@ mod fs {
         note = "`cargo add corehttp --features fs` enables it"
     )]
     pub trait FeatureFs {
-        fn absent<T>() -> T;
+        fn disabled<T>() -> T;
     }
 
     impl Context {
@@ -83,7 +83,7 @@ mod fs {
         where
             for<'a> &'a Self: FeatureFs,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 }
@@ -98,7 +98,7 @@ mod json {
         note = "`cargo add corehttp --features json` enables it"
     )]
     pub trait FeatureJson {
-        fn absent<T>() -> T;
+        fn disabled<T>() -> T;
     }
 
     impl Request {
@@ -107,7 +107,7 @@ mod json {
         where
             for<'a> &'a Self: FeatureJson,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
 
         #[doc(hidden)]
@@ -115,7 +115,7 @@ mod json {
         where
             for<'a> &'a Self: FeatureJson,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -125,7 +125,7 @@ mod json {
         where
             for<'a> &'a Self: FeatureJson,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
 
         #[doc(hidden)]
@@ -133,7 +133,7 @@ mod json {
         where
             for<'a> &'a Self: FeatureJson,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -153,7 +153,7 @@ mod json {
         where
             for<'a> &'a Self: FeatureJson,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 }
@@ -168,7 +168,7 @@ mod multipart {
         note = "`cargo add corehttp --features multipart` enables it"
     )]
     pub trait FeatureMultipart {
-        fn absent<T>() -> T;
+        fn disabled<T>() -> T;
     }
 
     impl Context {
@@ -177,7 +177,7 @@ mod multipart {
         where
             for<'a> &'a Self: FeatureMultipart,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -187,7 +187,7 @@ mod multipart {
         where
             for<'a> &'a Self: FeatureMultipart,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 }
@@ -202,7 +202,7 @@ mod websocket {
         note = "`cargo add corehttp --features websocket` enables it"
     )]
     pub trait FeatureWebsocket {
-        fn absent<T>() -> T;
+        fn disabled<T>() -> T;
     }
 
     impl Context {
@@ -211,7 +211,7 @@ mod websocket {
         where
             for<'a> &'a Self: FeatureWebsocket,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 
@@ -221,7 +221,7 @@ mod websocket {
         where
             for<'a> &'a Self: FeatureWebsocket,
         {
-            <&Self>::absent()
+            <&Self>::disabled()
         }
     }
 }
