@@ -58,6 +58,7 @@ pub(super) enum StreamOrigin {
     /// A range of a file, which the system can send by itself.
     File(FileRange),
     /// Several bodies, one after the other: at a server, bytes and ranges of files.
+    #[allow(dead_code, reason = "unused without the features `fs` and `multipart`")]
     Chain,
 }
 
