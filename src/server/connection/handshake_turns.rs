@@ -80,27 +80,21 @@ mod tests {
         runtime.block_on(local);
         let order = String::from_iter(&*steps.borrow());
         assert_eq!((order.matches('h').count(), order.matches('o').count()), (200, 40));
-        let served = order[..order.rfind('o').unwrap()].split('o');
+        // Before its first turn, the other task stands at the end of the line.
+        let served = order[..order.rfind('o').unwrap()].split('o').skip(1);
         assert!(served.map(str::len).all(|steps| steps <= STEPS_MAX), "{order}");
     }
 
     /// A peer that never answers keeps no turn.
     #[test]
     fn handshakes_that_wait_for_their_peers_hold_up_no_other() {
+        let turns = Rc::new(HandshakeTurns::new());
+        let local = tokio::task::LocalSet::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let turns = HandshakeTurns::new();
-            let mut silent = Vec::from_iter((0..100).map(|_| Box::pin(turns.run(|_| Poll::<()>::Pending))));
-            for _ in 0..1_000 {
-                for waiting in &mut silent {
-                    poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)))
-                        .await
-                        .is_pending()
-                        .then_some(())
-                        .unwrap();
-                }
-            }
-            turns.run(|_| Poll::Ready(())).await;
-        });
+        for _ in 0..100 {
+            let turns = turns.clone();
+            local.spawn_local(async move { turns.run(|_| Poll::<()>::Pending).await });
+        }
+        local.block_on(&runtime, turns.run(|_| Poll::Ready(())));
     }
 }
