@@ -35,7 +35,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("json", &["client", "error_text", "message"]),
     ("middleware", &["compress", "cors", "guard", "server"]),
     ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
-    ("multipart", &["client", "error_text", "exchange", "message", "runtime", "server", "wire"]),
+    ("multipart", &["client", "error_text", "exchange", "message", "net", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["client", "error_text", "message", "runtime", "server"]),
     (

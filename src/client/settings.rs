@@ -278,8 +278,9 @@ pub struct ClientLimits {
     /// Idle connections in each runtime, over all hosts. Beyond: those that have been idle for longest are closed.
     /// Default: 1,024.
     ///
-    /// If the process or the system has no file descriptor left for a new connection (`EMFILE`, `ENFILE`), the client
-    /// closes those of its connections that have been idle for longest, in all runtimes, and tries again.
+    /// If the process or the system has no file descriptor left for a new connection or the look-up of its name (`EMFILE`,
+    /// `ENFILE`), a few connections close that have been idle for longest, of each client and server of the process, and
+    /// the client tries again.
     pub idle_connections_max: usize,
 }
 

@@ -131,7 +131,7 @@ impl Incoming {
         }
         debug_assert!(self.is_end_stream() && self.piece_len == 0, "a head follows a whole message");
         let parsed = message.parse(text, limits);
-        let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
+        let Some(len) = parsed.map_err(|error| M::parse_error(error, text, limits))? else {
             return Ok(false);
         };
         self.head_search = EndSearch::default();

@@ -4,7 +4,7 @@
 use super::ExchangeError;
 use crate::message::{FieldName, Headers, Request, Response, Version, members};
 use crate::wire::parse::{self, ForbiddenTrailers, Leniency};
-use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
+use crate::wire::{Framing, Limits, RequestInfo, WireDetail, WireError, framing};
 
 /// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub(crate) trait MessageHead {
     /// Makes the head at the front of `input` that of the message, and returns its length, if it is complete.
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
 
+    /// The error of [`MessageHead::parse`] in `text`, with its detail.
+    fn parse_error(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
+        ExchangeError::with_detail(error, text, limits)
+    }
+
     /// Takes as much of a head that does not end as a report may show.
     fn parse_front(&mut self, input: &[u8], limits: &Limits);
 
@@ -32,7 +37,7 @@ pub(crate) trait MessageHead {
     fn unfinished_error(&mut self, error: ExchangeError, text: &[u8], limits: &Limits) -> ExchangeError {
         let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
         match self.parse(text, limits) {
-            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Err(wire_error) => Self::parse_error(wire_error, text, limits),
             Ok(_) => {
                 self.parse_front(text, limits);
                 error
@@ -113,6 +118,16 @@ impl MessageHead for IncomingResponse<'_> {
         let Some(head) = parsed? else { return Ok(None) };
         self.version = head.version;
         Ok(Some(head.len))
+    }
+
+    /// The port of another protocol is recognized by how its peer begins.
+    fn parse_error(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
+        match error {
+            WireError::Version | WireError::StatusLine => {
+                ExchangeError::Wire(error, Some(WireDetail::start(text)))
+            }
+            error => ExchangeError::with_detail(error, text, limits),
+        }
     }
 
     /// A call that fails has no response.

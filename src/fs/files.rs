@@ -17,6 +17,7 @@ use super::root::Root;
 use super::snapshot::Etag;
 use crate::message::text::percent;
 use crate::message::{Headers, MessageError, Method, OctetSet, Request, Status};
+use crate::net::with_descriptors;
 use crate::runtime::{BlockingLimit, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -385,7 +386,7 @@ impl<N> Files<N> {
                 let lookup = lookup.clone();
                 let vhost = vhost.clone();
                 let relative = relative.to_owned();
-                spawn_blocking(move || lookup.find(&vhost, &relative)).await?
+                spawn_blocking(move || with_descriptors(|| lookup.find(&vhost, &relative))).await?
             }
         };
         match &found {
@@ -426,7 +427,8 @@ impl<N: Handler> Handler for Files<N> {
                 let lookup = self.lookup.clone();
                 let sort = Sort::from_query(&request.query());
                 // Boxed because it is rare: the future of each request holds room for this one.
-                let page = Box::pin(LISTINGS.run(move || lookup.list(&listed, sort))).await?;
+                let page =
+                    Box::pin(LISTINGS.run(move || with_descriptors(|| lookup.list(&listed, sort)))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.set_shared_bytes("text/html; charset=utf-8", page)?;

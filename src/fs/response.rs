@@ -14,7 +14,7 @@ use crate::message::{
     Body, BodyChain, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection, Request,
     Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
 };
-use crate::net::FileReader;
+use crate::net::{FileReader, with_descriptors};
 use crate::runtime::{random_token, spawn_blocking};
 use crate::server::{Context, Result};
 
@@ -54,9 +54,10 @@ impl Context {
     /// ```
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
-        let opened =
-            spawn_blocking(move || open(&path).map_err(|error| open_error(path.display(), error))).await?;
-        let (snapshot, content_type) = opened?;
+        let opened = spawn_blocking(move || {
+            with_descriptors(|| open(&path)).map_err(|error| open_error(path.display(), error))
+        });
+        let (snapshot, content_type) = opened.await??;
         let description = Description::from_fields(&self.response.headers, content_type);
         respond(self, &Resource::new(description, snapshot, Vec::new())?)
     }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter, ReadBuf};
 use super::error::MultipartError;
 use super::parser::Parser;
 use crate::message::{Headers, is_file_name};
+use crate::net::with_descriptors;
 use crate::runtime::{random_token, spawn_blocking};
 use crate::wire::WireDetail;
 
@@ -161,7 +162,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
             return Err(MultipartError::from_file_name(name).into());
         }
         let path = dir.as_ref().join(name);
-        let created = spawn_blocking(move || TempFile::create(path)).await?;
+        let created = spawn_blocking(move || with_descriptors(|| TempFile::create(path.clone()))).await?;
         let (file, temp) = created.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidFilename => MultipartError::from_file_name(name).into(),
             _ => error,

@@ -77,6 +77,9 @@ pub(crate) use proxy_header::ProxyHeader;
 pub use public_address::is_public;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use timer::with_descriptors;
+pub(crate) use timer::{CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner};
 pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};

@@ -5,7 +5,7 @@ use std::io;
 use std::iter;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 pub(super) use self::imp::{SENDS_FILES, send};
 
@@ -34,6 +34,16 @@ pub(crate) fn is_out_of_descriptors(error: &(dyn Error + 'static)) -> bool {
 /// The same on all Unix systems.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
+
+/// The error of a call that needs some descriptors, if there are too few: for calls that hide it.
+pub(super) fn want_of_descriptors() -> Option<io::Error> {
+    let sockets = (0..NEEDED).map(|_| Socket::new(Domain::IPV4, Type::DGRAM, None));
+    let opened: io::Result<Vec<Socket>> = sockets.collect();
+    opened.err().filter(|error| is_out_of_descriptors(error))
+}
+
+/// `getaddrinfo` has a file or two sockets open at once.
+const NEEDED: usize = 3;
 
 /// Systems accept whole seconds, and Linux no more than this.
 const LEAST: Duration = Duration::from_secs(1);

@@ -166,9 +166,9 @@ pub struct ErrorCounts {
     /// ([`Limits::memory_max`](crate::Limits::memory_max)).
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
-    /// server makes one at least once a second. For lack of descriptors the core that accepts closes those of its
-    /// connections that have been idle for longest, if they have a time limit for that. Also a listener that failed for
-    /// good, with which the server stops.
+    /// server makes one at least once a second. For lack of descriptors, connections close that have been idle for
+    /// longest: of each server of the process, if they have a time limit for that, and of each client. Also a listener
+    /// that failed for good, with which the server stops.
     pub accept: u64,
     /// Reports of certificates of the server that are about to expire, have expired, or were refused.
     pub certificate: u64,

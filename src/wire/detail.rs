@@ -15,6 +15,14 @@ use crate::message::{is_field_value, members, token_len};
 pub enum WireDetail {
     /// The name of the field in quotes; or, if it is no name, its beginning. Escaped, and at most 64 octets long.
     Field(Box<str>),
+    /// The beginning of an answer that is no response of HTTP/1.
+    #[non_exhaustive]
+    Start {
+        /// Its first line in quotes, escaped, and at most 64 octets of it.
+        line: Box<str>,
+        /// The protocol of the peer, if it is recognized.
+        protocol: Option<&'static str>,
+    },
     /// A limit.
     #[non_exhaustive]
     Limit {
@@ -70,6 +78,15 @@ impl WireDetail {
         }
     }
 
+    /// The detail of `text`, which stands in place of a response. A request may have secrets in its first line, and a
+    /// response has none.
+    #[cold]
+    pub(crate) fn start(text: &[u8]) -> Box<WireDetail> {
+        let line = text.split(|&octet| octet == b'\n').next().unwrap_or_default();
+        let protocol = is_http2_settings(text).then_some("HTTP/2");
+        Box::new(WireDetail::Start { line: Excerpt::quote_octets(without_end(line)).into(), protocol })
+    }
+
     /// The detail of a body of more than `max` bytes, of which so many are `announced`.
     #[cold]
     pub(crate) fn body_too_large(max: usize, announced: Option<u64>) -> Box<WireDetail> {
@@ -87,6 +104,10 @@ impl fmt::Display for WireDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WireDetail::Field(name) => f.write_str(name),
+            WireDetail::Start { line, protocol: None } => f.write_str(line),
+            WireDetail::Start { line, protocol: Some(protocol) } => {
+                write!(f, "{line}, with which the peer speaks {protocol}")
+            }
             WireDetail::Limit { name, unit, max, announced: None } => {
                 write!(f, "more than {max} {unit} (`{name}`)")
             }
@@ -95,6 +116,13 @@ impl fmt::Display for WireDetail {
             }
         }
     }
+}
+
+/// Whether `text` begins with a frame of settings, as a server does that speaks HTTP/2 only (RFC 9113 §3.4, §4.1). As much
+/// of the frame is enough as has arrived, up to the number of its stream.
+fn is_http2_settings(text: &[u8]) -> bool {
+    const SETTINGS: u8 = 4;
+    matches!(text, [0, _, _, SETTINGS, rest @ ..] if rest.iter().take(5).all(|&octet| octet == 0))
 }
 
 /// The trailer section, if the chunks before it are in `text` as well: their content must not be taken for a name.
@@ -211,6 +239,27 @@ mod tests {
             &head(&format!("{}(: secret", "x".repeat(99))),
             &format!("`{}…`", "x".repeat(64)),
         );
+    }
+
+    #[test]
+    fn an_answer_that_is_no_response_is_quoted_or_its_protocol_named() {
+        for (text, expected) in [
+            (&b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n\0\0\x04"[..], "`SSH-2.0-OpenSSH_9.2p1 Debian-2`"),
+            (b"220 mail ESMTP", "`220 mail ESMTP`"),
+            (b"\x1b[2J\r\n", r"`\x1b[2J`"),
+            (b"", "``"),
+            (b"\0\0\x12\x04", r"`\x00\x00\x12\x04`, with which the peer speaks HTTP/2"),
+            (
+                b"\0\0\0\x04\0\0\0\0\0\n",
+                r"`\x00\x00\x00\x04\x00\x00\x00\x00\x00`, with which the peer speaks HTTP/2",
+            ),
+            (b"\0\0\x12\x04\0\0\0\0\x01", r"`\x00\x00\x12\x04\x00\x00\x00\x00\x01`"),
+            (b"\0\0\x12", r"`\x00\x00\x12`"),
+        ] {
+            assert_eq!(WireDetail::start(text).to_string(), expected);
+        }
+        let long = WireDetail::start(&[b'x'; 99]).to_string();
+        assert_eq!(long, format!("`{}…`", "x".repeat(64)));
     }
 
     #[test]

@@ -243,6 +243,7 @@ async fn of_a_proxy_that_opens_no_tunnel() {
             " failed: the proxy answered 407 Proxy Authentication Required",
         ),
         ("HTTP/1.1 200 OK\r\n\r\nsecret", " failed: the proxy sent more than its response"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", " failed: the version is malformed: `SSH-2.0-OpenSSH_9.2`"),
         ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
         ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
     ] {
@@ -305,7 +306,13 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
     let many = "x-a: b\r\n".repeat(129);
     let large = format!("x-a: {}\r\n", "b".repeat(64 << 10));
     for (response, why) in [
-        ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed"),
+        ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed: `HTTP/1.1 20 OK`"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", " failed: the version is malformed: `SSH-2.0-OpenSSH_9.2`"),
+        (
+            "\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x64",
+            " failed: the version is malformed: `\\x00\\x00\\x12\\x04\\x00\\x00\\x00\\x00\\x00\\x00\\x03\\x00\\x00\\x00d`, with which the \
+             peer speaks HTTP/2",
+        ),
         (
             "\x15\x03\x01\0\x02\x02\x28",
             " failed: the peer speaks TLS, as for `https`, where plain HTTP was expected",

@@ -53,6 +53,8 @@ mod time;
 #[cfg(feature = "tower")]
 mod tower;
 
+#[path = "../it/support/alone.rs"]
+mod alone;
 #[cfg(feature = "tls")]
 #[allow(dead_code, reason = "the server's tests need more of it")]
 #[path = "../it/support/certificates.rs"]

@@ -673,7 +673,7 @@ async fn errors_say_what_was_done_and_all_causes() {
     let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
     let address = server.url.strip_prefix("http://").unwrap().trim_end_matches('/');
     let broken = format!("http://{address}: waiting for the response of {address} failed");
-    let chain = format!("{broken}: the status line is malformed");
+    let chain = format!("{broken}: the status line is malformed: `HTTP/1.1 2 OK`");
     assert_eq!(said(Client::builder(), &server.url).await, [broken, chain]);
 }
 

@@ -1,5 +1,6 @@
 //! Shared by the tests: a server on its own thread, and a peer that sends exactly the bytes of a test.
 
+mod alone;
 #[cfg(feature = "tls")]
 pub mod certificates;
 pub mod chance;
@@ -8,11 +9,9 @@ pub mod connection_option;
 pub mod responses;
 pub mod wired;
 
-use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::timeout;
+
+pub use self::alone::alone;
 
 /// A server on one core, stopped when it is dropped.
 pub struct Served {
@@ -275,19 +276,6 @@ pub fn paused<T>(future: impl Future<Output = T>) -> T {
 #[cfg(target_os = "linux")]
 pub fn use_up_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
-}
-
-/// Runs `body` in a process of its own, because it measures or limits the process as a whole: this program is started
-/// again for this one test.
-pub fn alone(test: &str, body: impl FnOnce()) {
-    const ALONE: &str = "COREHTTP_TEST_ALONE";
-    if env::var_os(ALONE).is_some() {
-        return body();
-    }
-    let mut own = Command::new(env::current_exe().unwrap());
-    let ran = own.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// Sends `head` and the million bytes that it announces, of which less than `taken_max` are taken before the handler is

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use super::pool::{Pool, SharedConns};
-use super::pool_group::{PoolGroup, PoolOwner, Reach};
+use super::pool_group::{PoolGroup, PoolOwner};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::observe::{ClientCounts, HostRegistry, OpenConns};
 use crate::client::route::{Origin, Proxy, ProxyError, origin};
 use crate::client::settings::ClientSettings;
 use crate::memory::{lock, read_lock, write_lock};
 use crate::message::{Scheme, Target};
+use crate::net::{IdleOwner, register_idle_owner};
 use crate::runtime::{self, Handle, Id};
 
 /// The pools of a client, in all runtimes.
@@ -98,12 +99,7 @@ impl ClientPools {
         let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
             all.push((
                 handle.id(),
-                RuntimePools::new(
-                    handle.clone(),
-                    self.settings.clone(),
-                    self.registry.clone(),
-                    Arc::downgrade(&self.by_runtime),
-                ),
+                RuntimePools::new(handle.clone(), self.settings.clone(), self.registry.clone()),
             ));
             all.len() - 1
         });
@@ -118,21 +114,17 @@ struct RuntimePools {
     registry: Arc<HostRegistry>,
     by_origin: Mutex<PoolMap>,
     group: Arc<PoolGroup>,
-    /// The pools of all runtimes.
-    all: Weak<RuntimeList>,
 }
 
 impl RuntimePools {
-    fn new(
-        handle: Handle,
-        settings: Arc<ClientSettings>,
-        registry: Arc<HostRegistry>,
-        all: Weak<RuntimeList>,
-    ) -> Arc<RuntimePools> {
-        Arc::new_cyclic(|own: &Weak<RuntimePools>| {
+    fn new(handle: Handle, settings: Arc<ClientSettings>, registry: Arc<HostRegistry>) -> Arc<RuntimePools> {
+        let pools = Arc::new_cyclic(|own: &Weak<RuntimePools>| {
             let group = Arc::new(PoolGroup::new(own.clone(), settings.limits.idle_connections_max));
-            RuntimePools { handle, settings, registry, by_origin: Mutex::default(), group, all }
-        })
+            RuntimePools { handle, settings, registry, by_origin: Mutex::default(), group }
+        });
+        let owner: Weak<RuntimePools> = Arc::downgrade(&pools);
+        register_idle_owner(owner);
+        pools
     }
 
     /// The pool of the origin with this key, if it was needed before.
@@ -223,18 +215,19 @@ impl PoolOwner for RuntimePools {
         }
     }
 
-    fn close_oldest(&self, count: usize, reach: Reach) -> usize {
-        let pools: Vec<_> = match (reach, self.all.upgrade()) {
-            (Reach::Client, Some(all)) => {
-                read_lock(&all).iter().flat_map(|(_, pools)| pools.list()).collect()
-            }
-            (Reach::Group, _) | (Reach::Client, None) => self.list(),
-        };
+    fn close_oldest(&self, count: usize) -> usize {
+        let pools = self.list();
         let close_one = || {
             let idle = pools.iter().filter_map(|pool| Some((pool.idle_since()?, pool)));
             idle.min_by_key(|(since, _)| *since).is_some_and(|(_, pool)| pool.close_oldest())
         };
         (0..count).take_while(|_| close_one()).count()
+    }
+}
+
+impl IdleOwner for RuntimePools {
+    fn close_idle(&self, count: usize) -> bool {
+        self.close_oldest(count) > 0
     }
 }
 

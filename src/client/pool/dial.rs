@@ -15,9 +15,7 @@ use crate::client::route::TlsHandshake;
 use crate::client::settings::RequestTimeouts;
 use crate::memory::lock;
 use crate::message::Timings;
-use crate::net::{
-    AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors,
-};
+use crate::net::{self, AllowedAddresses, Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer};
 use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
 
 /// Waits for the connection of a request that found none idle. Either one comes back meanwhile, or a new one is opened,
@@ -357,23 +355,22 @@ impl NewConn {
     }
 }
 
-/// Connects, and closes idle connections if there is no descriptor: they are worth less than the one that is needed.
+/// Connects, once more if there was no descriptor and idle connections close.
 async fn connect_for_descriptors(
     pool: &Pool,
     connector: &HostConnector,
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
-    for _ in 0..DESCRIPTOR_RETRIES_MAX {
+    for _ in 0..net::RETRIES_MAX {
         match connect(pool, connector, timeouts).await {
-            Err(error) if is_out_of_descriptors(&error) && pool.group.free_descriptors() => {}
+            Err(error) if net::is_out_of_descriptors(&error) && net::close_idle(net::CLOSED) => {
+                runtime::sleep(net::CLOSING_TIME).await;
+            }
             opened => return opened,
         }
     }
     connect(pool, connector, timeouts).await
 }
-
-/// How often a dial is repeated for which there was no descriptor. Others may have taken those that were freed.
-const DESCRIPTOR_RETRIES_MAX: usize = 16;
 
 async fn connect(
     Pool { origin, proxy, settings, .. }: &Pool,

@@ -19,15 +19,7 @@ pub(super) trait PoolOwner: Send + Sync {
     fn start_reaper(self: Arc<Self>);
 
     /// Closes the connections that have been idle for longest. Returns how many.
-    fn close_oldest(&self, count: usize, reach: Reach) -> usize;
-}
-
-/// Where connections are closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    Group,
-    /// In all runtimes of the client.
-    Client,
+    fn close_oldest(&self, count: usize) -> usize;
 }
 
 impl PoolGroup {
@@ -65,16 +57,8 @@ impl PoolGroup {
         let Some(owner) = self.owner.upgrade() else { return };
         let surplus = self.idle.load(Ordering::Relaxed).saturating_sub(self.idle_max);
         if surplus > 0 {
-            owner.close_oldest(surplus, Reach::Group);
+            owner.close_oldest(surplus);
         }
         owner.start_reaper();
     }
-
-    /// Closes a few idle connections of the client for their descriptors. Returns whether there were any.
-    pub(super) fn free_descriptors(&self) -> bool {
-        self.owner.upgrade().is_some_and(|owner| owner.close_oldest(DESCRIPTORS_FREED, Reach::Client) > 0)
-    }
 }
-
-/// A dial may need several descriptors, and other parts of the program need some as well.
-const DESCRIPTORS_FREED: usize = 8;

@@ -15,6 +15,7 @@ use super::race::interleaved;
 use super::resolver::{AnyResolver, Resolver, SystemResolver};
 use crate::memory::lock;
 use crate::net::UriHost;
+use crate::net::socket::want_of_descriptors;
 
 /// A bounded cache of the results of a [`Resolver`], for all threads and runtimes.
 ///
@@ -147,6 +148,8 @@ impl DnsCache {
                 Err(_) => return,
             }
         };
+        // `getaddrinfo` states that a name is unknown if it has no descriptor to look it up with.
+        let answer = answer.map_err(|error| want_of_descriptors().unwrap_or(error));
         look_up.end(self.store(name, answer));
     }
 

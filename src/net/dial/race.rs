@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::error_text::write_error;
+use crate::net::is_out_of_descriptors;
 
 /// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///
@@ -115,9 +116,11 @@ impl Failures {
     }
 }
 
-/// How specific an error is to the host. An error such as a missing IPv6 route is this machine's.
+/// How specific an error is to the host. An error such as a missing IPv6 route is this machine's. So is a want of
+/// descriptors, but that address has not been tried, and may be once there are some.
 fn weight(error: &io::Error) -> u8 {
     match error.kind() {
+        _ if is_out_of_descriptors(error) => 4,
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => 3,
         io::ErrorKind::TimedOut | io::ErrorKind::PermissionDenied => 2,
         io::ErrorKind::HostUnreachable => 1,
@@ -243,6 +246,22 @@ mod tests {
         check(&[(V6, 0, Err(no_way)), (V4, 0, Err(late))], Err(late), &[0, 0], 0);
         check(&[(V6, 0, Err(no_way)), (V4, 0, Err(Kind::Other))], Err(no_way), &[0, 0], 0);
         check(&[], Err(Kind::NotFound), &[], 0);
+    }
+
+    /// The caller can do something about it, and the address may be the one that works.
+    #[cfg(unix)]
+    #[test]
+    fn a_want_of_descriptors_is_reported_before_what_another_address_failed_with() {
+        let refused = || io::Error::from(Kind::ConnectionRefused);
+        for errno in [23, 24] {
+            let want = || io::Error::from_raw_os_error(errno);
+            for errors in [[refused(), want()], [want(), refused()]] {
+                let mut failures = Failures::default();
+                errors.into_iter().for_each(|error| failures.note(V4.parse().unwrap(), error));
+                let error = io::Error::from(failures);
+                assert!(is_out_of_descriptors(&error), "{error:?}");
+            }
+        }
     }
 
     #[test]

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use super::idle_evictor::{IdleEvictor, make_room};
 use super::server_handle::StopOnDrop;
 use super::stop::{Stop, delay_elapsed, grace_elapsed};
 use crate::message::Status;
 use crate::net::tls::{CertificateWatch, TlsAcceptor};
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
-    is_out_of_descriptors,
 };
 use crate::runtime;
 use crate::server::connection::{Connection, PerCore, refuse_connection};
@@ -52,6 +52,7 @@ impl AcceptLoop {
     ) -> io::Result<()> {
         let maintained = per_core.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
+        IdleEvictor::start(&per_core.core);
         if per_core.core.events.index() == 0 {
             watch_certificates(&self.listeners, &per_core.core);
         }
@@ -100,7 +101,8 @@ impl AcceptLoop {
                 AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
-                    make_room(&per_core.core, &error, pause);
+                    // Some connections may be busy, so each attempt in a row asks for more.
+                    make_room(&error, (pause.as_millis() / BACK_OFF_MIN.as_millis()) as usize);
                     let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error));
                     per_core.core.report_error(report);
                     self.back_off(per_core, pause).await;
@@ -268,23 +270,9 @@ fn watch_certificates(listeners: &[CoreListener], core: &Rc<CoreState>) {
 /// Certificates are renewed weeks before they expire.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Closes idle connections, if an attempt to accept failed for lack of descriptors, and the next one follows after
-/// `pause`.
-fn make_room(core: &CoreState, error: &io::Error, pause: Duration) {
-    if is_out_of_descriptors(error) {
-        // Some of these may be busy, so each attempt in a row asks for more.
-        let growth = pause.as_millis() / BACK_OFF_MIN.as_millis();
-        core.connections.evict_idle(EVICTED_MIN * growth as usize);
-    }
-}
-
 /// How long to wait for descriptors: at first, and at most.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-
-/// How many idle connections are closed at first, if there are no descriptors. A new connection needs more than one when
-/// its handler opens files or connections.
-const EVICTED_MIN: usize = 32;
 
 /// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
 const WAITING_MAX: usize = 4096;

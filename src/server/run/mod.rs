@@ -3,6 +3,7 @@
 mod launch;
 
 mod accept_loop;
+mod idle_evictor;
 mod server_handle;
 mod stop;
 

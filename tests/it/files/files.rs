@@ -1881,6 +1881,42 @@ mod changing {
         });
     }
 
+    /// A file that is requested is worth more than a connection that nobody uses.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn idle_connections_make_room_for_files() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        alone("files::files::changing::idle_connections_make_room_for_files", || {
+            let root = tree(&["1.txt", "2.txt", "many/1.txt"]);
+            let own = root.path().join("2.txt");
+            let directory = files(root.path()).listing(true).cache(UNCACHED);
+            let app = async move |ctx: &mut Context| match ctx.request.path() {
+                "/own" => ctx.send_file(&own).await,
+                _ => directory.handle(ctx).await,
+            };
+            let served = Served::new(app);
+            let mut idle = Vec::from_iter((0..60).map(|_| served.connect()));
+            let mut peer = served.connect();
+            for peer in idle.iter_mut().chain([&mut peer]) {
+                peer.send(get("/missing", ""));
+                assert_eq!(status(&peer.receive()), 404);
+            }
+            setrlimit(Resource::Nofile, Rlimit { current: Some(256), maximum: Some(256) }).unwrap();
+            let mut taken = use_up_descriptors();
+            // A connection that was used just now may have a request on its way.
+            std::thread::sleep(Duration::from_millis(700));
+            for (path, expected) in [("/1.txt", "1.txt"), ("/many/", "./1.txt"), ("/own", "2.txt")] {
+                let open = served.running.counts().total.open;
+                peer.send(get(path, ""));
+                let received = peer.receive();
+                assert!(status(&received) == 200 && received.contains(expected), "{path}: {received}");
+                assert!(served.running.counts().total.open < open, "{path}: {open} are open");
+                taken.extend(use_up_descriptors());
+            }
+            assert!(served.running.counts().total.open > 1);
+        });
+    }
+
     #[cfg(target_os = "linux")]
     #[track_caller]
     fn check_kept_open(max: usize) {

@@ -135,8 +135,13 @@ impl ClientTls {
         self.with(|settings| settings.roots = Replaceable::new(roots))
     }
 
-    /// Sets the certificate that is shown to servers that ask for one. Default: none. Its dates are left to the server:
-    /// see [`Identity::not_after`].
+    /// Sets the certificate that is shown to servers that ask for one. Default: none.
+    ///
+    /// Its dates are left to the server, unlike those of a server's own certificate
+    /// ([`ServerTls::check_dates`](crate::tls::ServerTls::check_dates)): only servers that ask for a certificate see it, so an
+    /// expired one must not cut the client off from the others, and some servers accept a certificate by its key,
+    /// whatever its dates. A server that refuses it ends the handshake, and the error is that of its alert.
+    /// [`Identity::not_after`] is for an alarm before.
     pub fn identity(self, identity: Identity) -> ClientTls {
         self.with(|settings| settings.identity = Replaceable::new(Some(identity)))
     }
@@ -175,7 +180,7 @@ impl ClientTls {
 
     /// Replaces the certificate that is shown to servers that ask for one, or else shows none, from the next handshake
     /// on, in all clones including those of clients. Earlier sessions are not resumed, and open connections are not
-    /// affected.
+    /// affected. As with [`ClientTls::identity`], its dates are left to the server.
     pub fn replace_identity(&self, identity: impl Into<Option<Identity>>) {
         if let Source::Settings(settings) = &self.0 {
             settings.identity.set(identity.into());
