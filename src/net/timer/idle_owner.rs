@@ -35,7 +35,11 @@ static OWNERS: Mutex<Vec<Weak<dyn IdleOwner>>> = Mutex::new(Vec::new());
 pub(crate) fn close_idle(count: usize) -> bool {
     let owners: Vec<Arc<_>> = lock(&OWNERS).iter().filter_map(Weak::upgrade).collect();
     let share = count.div_ceil(owners.len().max(1));
-    owners.iter().fold(false, |found, owner| owner.close_idle(share) || found)
+    let mut found = false;
+    for owner in &owners {
+        found |= owner.close_idle(share);
+    }
+    found
 }
 
 /// The outcome of `call`, which may block. It is repeated if there was no descriptor for it and idle connections close.
