@@ -451,8 +451,9 @@ impl Context {
     /// was sent before.
     ///
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
-    /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
-    pub fn is_stopping(&self) -> bool {
+    /// [`Server::stop_delay`](crate::Server::stop_delay) is over: work that lasts goes on until then, and waits for
+    /// [`Context::stopping`].
+    pub fn is_stop_ordered(&self) -> bool {
         self.exchange.conn.core().connections.is_stop_ordered()
     }
 

@@ -73,7 +73,7 @@ impl<R: RoleParts> Link<R> {
         &self.state
     }
 
-    /// Whether the server is about to stop.
+    /// Whether the server stops, since the delay of the stop is over.
     pub(crate) fn is_stopping(&self) -> bool {
         R::is_stopping(&self.conn)
     }
