@@ -10,7 +10,7 @@ use super::round::{Assignment, Round, not_assigned};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::retry::{Outcome, Place, Retry, Tries};
+use crate::client::retry::{NextHost, Outcome, Retry, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
@@ -380,12 +380,12 @@ impl BalancerInner {
     ) -> Option<Assignment> {
         let now = runtime::now();
         let is_other = |member: &Arc<Member>| member.host.origin() != failed.member.host.origin();
-        let place = match read_lock(&self.members).iter().any(is_other) {
-            true => Place::OtherHost,
-            false => Place::SameHost,
+        let next_host = match read_lock(&self.members).iter().any(is_other) {
+            true => NextHost::Other,
+            false => NextHost::Same,
         };
         let mut chosen = None;
-        let retry = tries.next(outcome, place, now, || {
+        let retry = tries.next(outcome, next_host, now, || {
             let other = self.choose(Some(&failed.member));
             let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
             chosen.insert(next).member.withdraw(now)

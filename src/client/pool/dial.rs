@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::dial_places::DialPlace;
+use super::dial_permits::DialPermit;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -55,10 +55,10 @@ async fn dial_with_permit(
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let since = runtime::now();
-    let place = wait_for_place(&permit.pool, queue, since, timeouts).await?;
+    let dial_permit = wait_for_dial_permit(&permit.pool, queue, since, timeouts).await?;
     let waited = runtime::now().saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
-    let mut dial = Dial::new(permit, place, timeouts);
+    let mut dial = Dial::new(permit, dial_permit, timeouts);
     let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
     dial.end(opened).map(|new| new.into_pooled(queue + waited))
 }
@@ -94,8 +94,8 @@ async fn dial_or_take_returned(
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let place = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
-        Turn::Dial(place) => place,
+    let dial_permit = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
+        Turn::Dial(dial_permit) => dial_permit,
         Turn::Returned(pooled) => {
             pooled.permit.pool.events.count_queued(runtime::now().saturating_duration_since(since));
             return Ok(pooled);
@@ -104,7 +104,7 @@ async fn dial_or_take_returned(
     let turn_at = runtime::now();
     let waited = turn_at.saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
-    dial_or_take(Dial::new(permit, place, timeouts), returns, queue + waited, turn_at, timeouts).await
+    dial_or_take(Dial::new(permit, dial_permit, timeouts), returns, queue + waited, turn_at, timeouts).await
 }
 
 /// Waits until the request may dial, or for a connection that comes back before. The wait began at `since`, after
@@ -116,7 +116,7 @@ async fn wait_for_turn(
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<Turn, ClientError> {
-    let mut place = pin!(wait_for_place(pool, queue, since, timeouts));
+    let mut dial_permit = pin!(wait_for_dial_permit(pool, queue, since, timeouts));
     let turn = poll_fn(|cx| {
         // A connection that comes back at the deadline is left to a request that can still use it.
         if !timeouts.is_over()
@@ -124,14 +124,14 @@ async fn wait_for_turn(
         {
             return Poll::Ready(Ok(Turn::Returned(pooled)));
         }
-        place.as_mut().poll(cx).map_ok(Turn::Dial)
+        dial_permit.as_mut().poll(cx).map_ok(Turn::Dial)
     });
     turn.await
 }
 
 /// The end of a request's wait for its turn to dial.
 enum Turn {
-    Dial(DialPlace),
+    Dial(DialPermit),
     Returned(PooledConn),
 }
 
@@ -139,20 +139,20 @@ enum Turn {
 ///
 /// # Errors
 ///
-/// Fails if there was no place in time.
-async fn wait_for_place(
+/// Fails if there was none in time.
+async fn wait_for_dial_permit(
     pool: &Pool,
     queue: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
-) -> Result<DialPlace, ClientError> {
-    if let Some(place) = pool.dials().try_take() {
-        return Ok(place);
+) -> Result<DialPermit, ClientError> {
+    if let Some(dial_permit) = pool.dials().try_take() {
+        return Ok(dial_permit);
     }
     let began = since.checked_sub(queue).unwrap_or(since);
     match timeout_at(timeouts.queue_until(began, &pool.settings), pool.dials().take()).await {
-        // A place that becomes free only after the deadline is left to a request that can still use it.
-        Ok(place) if !timeouts.is_over() => Ok(place),
+        // A permit that becomes free only after the deadline is left to a request that can still use it.
+        Ok(dial_permit) if !timeouts.is_over() => Ok(dial_permit),
         _ => {
             let most = pool.settings.limits.dials_per_host_max.unwrap_or(usize::MAX);
             Err(pool.queue_timed_out(since, &format!("one of the {most} dials")))
@@ -239,7 +239,7 @@ struct Dial {
 type ConnectFuture = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
 
 impl Dial {
-    fn new(permit: PoolPermit, place: DialPlace, timeouts: &RequestTimeouts) -> Dial {
+    fn new(permit: PoolPermit, dial_permit: DialPermit, timeouts: &RequestTimeouts) -> Dial {
         let pool = permit.pool.clone();
         let step = Arc::<Mutex<DialStep>>::default();
         let mut connector = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
@@ -247,7 +247,7 @@ impl Dial {
             // The operator has chosen the proxy, and the proxy chooses what it connects to.
             connector.allowed = AllowedAddresses::default();
         }
-        let connecting = Box::pin(NewConn::connect(permit, place, connector, timeouts.clone()));
+        let connecting = Box::pin(NewConn::connect(permit, dial_permit, connector, timeouts.clone()));
         Dial { pool, connecting: Some(connecting), step }
     }
 
@@ -322,7 +322,7 @@ impl NewConn {
     /// The error has the phase that failed, and names the other side.
     async fn connect(
         permit: PoolPermit,
-        place: DialPlace,
+        dial_permit: DialPermit,
         connector: HostConnector,
         timeouts: RequestTimeouts,
     ) -> Result<NewConn, ClientError> {
@@ -336,7 +336,7 @@ impl NewConn {
                 proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
             )
         })?;
-        drop(place);
+        drop(dial_permit);
         pool.events.count_opened(&timings);
         let is_own = was_here && pool.is_of_current_runtime();
         Ok(NewConn { conn, permit, timings, is_own })

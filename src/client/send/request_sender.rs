@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::redirect_chain::RedirectChain;
 use super::retry_loop::RetryLoop;
 use super::sent_request::{SentRequest, Until, written_length};
-use super::surrounded::send_once;
+use super::surrounded::send_through_middleware;
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
@@ -39,9 +39,9 @@ pub(in crate::client) struct RequestSender {
 /// [`RequestSender::attempt`] within the future of its caller: one around it would cost each request 150 instructions.
 macro_rules! attempt {
     ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
-        match $sender.sends_once() {
-            true => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
-            false => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
+        match $sender.has_policies() {
+            false => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
+            true => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
         }
     };
 }
@@ -206,10 +206,10 @@ impl RequestSender {
         attempt!(self, pool, outgoing, until, timeouts)
     }
 
-    /// Whether each request is sent once, as it is.
+    /// Whether a request may be changed, or sent more than once.
     #[inline]
-    fn sends_once(&self) -> bool {
-        self.retry.is_none() && self.settings().middleware.is_empty()
+    fn has_policies(&self) -> bool {
+        self.retry.is_some() || !self.settings().middleware.is_empty()
     }
 
     /// Makes an attempt through the middleware of the client, or as many as the policy for retries says.
@@ -224,7 +224,7 @@ impl RequestSender {
             response.reset();
         }
         match self.retry.as_deref() {
-            None => send_once(&self.pools, pool, outgoing, until, timeouts).await,
+            None => send_through_middleware(&self.pools, pool, outgoing, until, timeouts).await,
             Some(policy) => RetryLoop::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await,
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::hedge::{Winner, race};
 use super::sent_request::{SentRequest, Until};
-use super::surrounded::send_once;
+use super::surrounded::send_through_middleware;
 use crate::client::error::{ClientError, RetryReport};
 use crate::client::exchange::OutgoingRequest;
 use crate::client::pool::{ClientPools, Pool};
-use crate::client::retry::{Place, Retry, Tries};
+use crate::client::retry::{NextHost, Retry, Tries};
 use crate::client::settings::RequestTimeouts;
 use crate::message::Response;
 use crate::runtime::{self, Instant, boxed, later, sleep_until, timeout};
@@ -147,7 +147,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         let pool = self.pool.clone();
         async move {
             let outgoing = outgoing.after(failed);
-            send_once(pools, Some(pool), &outgoing, until, timeouts).await
+            send_through_middleware(pools, Some(pool), &outgoing, until, timeouts).await
         }
     }
 
@@ -159,11 +159,11 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         until: &mut Until<'_>,
     ) -> Option<RetryReport> {
         let outcome = match attempted {
-            Ok(attempt) => Ok(attempt.outcome(until)?),
+            Ok(attempt) => Ok(attempt.store_client_info(until)?),
             Err(error) => Err(&*error),
         };
         let now = runtime::now();
-        let retry = tries.next(outcome, Place::SameHost, now, || self.withdraw(now))?;
+        let retry = tries.next(outcome, NextHost::Same, now, || self.withdraw(now))?;
         self.pool.events.count_retry(&retry);
         Some(retry)
     }

@@ -108,9 +108,9 @@ impl<'r> SentRequest<'r> {
         self
     }
 
-    /// Stores in the response, which may be asked for another attempt, how it was received so far. Returns the response,
-    /// unless it is not there yet.
-    pub(super) fn outcome<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
+    /// Stores in the response, as far as that is here, which connection it came over and how long that took. Returns the
+    /// response.
+    pub(super) fn store_client_info<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
         match until {
             Until::Answered(response) => {
                 self.pooled.set_client_info(response);
