@@ -70,7 +70,7 @@ impl Incoming {
         on_read: &impl Fn(),
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
         match ready!(poll_flush(cx, conn, bounds)) {
-            // A proxy that reads no more may have answered before.
+            // The peer may have closed after answering: read its answer.
             Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
             flushed => flushed?,
         }
@@ -300,9 +300,8 @@ impl Incoming {
     }
 
     /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
-    /// a peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
-    /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
-    /// Returns whether the end was reached.
+    /// a peer that relies on that sends the end of its body. Returns whether the end was reached. Beyond
+    /// [`Limits::drain_max`], the peer has [`Timeouts::linger`].
     pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,

@@ -144,8 +144,8 @@ impl CoreState {
 
     /// How much longer the connection may stay open, of `age_max` at most.
     ///
-    /// Connections that opened together are closed apart, or all of their peers would connect again at once. The
-    /// numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
+    /// Connections that opened together are closed apart; otherwise all of their peers would connect again at once.
+    /// The numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
     #[cold]
     pub(super) fn age_left(&self, conn: &Conn, age_max: Duration) -> Duration {
         let share = conn.peer().id.wrapping_mul(GOLDEN) >> u32::BITS;

@@ -175,6 +175,7 @@ impl<R: Role> Reader<R> {
             let is_unwanted = self.decoder.is_skipping() || self.is_away;
             let reading = if is_unwanted { Reading::Parts } else { reading };
             let received = ready!(self.poll_step(cx, reading))?;
+            // `poll_step` may itself have sent the stop's close frame.
             if received.is_none() || !is_unwanted && !self.is_away {
                 return Poll::Ready(Ok(received));
             }

@@ -61,8 +61,8 @@ impl<'a> Tries<'a> {
         EarlierAttempts { failed: self.failed(), deadline: self.deadline }
     }
 
-    /// Decides whether the request, whose attempt had this outcome, is sent again, and after which wait. The body is
-    /// then as it was before. `withdraw` takes the retry from a budget, if there is one left.
+    /// Decides whether the request, whose attempt had this outcome, is sent again, and after which wait. If so, the
+    /// body is rewound. `withdraw` takes the retry from a budget, if there is one left.
     pub(in crate::client) fn next(
         &mut self,
         outcome: Outcome<'_>,
@@ -122,7 +122,7 @@ impl<'a> Tries<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if there must be none.
+    /// Fails if there must be no other attempt.
     fn wait(&self, outcome: Outcome<'_>, next_host: NextHost, now: Instant) -> Result<Duration, RetryStop> {
         let failed = self.failed() + 1;
         if failed >= self.policy.attempts_max {

@@ -36,7 +36,7 @@ pub(in crate::client) struct RequestSender {
     earlier: EarlierAttempts,
 }
 
-/// [`RequestSender::attempt`] within the future of its caller: one around it would cost each request 150 instructions.
+/// [`RequestSender::attempt`] within the future of its caller: a future of its own would cost each request time.
 macro_rules! attempt {
     ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
         match $sender.has_policies() {

@@ -108,8 +108,8 @@ impl<'r> SentRequest<'r> {
         self
     }
 
-    /// Stores in the response, as far as that is here, which connection it came over and how long that took. Returns the
-    /// response.
+    /// Stores in the response how it was received, as [`PooledConn::set_client_info`] does. Returns the response, unless it
+    /// is not there yet.
     pub(super) fn store_client_info<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
         match until {
             Until::Answered(response) => {

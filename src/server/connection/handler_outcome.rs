@@ -32,7 +32,7 @@ pub(super) enum HandlerOutcome {
 }
 
 impl HandlerOutcome {
-    /// The outcome of a request that was refused, once it has passed through its middleware.
+    /// Undoes the trip through middleware: an error that it has passed on unchanged is a refusal again.
     pub(super) fn of_refusal(self, origin: RefusalOrigin) -> HandlerOutcome {
         match (self, origin) {
             (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Plan) if error.cause().is_none() => {
@@ -119,8 +119,8 @@ fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bo
     Ok(true)
 }
 
-/// Chooses the status of an error that no function has returned, but a type that is a handler. The application's function
-/// may panic as a handler may.
+/// Chooses the status of an error. For errors of `impl Handler` types and middleware; those of functions got their status
+/// in `handler::outcome`. The application's function may panic as a handler may.
 fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome {
     let HandlerOutcome::Returned(Err(error)) = outcome else { return outcome };
     let statuses = &ctx.exchange.conn.core().error_statuses;
@@ -151,8 +151,8 @@ pub(super) fn check_status(ctx: &mut Context) {
     }
 }
 
-/// Writes the response to a failure to the write buffer, unless part of another response has been sent. Returns how to close, and how
-/// the connection ended.
+/// Appends the response for a failure to the write buffer, unless part of another response has been sent. Returns how to
+/// close, and how the connection ended.
 #[cold]
 pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode, io::Result<()>) {
     let Failure { status, cause } = failure;

@@ -74,8 +74,8 @@ impl SharedConn {
         })
     }
 
-    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Its parts and the loop may wait with
-    /// different wakers, so the step waits with the one that it is given.
+    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Futures within the handler and the loop
+    /// may have different wakers; the step uses the `cx` that it is given.
     #[inline]
     pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
         &self,

@@ -67,6 +67,7 @@ impl AcceptLoop {
             Ok(())
         };
         let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
+        // Stops the other cores too, if accepting failed.
         drop(stop_on_drop);
         let CoreState { connections, counters, .. } = &*per_core.core;
         connections.stop();
@@ -359,8 +360,8 @@ struct AcceptInfo {
     accepted_at: Option<Instant>,
 }
 
-/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit,
-/// or refused peers would keep the server full.
+/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit;
+/// otherwise refused peers would keep the server full.
 struct RefusedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,
