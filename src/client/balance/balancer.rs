@@ -154,7 +154,7 @@ impl Balancer {
             };
             if !is_again {
                 let call = opened.map_err(|error| round.describe(error))?;
-                let call = call.after(round.tries.take().and_then(Tries::into_log));
+                let call = call.with_retry_log(round.tries.take().and_then(Tries::into_log));
                 return Ok(call.recorded_by(self.inner.clone().recorder(round.assignment)));
             }
             if let Ok(unwanted) = opened
@@ -277,7 +277,7 @@ impl Balancer {
         let Some(next) = next else { return false };
         let Ok(next) = next.through(self.sender.as_ref(), round.request) else { return false };
         round.assignment = match &round.tries {
-            Some(tries) => next.after(tries.earlier()),
+            Some(tries) => next.with_earlier(tries.earlier()),
             None => next,
         };
         true

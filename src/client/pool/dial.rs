@@ -33,9 +33,9 @@ pub(in crate::client) async fn wait_for_conn(
         CheckoutMiss::NoPermit(pool, since) => (pool, since),
     };
     let permit = pool.acquire(since, timeouts).await?;
-    let queue = runtime::now().saturating_duration_since(since);
-    permit.pool.events.count_queued(queue);
-    boxed(|| dial_or_take_returned(permit, queue, timeouts)).await
+    let queued = runtime::now().saturating_duration_since(since);
+    permit.pool.events.count_queued(queued);
+    boxed(|| dial_or_take_returned(permit, queued, timeouts)).await
 }
 
 /// Opens a connection in place of a stale one, for the same request, with its permit.
@@ -51,16 +51,16 @@ pub(in crate::client) async fn replace_stale(
 /// Opens a connection for a request that must have a new one.
 async fn dial_with_permit(
     permit: PoolPermit,
-    queue: Duration,
+    queued: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let since = runtime::now();
-    let dial_permit = wait_for_dial_permit(&permit.pool, queue, since, timeouts).await?;
+    let dial_permit = wait_for_dial_permit(&permit.pool, queued, since, timeouts).await?;
     let waited = runtime::now().saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
     let mut dial = Dial::new(permit, dial_permit, timeouts);
     let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
-    dial.end(opened).map(|new| new.into_pooled(queue + waited))
+    dial.end(opened).map(|new| new.into_pooled(queued + waited))
 }
 
 /// Opens a connection, for a request that has met a stale one, as soon as a permit is free.
@@ -80,21 +80,21 @@ pub(in crate::client) async fn open_new(
 /// Opens a connection, or takes one that comes back before. The new one is then for the next request.
 async fn dial_or_take_returned(
     permit: PoolPermit,
-    queue: Duration,
+    queued: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     // A request may wait in one runtime, and go on in another.
     if !permit.pool.is_of_current_runtime() {
-        return dial_with_permit(permit, queue, timeouts).await;
+        return dial_with_permit(permit, queued, timeouts).await;
     }
     let since = runtime::now();
     let mut returns = Pool::await_return(&permit.pool);
     // A connection may have come back before the wait for it has begun.
-    let permit = match PooledConn::from_idle(permit, queue, since) {
+    let permit = match PooledConn::from_idle(permit, queued, since) {
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let dial_permit = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
+    let dial_permit = match wait_for_turn(&permit.pool, &mut returns, queued, since, timeouts).await? {
         Turn::Dial(dial_permit) => dial_permit,
         Turn::Returned(pooled) => {
             pooled.permit.pool.events.count_queued(runtime::now().saturating_duration_since(since));
@@ -104,23 +104,23 @@ async fn dial_or_take_returned(
     let turn_at = runtime::now();
     let waited = turn_at.saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
-    dial_or_take(Dial::new(permit, dial_permit, timeouts), returns, queue + waited, turn_at, timeouts).await
+    dial_or_take(Dial::new(permit, dial_permit, timeouts), returns, queued + waited, turn_at, timeouts).await
 }
 
 /// Waits until the request may dial, or for a connection that comes back before. The wait began at `since`, after
-/// another of `queue`.
+/// another of `queued`.
 async fn wait_for_turn(
     pool: &Arc<Pool>,
     returns: &mut ReturnWait,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<Turn, ClientError> {
-    let mut dial_permit = pin!(wait_for_dial_permit(pool, queue, since, timeouts));
+    let mut dial_permit = pin!(wait_for_dial_permit(pool, queued, since, timeouts));
     let turn = poll_fn(|cx| {
         // A connection that comes back at the deadline is left to a request that can still use it.
         if !timeouts.is_over()
-            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queue)
+            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queued)
         {
             return Poll::Ready(Ok(Turn::Returned(pooled)));
         }
@@ -135,21 +135,21 @@ enum Turn {
     Returned(PooledConn),
 }
 
-/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queue`.
+/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queued`.
 ///
 /// # Errors
 ///
 /// Fails if there was none in time.
 async fn wait_for_dial_permit(
     pool: &Pool,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<DialPermit, ClientError> {
     if let Some(dial_permit) = pool.dials().try_take() {
         return Ok(dial_permit);
     }
-    let began = since.checked_sub(queue).unwrap_or(since);
+    let began = since.checked_sub(queued).unwrap_or(since);
     match timeout_at(timeouts.queue_until(began, &pool.settings), pool.dials().take()).await {
         // A permit that becomes free only after the deadline is left to a request that can still use it.
         Ok(dial_permit) if !timeouts.is_over() => Ok(dial_permit),
@@ -161,11 +161,11 @@ async fn wait_for_dial_permit(
 }
 
 /// Awaits the end of `dial`, or takes a connection that comes back before. The wait began at `since`, after another of
-/// `queue`.
+/// `queued`.
 async fn dial_or_take(
     mut dial: Dial,
     mut returns: ReturnWait,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
@@ -174,16 +174,16 @@ async fn dial_or_take(
         // A connection that comes back at the deadline is left to a request that can still use it.
         opened if timeouts.is_over() => opened.map_ok(First::Opened),
         // A dial that fails does not matter if another connection is there.
-        opened => match poll_returned(cx, &mut returns, &dial.pool, since, queue) {
+        opened => match poll_returned(cx, &mut returns, &dial.pool, since, queued) {
             Poll::Ready(pooled) => Poll::Ready(Ok(First::Returned(pooled))),
             Poll::Pending => opened.map_ok(First::Opened),
         },
     });
     let first = before(timeouts.deadline, first).await;
     match dial.end(first)? {
-        First::Opened(new) => Ok(new.into_pooled(queue)),
+        First::Opened(new) => Ok(new.into_pooled(queued)),
         First::Returned(pooled) => {
-            let waited = pooled.exchange.progress.timings.queue.saturating_sub(queue);
+            let waited = pooled.exchange.progress.timings.queue.saturating_sub(queued);
             pooled.permit.pool.events.count_queued(waited);
             Ok(pooled)
         }
@@ -202,13 +202,13 @@ fn poll_returned(
     returns: &mut ReturnWait,
     pool: &Arc<Pool>,
     since: Instant,
-    queue: Duration,
+    queued: Duration,
 ) -> Poll<PooledConn> {
     loop {
         let returned = ready!(returns.poll(cx));
         let now = runtime::now();
-        let queue = queue + now.saturating_duration_since(since);
-        if let Some(pooled) = PooledConn::from_returned(returned, pool, queue, now) {
+        let queued = queued + now.saturating_duration_since(since);
+        if let Some(pooled) = PooledConn::from_returned(returned, pool, queued, now) {
             return Poll::Ready(pooled);
         }
         // Its server has closed it meanwhile.
@@ -343,8 +343,8 @@ impl NewConn {
     }
 
     /// The connection in use. It is not used again if its runtime may be another than that of its pool.
-    fn into_pooled(self, queue: Duration) -> PooledConn {
-        let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue, ..self.timings });
+    fn into_pooled(self, queued: Duration) -> PooledConn {
+        let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue: queued, ..self.timings });
         pooled.exchange.persistence.persists = self.is_own;
         pooled
     }

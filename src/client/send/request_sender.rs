@@ -57,18 +57,15 @@ impl RequestSender {
         RequestSender { pools, total, phases: None, redirects, retry, earlier: EarlierAttempts::default() }
     }
 
-    /// Returns this sender, with another time limit for whole exchanges.
     pub(in crate::client) fn with_total(&self, total: Option<Duration>) -> RequestSender {
         RequestSender { total, ..self.clone() }
     }
 
-    /// Returns this sender, with other timeouts of the phases.
     pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
         let phases = PhaseTimeouts::new(timeouts, self.timeouts().bounds(self.settings()));
         RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
     }
 
-    /// Returns this sender, for bodies of at most so many bytes.
     pub(in crate::client) fn with_body_max(&self, most: usize) -> RequestSender {
         let (timeouts, settings) = (self.timeouts(), self.settings());
         let mut bounds = timeouts.bounds(settings).clone();
@@ -77,24 +74,22 @@ impl RequestSender {
         RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
     }
 
-    /// Returns this sender, with another policy for redirects.
     pub(in crate::client) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
         RequestSender { redirects, ..self.clone() }
     }
 
-    /// Returns this sender, with another policy for retries.
     pub(in crate::client) fn with_retry(&self, retry: Option<Arc<Retry>>) -> RequestSender {
         RequestSender { retry, ..self.clone() }
     }
 
     /// Returns this sender, for a request after these attempts.
-    pub(in crate::client) fn after(&self, earlier: EarlierAttempts) -> RequestSender {
+    pub(in crate::client) fn with_earlier(&self, earlier: EarlierAttempts) -> RequestSender {
         RequestSender { earlier, ..self.clone() }
     }
 
     /// A request as the caller has made it.
     pub(super) fn outgoing<'r>(&self, request: &'r Request) -> OutgoingRequest<'r> {
-        OutgoingRequest::new(request).after(self.earlier.failed)
+        OutgoingRequest::new(request).with_resends(self.earlier.failed)
     }
 
     /// Returns this sender, with connections of its own that have these settings.

@@ -54,7 +54,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         }
         let request = self.outgoing.request;
         let mut tries = Tries::new(self.policy, request, until.sent_body(request), self.timeouts.deadline);
-        let mut attempted = match (self.policy.hedge_after(), until.again()) {
+        let mut attempted = match (self.policy.hedge_after(), until.reborrow()) {
             (Some(percent), Until::Answered(response)) => self.hedge(percent, &mut tries, response).await,
             (_, until) => self.attempt(0, until).await,
         };
@@ -126,10 +126,10 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         loop {
             let due = later(runtime::now(), retry.wait);
             if let Ok(unwanted) = attempted {
-                unwanted.discard(until.again()).await;
+                unwanted.discard(until.reborrow()).await;
             }
             sleep_until(due).await;
-            attempted = self.attempt(tries.failed(), until.again()).await;
+            attempted = self.attempt(tries.failed(), until.reborrow()).await;
             match self.next(&mut tries, &mut attempted, &mut until) {
                 Some(next) => retry = next,
                 None => return finish(attempted, tries),
@@ -146,7 +146,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         let RetryLoop { pools, outgoing, timeouts, .. } = *self;
         let pool = self.pool.clone();
         async move {
-            let outgoing = outgoing.after(failed);
+            let outgoing = outgoing.with_resends(failed);
             send_through_middleware(pools, Some(pool), &outgoing, until, timeouts).await
         }
     }
@@ -175,7 +175,7 @@ fn finish<'r>(
     tries: Tries<'_>,
 ) -> Result<SentRequest<'r>, ClientError> {
     match attempted {
-        Ok(attempt) => Ok(attempt.after(tries.into_log())),
+        Ok(attempt) => Ok(attempt.with_retry_log(tries.into_log())),
         Err(error) => Err(tries.describe(error)),
     }
 }

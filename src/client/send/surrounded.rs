@@ -77,11 +77,12 @@ impl Surrounded<'_> {
     async fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let Surrounded { pools, ref pool, outgoing, timeouts, .. } = *self;
         if let Some(unwanted) = self.sent.take() {
-            unwanted.discard(self.until.again()).await;
+            unwanted.discard(self.until.reborrow()).await;
         }
         origin::check(request.target(), pool.origin.key())?;
         let outgoing = OutgoingRequest { request, ..outgoing };
-        let sent = SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.again(), timeouts).await;
+        let sent =
+            SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.reborrow(), timeouts).await;
         self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |_| true);
         let mut sent = sent?.into_owned();
         sent.store_client_info(&mut self.until);
