@@ -314,7 +314,7 @@ impl Incoming {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
-                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Total, linger).is_ready());
+                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Other, linger).is_ready());
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
@@ -323,7 +323,7 @@ impl Incoming {
                 count => self.discarded = self.discarded.saturating_add(count),
             }
         }
-        conn.disarm(TimerSlot::Total);
+        conn.disarm(TimerSlot::Other);
         Poll::Ready(Ok(true))
     }
 
@@ -389,7 +389,7 @@ impl Incoming {
 
     /// Notes that the end of the body is no longer known, so that no message can follow.
     pub(crate) fn mark_body_end_unknown(&mut self) {
-        self.expectation = Expectation::Unmet;
+        self.expectation = Expectation::EndUnknown;
     }
 
     /// Whether the whole body has been received. The current piece may be the last one.
@@ -480,9 +480,9 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         // However fast it arrives, a body does not hold memory for ever for which others wait.
-        let (limit, is_wanted) =
-            (bounds.timeouts.body, self.memory.len() > 0 && bounds.memory.is_contended());
-        if is_wanted && self.rate.waited() > limit {
+        let limit = bounds.timeouts.body;
+        let is_contended = self.memory.len() > 0 && bounds.memory.is_contended();
+        if is_contended && self.rate.waited() > limit {
             return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));

@@ -368,7 +368,7 @@ impl<L: Locality> Conn<L> {
         let mut room = [0; LINGER_READ];
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
-            if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Total, total) {
+            if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Other, total) {
                 return Poll::Ready(Err(error));
             }
             if ready!(self.poll_read(cx, &mut room, silence))? == 0 {
@@ -413,7 +413,7 @@ impl<L: Locality> Conn<L> {
 
     /// Ends all waits.
     pub(crate) fn disarm_all(&mut self) {
-        [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total].into_iter().for_each(|slot| self.disarm(slot));
+        [TimerSlot::Read, TimerSlot::Write, TimerSlot::Other].into_iter().for_each(|slot| self.disarm(slot));
     }
 
     /// Milliseconds since some fixed moment.
@@ -532,12 +532,10 @@ impl Conn {
         self.timer.rare_state()
     }
 
-    /// Sets the state that lives as long as the connection.
     pub(crate) fn set_rare_state(&self, rare_state: Rc<dyn Any>) {
         self.timer.set_rare_state(rare_state);
     }
 
-    /// Notes the life of the connection, which opens now.
     pub(crate) fn set_life(&self, life: Life) {
         self.timer.set_life(life);
     }

@@ -281,7 +281,7 @@ mod tests {
 
     /// The slices of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
     #[track_caller]
-    fn check_parts(limit: u64, late: u64, taken: u64, expected: &[u64]) {
+    fn check_slices(limit: u64, late: u64, taken: u64, expected: &[u64]) {
         let mut progress = WriteProgress::default();
         let mut now = 7;
         let mut slices = Vec::new();
@@ -297,19 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_last_part() {
-        check_parts(60_000, 0, 0, &[15_000; 4]);
-        check_parts(60_000, 500, 0, &[15_000, 15_000, 15_000, 13_500]);
-        check_parts(1_000, 300, 0, &[250, 250, 0]);
-        check_parts(0, 0, 0, &[0]);
+    fn a_wait_ends_with_its_last_slice() {
+        check_slices(60_000, 0, 0, &[15_000; 4]);
+        check_slices(60_000, 500, 0, &[15_000, 15_000, 15_000, 13_500]);
+        check_slices(1_000, 300, 0, &[250, 250, 0]);
+        check_slices(0, 0, 0, &[0]);
         assert_eq!(WriteProgress::default().begin_slice(0, Duration::MAX), Duration::MAX / SLICES);
     }
 
     #[test]
     fn a_peer_that_has_taken_much_is_granted_the_limit_once_more() {
-        check_parts(4_000, 0, BURST - 1, &[1_000; 4]);
-        check_parts(4_000, 0, BURST, &[1_000; 8]);
-        check_parts(4_000, 0, u64::MAX, &[1_000; 8]);
+        check_slices(4_000, 0, BURST - 1, &[1_000; 4]);
+        check_slices(4_000, 0, BURST, &[1_000; 8]);
+        check_slices(4_000, 0, u64::MAX, &[1_000; 8]);
     }
 
     #[derive(Default)]

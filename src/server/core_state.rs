@@ -26,7 +26,7 @@ pub(crate) struct CoreState {
     pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
     /// The number of the connection whose handler has waited in this poll, if polls are timed.
-    pub(super) waiting: Cell<Option<u64>>,
+    pub(super) waiting_id: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
@@ -70,7 +70,7 @@ impl CoreState {
             bounds,
             events,
             report_limiter: ReportLimiter::default(),
-            waiting: Cell::new(None),
+            waiting_id: Cell::new(None),
             error_response,
             error_statuses,
             proxy_protocol,

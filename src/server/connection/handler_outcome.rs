@@ -24,7 +24,7 @@ pub(super) enum HandlerOutcome {
     Refused(Status),
     Returned(Result),
     /// The response was over with its head, and the handler waited.
-    Over,
+    DoneWithHead,
     Panicked,
     /// The body could not be received, the peer is gone, or the handler took longer than its time limit: an
     /// [`ExchangeError`].
@@ -47,8 +47,8 @@ impl HandlerOutcome {
         }
     }
 
-    /// The outcome, where middleware has passed on a panic or the end of the time limit as an error.
-    fn unconfined(self) -> HandlerOutcome {
+    /// Undoes what `confined` did: its error is a panic, or the end of the time limit, again.
+    fn undo_confined(self) -> HandlerOutcome {
         match self {
             HandlerOutcome::Returned(Err(error)) if is_panic(&error) => HandlerOutcome::Panicked,
             HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => HandlerOutcome::Failed(error),
@@ -59,8 +59,10 @@ impl HandlerOutcome {
 
 /// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
-    let cause = match outcome.unconfined() {
-        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
+    let cause = match outcome.undo_confined() {
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::DoneWithHead => {
+            return;
+        }
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::Failed(error) => match error.into_cause::<ExchangeError>() {
@@ -91,9 +93,9 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
 #[inline(never)]
 fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
     ctx.exchange.conn.set_on_pending(OnPending::CancelIfGone);
-    match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
+    match (with_chosen_status(ctx, outcome.undo_confined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => set_refusal_response(ctx, status),
-        (HandlerOutcome::Over, _) => return Ok(false),
+        (HandlerOutcome::DoneWithHead, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_finished_or_full() => {
             return Ok(false);

@@ -60,7 +60,7 @@ async fn serve_exchanges<H: Handler + 'static>(
         }
         let outcome = match action {
             RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
-            _ if conn.is_gone_after_queue() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
+            _ if conn.left_before_handler() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -260,7 +260,7 @@ pub(super) fn run_handler(
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
     match conn.on_pending() {
-        OnPending::Cancel => Some(HandlerOutcome::Over),
+        OnPending::Cancel => Some(HandlerOutcome::DoneWithHead),
         OnPending::GoOn => None,
         OnPending::CancelIfGone => match conn.poll_gone(cx) {
             Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),

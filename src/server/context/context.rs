@@ -18,7 +18,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
+use crate::runtime::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -195,7 +195,7 @@ impl Context {
     /// As [`Context::buffer_body`], or if the body is larger than that.
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         let Context { request, exchange, .. } = self;
-        let wait = LeaveQueueOnDrop(exchange);
+        let wait = CancelMemoryWaitOnDrop(exchange);
         let buffered = poll_fn(|cx| wait.0.poll_body(cx, request, most)).await;
         let incoming = wait.0.incoming.get_mut();
         match buffered {

@@ -105,7 +105,7 @@ impl HandlerTime {
     pub(crate) fn poll_time_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| conn.core().connections.add(Peer::default()));
-        ready!(timer.poll_timeout(cx, TimerSlot::Total, limit));
+        ready!(timer.poll_timeout(cx, TimerSlot::Other, limit));
         self.timer = None;
         if self.phase == HandlerPhase::Middleware {
             return Poll::Ready(Err(time_over(limit)));

@@ -149,7 +149,7 @@ impl AcceptLoop {
             NewConnection::HandedOff(Handoff { detached, peer, info, open }) => {
                 // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
-                    self.admit(per_core, (transport, peer), info, open);
+                    self.begin(per_core, (transport, peer), info, open);
                 }
             }
             NewConnection::Accepted(accepted, acceptor, placement) => {
@@ -158,7 +158,7 @@ impl AcceptLoop {
                 let info =
                     AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
                 if let Some((kept, info)) = self.hand_off(accepted, info, placement, counters.open()) {
-                    self.admit(per_core, kept, info, OpenGuard::new(counters));
+                    self.begin(per_core, kept, info, OpenGuard::new(counters));
                 }
             }
         }
@@ -181,7 +181,8 @@ impl AcceptLoop {
         }
     }
 
-    fn admit<H: Handler + 'static>(
+    /// Begins to serve a connection, unless there are too many.
+    fn begin<H: Handler + 'static>(
         &self,
         per_core: &Rc<PerCore<H>>,
         (transport, peer): Accepted,
