@@ -132,6 +132,7 @@
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
 //! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
 //! | bodies read or written piece by piece (streams) | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
+//! | a bound for a streamed body | [`BodyReader::decoded_up_to`], [`BodyPlan::Stream`] |
 //! | the status of an error, and its response | [`Error`], [`Server::error_status`], [`Server::error_response`], [`Problem`] |
 //! | forms, queries and cookies | [`Request::form`], [`Request::query`], [`Request::cookies`], [`SetCookie`] |
 //! | preconditions, ranges | [`Response::check_preconditions`], [`Response::check_range`] |

@@ -123,7 +123,7 @@ fn a_span_has_the_names_of_the_semantic_conventions() {
     let (spans, ..) = seen(async {
         let hello = |ctx: &mut Context| ctx.response.set_text("hi");
         let service = Server::new().service(wrap(Tracing::new(), routes! { GET "/users/{id}" => hello }));
-        let peer = "192.0.2.1:5000".parse::<std::net::SocketAddr>().unwrap();
+        let peer = "[::ffff:192.0.2.1]:5000".parse::<std::net::SocketAddr>().unwrap();
         service.respond_from(peer.into(), request("/users/7?token=secret", &[("user-agent", "curl")])).await
     });
     let [span] = &spans[..] else { panic!("{spans:?}") };
@@ -140,6 +140,7 @@ fn a_span_has_the_names_of_the_semantic_conventions() {
         ("server.address", "example.com"),
         ("server.port", "8080"),
         ("client.address", "192.0.2.1"),
+        ("network.peer.address", "192.0.2.1"),
         ("network.peer.port", "5000"),
         ("network.protocol.version", "1.1"),
         ("user_agent.original", "curl"),

@@ -191,7 +191,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or if the body is larger than [`ClientLimits::body_max`].
+    /// As [`Client::get`], or if the body is larger than [`ClientLimits::body_max`]. No part of a body is in the response
+    /// then.
     ///
     /// # Examples
     ///

@@ -320,7 +320,7 @@ impl Incoming {
             }
             match ready!(self.poll_piece(cx, conn, bounds))? {
                 0 => break,
-                count => self.discarded = self.discarded.saturating_add(count),
+                count => self.note_discarded(count),
             }
         }
         conn.disarm(TimerSlot::Other);
@@ -342,7 +342,7 @@ impl Incoming {
         while let Ok(count) = self.decode(bounds) {
             self.piece_len = count;
             self.consume_piece();
-            self.discarded = self.discarded.saturating_add(count);
+            self.note_discarded(count);
             if count > 0 {
                 continue;
             }
@@ -401,6 +401,11 @@ impl Incoming {
     /// Whether a reader has had any of the body.
     pub(crate) fn has_read_any(&self) -> bool {
         self.has_read_any
+    }
+
+    /// Notes that bytes of the body were discarded which had been received.
+    pub(crate) fn note_discarded(&mut self, count: usize) {
+        self.discarded = self.discarded.saturating_add(count);
     }
 
     /// Whether some of the body was discarded, so that the rest must not pass for all of it.

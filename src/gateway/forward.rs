@@ -7,7 +7,6 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::forwarded_fields::describes_client;
 use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
 use crate::message::{FieldName, Headers, Response, Status};
@@ -274,8 +273,6 @@ impl Pump<'_> {
             let Some(piece) = join_first(piece, flush).await? else {
                 let mut trailers = body.trailers().forwarded_trailers(&body.request.headers);
                 trailers.remove_ambiguous();
-                // A server that takes trailers for fields would believe them (RFC 9110 §6.5.1).
-                trailers.retain(|name| !describes_client(name));
                 if let Some(fields) = self.call.borrow().sent_fields() {
                     remove_sent(&mut trailers, fields);
                 }

@@ -1,9 +1,8 @@
 //! [`Context::set_forwarded`]: what a gateway passes on about its client (RFC 7239).
 
-use std::iter::zip;
 use std::net::IpAddr;
 
-use crate::message::{Authority, FieldName, Headers, Request, Scheme};
+use crate::message::{Authority, FieldName, Headers, Request, Scheme, describes_client};
 use crate::server::{
     Context, FORWARDED, ForwardedHeader, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO,
 };
@@ -100,47 +99,6 @@ const FIELDS: [(ForwardedHeader, FieldName<'static>); 4] = [
     (ForwardedHeader::XForwardedFor, X_FORWARDED_FOR),
     (ForwardedHeader::XForwardedProto, X_FORWARDED_PROTO),
     (ForwardedHeader::XForwardedHost, X_FORWARDED_HOST),
-];
-
-/// Whether a server may take a field of this name for one in which proxies describe their client. Servers that make
-/// variables of names read `_` as `-` (RFC 3875 §4.1.18).
-pub(super) fn describes_client(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"x-forwarded";
-    let begins_with = |known: &[u8]| {
-        name.len() >= known.len()
-            && zip(name, known).all(|(octet, known)| match known {
-                b'-' => !octet.is_ascii_alphanumeric(),
-                known => octet.eq_ignore_ascii_case(known),
-            })
-    };
-    begins_with(PREFIX) || CLIENT_FIELDS.iter().any(|known| known.len() == name.len() && begins_with(known))
-}
-
-/// The other fields from which frameworks and their libraries take the address or the scheme of a client.
-const CLIENT_FIELDS: [&[u8]; 23] = [
-    b"forwarded",
-    b"forwarded-for",
-    b"x-real-ip",
-    b"x-client-ip",
-    b"client-ip",
-    b"x-cluster-client-ip",
-    b"x-original-forwarded-for",
-    b"x-scheme",
-    b"front-end-https",
-    b"true-client-ip",
-    b"cf-connecting-ip",
-    b"cf-connecting-ipv6",
-    b"cf-pseudo-ipv4",
-    b"fastly-client-ip",
-    b"x-appengine-user-ip",
-    b"x-proxyuser-ip",
-    b"x-azure-clientip",
-    b"x-azure-socketip",
-    b"x-envoy-external-address",
-    b"fly-client-ip",
-    b"do-connecting-ip",
-    b"proxy-client-ip",
-    b"wl-proxy-client-ip",
 ];
 
 /// Whether an authority can be written without being misread.

@@ -10,8 +10,9 @@ use crate::runtime;
 use crate::wire::FrameStart;
 
 /// Passes bytes in both directions, until both have ended. Once one of them has, the other has no longer than `linger`.
-/// A connection that fails ends both, and so does a peer that takes nothing for as long as its end allows. Once it is
-/// `stopping`, the front is sent a close frame of 1001.
+/// A connection that fails ends its two directions one by one, since a peer that has closed takes nothing more, but its
+/// last frames may be here. A peer that takes nothing for as long as its end allows ends both. Once it is `stopping`, the
+/// front is sent a close frame of 1001.
 pub(super) async fn join<A: Locality, B: Locality>(
     mut front: End<A>,
     mut behind: End<B>,
@@ -20,19 +21,19 @@ pub(super) async fn join<A: Locality, B: Locality>(
 ) {
     let (mut inward, mut outward) = (Direction::default(), Direction::default());
     let mut stopping = pin!(stopping);
-    let mut poll = move |cx: &mut task::Context<'_>| -> Result<[bool; 2], ConnError> {
+    let mut poll = move |cx: &mut task::Context<'_>| -> Result<[Step; 2], ConnError> {
         if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
             outward.closes = true;
         }
         Ok([inward.poll(cx, &mut front, &mut behind)?, outward.poll(cx, &mut behind, &mut front)?])
     };
-    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([bool; 2]) -> bool| match poll(cx) {
-        Ok(ended) if !is_over(ended) => Poll::Pending,
-        ended => Poll::Ready(ended.map(drop)),
+    let mut poll_until = |cx: &mut task::Context<'_>, is_over: fn([Step; 2]) -> bool| match poll(cx) {
+        Ok(steps) if !is_over(steps) => Poll::Pending,
+        steps => Poll::Ready(steps.map(drop)),
     };
-    let one = poll_fn(|cx| poll_until(cx, |ended| ended.contains(&true)));
+    let one = poll_fn(|cx| poll_until(cx, |steps| steps.into_iter().any(Step::passes_nothing)));
     if one.await.is_ok() {
-        let both = poll_fn(|cx| poll_until(cx, |ended| ended == [true; 2]));
+        let both = poll_fn(|cx| poll_until(cx, |steps| steps == [Step::Over; 2]));
         let _ = runtime::timeout(linger, both).await;
     }
 }
@@ -89,10 +90,17 @@ impl<L: Locality> End<L> {
         !self.conn.write_buffer().is_empty()
     }
 
-    /// Closes the sending half.
-    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
+    /// Writes all that waits, and closes the sending half.
+    fn poll_finish(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
+        ready!(self.poll_flush(cx))?;
         let shut = ready!(self.conn.poll_shutdown(cx, self.write_limit));
         Poll::Ready(self.checked(shut))
+    }
+
+    /// Reads and drops what the peer still sends, until it closes: a close before that would be a reset, which could take
+    /// away what was written to it last.
+    fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
+        self.conn.poll_linger(cx, Duration::MAX, Duration::MAX)
     }
 
     /// Has the system forget what it still holds for a peer that takes nothing.
@@ -120,30 +128,50 @@ enum Step {
     Open,
     /// The sender has ended.
     Ending,
+    /// The receiver takes nothing more.
+    Lingering,
     Over,
 }
 
+impl Step {
+    fn passes_nothing(self) -> bool {
+        matches!(self, Step::Lingering | Step::Over)
+    }
+}
+
 impl Direction {
-    /// Passes on what is here. Returns whether the sender has ended, and the end was passed on, too.
+    /// Passes on what is here. Fails if the receiver takes nothing for too long.
     fn poll<A: Locality, B: Locality>(
         &mut self,
         cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
-    ) -> Result<bool, ConnError> {
-        match self.poll_pass(cx, from, to) {
-            Poll::Ready(ended) => ended.map(|()| true),
-            Poll::Pending => Ok(false),
+    ) -> Result<Step, ConnError> {
+        while self.step != Step::Over {
+            let polled = match self.step {
+                Step::Open => self.poll_pass(cx, from, to),
+                Step::Ending => to.poll_finish(cx),
+                Step::Lingering | Step::Over => from.poll_linger(cx),
+            };
+            let Poll::Ready(ended) = polled else { break };
+            self.step = match (self.step, ended) {
+                (_, Err(ConnError::TimedOut)) => return Err(ConnError::TimedOut),
+                (Step::Open, Ok(())) => Step::Ending,
+                (Step::Open, Err(ConnError::Io(_))) => Step::Lingering,
+                (Step::Ending | Step::Lingering | Step::Over, _) => Step::Over,
+            };
         }
+        Ok(self.step)
     }
 
+    /// Ready when the sender has ended, or with the error of a write to the receiver.
     fn poll_pass<A: Locality, B: Locality>(
         &mut self,
         cx: &mut task::Context<'_>,
         from: &mut End<A>,
         to: &mut End<B>,
     ) -> Poll<Result<(), ConnError>> {
-        while self.step == Step::Open {
+        loop {
             if self.closes && self.frames.is_between() && !self.frames.has_closed {
                 self.frames.has_closed = true;
                 to.write(cx, &CLOSE_AWAY)?;
@@ -152,25 +180,21 @@ impl Direction {
                 ready!(to.poll_flush(cx))?;
             }
             let mut room = [0; READ_SIZE];
-            match from.poll_read(cx, &mut room)? {
+            match from.poll_read(cx, &mut room) {
                 // TLS may hold back the end of what was written.
                 Poll::Pending => {
                     ready!(to.poll_flush(cx))?;
                     return Poll::Pending;
                 }
-                Poll::Ready(0) => self.step = Step::Ending,
-                Poll::Ready(count) => {
+                // A sender that closes while bytes come to it resets the connection. Whether all frames are here is said by
+                // the close frame (RFC 6455 §7.1.5).
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(count)) => {
                     let passed = self.frames.scan(&room[..count], self.closes);
                     to.write(cx, &room[..passed])?;
                 }
             }
         }
-        if self.step == Step::Ending {
-            ready!(to.poll_flush(cx))?;
-            ready!(to.poll_shutdown(cx))?;
-            self.step = Step::Over;
-        }
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::message::{Authority, MessageError, Request, Scheme, Status, TargetError, split_port};
+use crate::message::{Authority, MessageError, Scheme, Status, Target, TargetError, split_port};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
@@ -77,14 +77,14 @@ impl HttpsRedirect {
     }
 
     /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
-    fn location(&self, ctx: &Context) -> Option<Request> {
+    fn location(&self, ctx: &Context) -> Option<Target> {
         let authority = ctx.forwarded().authority?;
         let host = split_port(authority).0;
         let base = match self.port {
             HTTPS_PORT => format!("https://{host}"),
             port => format!("https://{host}:{port}"),
         };
-        ctx.request.forwarded_to(&base).ok()
+        ctx.request.target_at(&base).ok()
     }
 
     fn check(&self, ctx: &mut Context) -> Result {
@@ -106,7 +106,7 @@ impl HttpsRedirect {
 
     fn redirect(&self, ctx: &mut Context) -> Error {
         let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
-        match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str()) {
+        match ctx.response.set_redirect(Status::PERMANENT_REDIRECT, there.as_str()) {
             Ok(()) => Status::PERMANENT_REDIRECT.into(),
             Err(_) => Status::BAD_REQUEST.into(),
         }

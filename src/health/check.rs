@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error_text::TimeLimit;
 use crate::runtime::{self, Instant, timeout};
@@ -20,7 +20,7 @@ pub(super) struct Check {
     /// How long an outcome is kept.
     keep_outcome_for: Duration,
     /// The last outcome. Locked while the check runs, so that it runs only once at a time.
-    last: Mutex<Option<Outcome>>,
+    last: Arc<Mutex<Option<Outcome>>>,
 }
 
 /// How a check ended.
@@ -35,6 +35,10 @@ type CheckFuture = Pin<Box<dyn Future<Output = Result<(), CheckError>>>>;
 /// The error of a check.
 pub(super) type CheckError = Box<dyn Error + Send + Sync>;
 
+/// A function that is called when the outcome of a check is another than before: with the error, or without one if the
+/// dependency works again.
+pub(super) type OnChange = dyn Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync;
+
 impl Check {
     pub(super) fn new<F, E>(name: &str, check: F, timeout: Duration, keep_outcome_for: Duration) -> Check
     where
@@ -46,19 +50,28 @@ impl Check {
             let check = check.clone();
             Box::pin(async move { check().await.map_err(Into::into) })
         };
-        Check { name: name.into(), run: Box::new(run), timeout, keep_outcome_for, last: Mutex::default() }
+        Check { name: name.into(), run: Box::new(run), timeout, keep_outcome_for, last: Arc::default() }
     }
 
-    /// Returns whether the dependency works, by the last outcome unless that is too old. Calls `on_change` if the outcome
-    /// differs from the one before: with the error, or without one if the dependency works again.
-    pub(super) async fn is_good(&self, on_change: impl Fn(&str, Option<CheckError>)) -> bool {
+    /// Returns whether the dependency works, by the last outcome unless that is too old.
+    pub(super) async fn is_good(self: &Arc<Check>, on_change: &Arc<OnChange>) -> bool {
         // The core of the probe that runs the check may be blocked.
-        let Ok(mut last) = timeout(self.timeout, self.last.lock()).await else { return false };
+        let Ok(last) = timeout(self.timeout, self.last.clone().lock_owned()).await else { return false };
         if let Some(Outcome { at, is_good }) = *last
             && runtime::now().saturating_duration_since(at) < self.keep_outcome_for
         {
             return is_good;
         }
+        // Probes that give up early would otherwise begin the check again and again, and none would see it end.
+        runtime::run_beside(self.clone().renew(last, on_change.clone())).await
+    }
+
+    /// Runs the check, and calls `on_change` if the outcome differs from the `last` one.
+    async fn renew(
+        self: Arc<Check>,
+        mut last: OwnedMutexGuard<Option<Outcome>>,
+        on_change: Arc<OnChange>,
+    ) -> bool {
         let error = match timeout(self.timeout, (self.run)()).await {
             Ok(outcome) => outcome.err(),
             Err(_) => {
@@ -71,7 +84,7 @@ impl Check {
         // The function of the application may take its time, and may panic.
         drop(last);
         if is_good != was_good {
-            on_change(&self.name, error);
+            on_change(&self.name, error.as_deref().map(|error| error as &(dyn Error + 'static)));
         }
         is_good
     }
@@ -79,22 +92,19 @@ impl Check {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, poll_fn};
-    use std::pin::pin;
-    use std::task::Poll;
+    use std::future::pending;
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_does_not_wait_for_a_core_that_is_blocked() {
         let limit = Duration::from_secs(1);
-        let check = Check::new("db", async || pending::<Result<(), String>>().await, limit, limit);
+        let check = Arc::new(Check::new("db", async || pending::<Result<(), String>>().await, limit, limit));
         // Nothing polls this one any more.
-        let mut blocked = pin!(check.is_good(|_, _| {}));
-        let is_pending = poll_fn(|cx| Poll::Ready(blocked.as_mut().poll(cx).is_pending())).await;
-        assert!(is_pending);
+        let _blocked = check.last.clone().lock_owned().await;
         let began = runtime::now();
-        assert!(!check.is_good(|_, _| {}).await);
+        let on_change: Arc<OnChange> = Arc::new(|_, _| ());
+        assert!(!check.is_good(&on_change).await);
         assert!(runtime::now() - began <= limit + Duration::from_millis(1));
     }
 }

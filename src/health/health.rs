@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::check::{Check, CheckError};
+use super::check::{Check, OnChange};
 use crate::message::{FieldName, Status};
 use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 
@@ -18,7 +18,8 @@ use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 ///
 /// A server is ready unless a stop has been ordered, the program has said otherwise by [`Health::set_ready`], or one of
 /// the checks fails. Checks run when a probe asks, all at once, and each runs once at a time: the other probes wait for
-/// it, and its outcome is kept for a while. So a flood of probes is none for a database behind.
+/// it, and its outcome is kept for a while. So a flood of probes is none for a database behind. On the cores of a server,
+/// a check that has begun goes on when its probe has given up, and the next one finds its outcome.
 ///
 /// Clones share their state, and a clone that is given a further check shares the earlier ones.
 ///
@@ -66,9 +67,6 @@ pub struct Health {
     /// `None` if everybody may ask.
     guard: Option<SharedGuard>,
 }
-
-/// The function of [`Health::on_change`].
-type OnChange = dyn Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync;
 
 impl Health {
     /// Creates the health of a server without dependencies.
@@ -122,7 +120,8 @@ impl Health {
     }
 
     /// Sets who may ask, in place of everybody: `check` fails for others, with the status that they get, as that of
-    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call.
+    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call. Probes in
+    /// a group of routes that has a guard need none of their own.
     ///
     /// The names of checks tell strangers what a service is made of. The probes of Kubernetes come from the address of the
     /// node, those of load balancers from their own.
@@ -200,11 +199,8 @@ impl Health {
 
     /// Returns whether all checks are good, and a line about each.
     async fn run_checks(&self) -> (bool, String) {
-        let on_change = |name: &str, error: Option<CheckError>| match error {
-            Some(error) => (self.on_change)(name, Some(&*error)),
-            None => (self.on_change)(name, None),
-        };
-        let mut running = Vec::from_iter(self.checks.iter().map(|check| Box::pin(check.is_good(on_change))));
+        let begun = self.checks.iter().map(|check| Box::pin(check.is_good(&self.on_change)));
+        let mut running = Vec::from_iter(begun);
         let mut outcomes = vec![None; running.len()];
         poll_fn(|cx| {
             let pending = zip(&mut running, &mut outcomes).filter(|(_, outcome)| outcome.is_none());

@@ -40,8 +40,10 @@ impl Text {
         Text { metrics: metrics.clone(), guard: None }
     }
 
-    /// Sets who may see the text, in place of everybody: `check` fails for others, with the status that they get, as that
-    /// of [`middleware::guard`](crate::middleware::guard) does.
+    /// Sets who may see the text, in place of everybody: `check` fails for others, with the status that they get.
+    ///
+    /// This is the same as `wrap(guard(check), text)`, with the [`guard`](crate::middleware::guard) of all middleware. In a
+    /// group of routes that has a guard, the text needs none of its own.
     ///
     /// # Examples
     ///

@@ -96,7 +96,7 @@ impl SlowExchange {
             ended: report.ended_at,
             request: request.unwrap_or_else(|| "a refused head".to_owned()),
             pattern: report.matched_pattern().unwrap_or_default().to_owned(),
-            peer: report.peer_addr.to_string(),
+            peer: report.source().to_string(),
             status: report.status,
             cut: report.cut,
             until_handler: report.until_handler,

@@ -117,11 +117,12 @@
 //!
 //! # Guards that wait
 //!
-//! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait lets the body be streamed, and
-//! buffers it later, so it receives none in vain. `guard` makes such a one of an `async` function, and a type does so itself:
+//! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait leaves the body for later, so
+//! it receives none in vain. `guard` makes such a one of an `async` function. A type does the same with [`defer_body`] and
+//! [`handle_deferred`], which asks what is beneath for its plan once more: it may depend on what the guard has learned.
 //!
 //! ```
-//! use corehttp::middleware::{Middleware, wrap};
+//! use corehttp::middleware::{Middleware, defer_body, handle_deferred, wrap};
 //! use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
 //! # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
 //!
@@ -130,20 +131,14 @@
 //!
 //! impl Middleware for Known {
 //!     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-//!         match next.on_head(ctx) {
-//!             BodyPlan::Buffer => BodyPlan::Stream, // `call` buffers it
-//!             plan => plan,
-//!         }
+//!         defer_body(ctx, next)
 //!     }
 //!
 //!     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
 //!         if !may_ask(ctx.peer_addr()).await {
 //!             return Err(Status::TOO_MANY_REQUESTS.into());
 //!         }
-//!         if next.on_head(ctx) == BodyPlan::Buffer {
-//!             ctx.buffer_body().await?;
-//!         }
-//!         next.handle(ctx).await
+//!         handle_deferred(ctx, next).await
 //!     }
 //! }
 //! # let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
@@ -168,4 +163,6 @@ pub use crate::cors::Cors;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
-pub use crate::server::middleware::{Middleware, Next, guard, limits, plan, timeouts, uncancelled, wrap};
+pub use crate::server::middleware::{
+    Middleware, Next, defer_body, guard, handle_deferred, limits, plan, timeouts, uncancelled, wrap,
+};

@@ -11,7 +11,10 @@
 //!     while let Some(mut part) = parts.part().await? {
 //!         match part.name() {
 //!             "title" => println!("{}", part.text().await?),
-//!             "photo" => println!("{:?}", part.save("/srv/photos").await?),
+//!             "photo" => {
+//!                 let saved = part.save("/srv/photos").await?;
+//!                 println!("{} bytes in {}", saved.len, saved.path.display());
+//!             }
 //!             _ => {} // what is not read is skipped
 //!         }
 //!     }
@@ -22,6 +25,11 @@
 //!     Server::bind("127.0.0.1:8080").run(wrap(BodyPlan::Stream, upload))
 //! }
 //! ```
+//!
+//! The time in which an upload is read counts for [`Timeouts::handler`](crate::Timeouts::handler). If a server has that limit,
+//! its routes for uploads have [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts):
+//! [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still bound peers
+//! that are slow.
 //!
 //! A body that breaks the rules, or exceeds a limit of [`MultipartLimits`], is an error that becomes 400, 413, 415 or
 //! 431 with `?`.

@@ -184,7 +184,7 @@ impl From<MemoryListener> for Address {
     }
 }
 
-/// The address of the other end of a connection.
+/// The address of the other end of a connection. `{}` writes an IPv4 peer of a dual-stack socket as IPv4.
 ///
 /// # Examples
 ///
@@ -247,7 +247,10 @@ pub(crate) fn subscriber(ip: IpAddr) -> IpAddr {
 impl fmt::Display for PeerAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PeerAddr::Tcp(address) => address.fmt(f),
+            PeerAddr::Tcp(address) => match address.ip().to_canonical() {
+                ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()).fmt(f),
+                IpAddr::V6(_) => address.fmt(f),
+            },
             PeerAddr::Unix => f.write_str("unix"),
             PeerAddr::Memory => f.write_str("memory"),
         }
@@ -353,6 +356,14 @@ mod tests {
         ] {
             let address: SocketAddr = peer.parse().unwrap();
             assert_eq!(PeerAddr::from(address).subscriber(), Some(expected.parse().unwrap()), "{peer}");
+        }
+        for (peer, expected) in [
+            ("192.0.2.1:1", "192.0.2.1:1"),
+            ("[::ffff:192.0.2.1]:9", "192.0.2.1:9"),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1"),
+            ("[fe80::1%3]:1", "[fe80::1%3]:1"),
+        ] {
+            assert_eq!(PeerAddr::from(peer.parse::<SocketAddr>().unwrap()).to_string(), expected);
         }
         assert_eq!(PeerAddr::Unix.subscriber(), None);
         assert_eq!(PeerAddr::Memory.subscriber(), None);

@@ -451,18 +451,10 @@ impl<S: HandlerSet> Router<S> {
     /// Without a plan the request would pass by a guard in the handler, or lack the body that the handler expects.
     #[cold]
     async fn handle_unplanned(&self, route: RouteIndex, ctx: &mut Context) -> Result {
-        let received = match self.handlers.on_head(route, ctx) {
-            BodyPlan::Refuse(status) => {
-                let refusal = Refusal::take(ctx, status);
-                return self.handlers.refuse(route, ctx, refusal).await;
-            }
-            BodyPlan::Buffer => ctx.buffer_body().await,
-            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await,
-            _ => Ok(()),
-        };
-        match received {
+        let plan = self.handlers.on_head(route, ctx);
+        match ctx.follow(plan).await {
             Ok(()) => self.handlers.handle(route, ctx).await,
-            Err(error) => self.handlers.refuse(route, ctx, Refusal::of_body(error.into())).await,
+            Err(refusal) => self.handlers.refuse(route, ctx, refusal).await,
         }
     }
 }

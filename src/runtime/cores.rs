@@ -1,9 +1,11 @@
 //! Threads, each with a current-thread runtime, and the tasks in it; [`Budget`]: when a task yields; [`Handle`] and
 //! [`block_on`] for other runtimes.
 
+use std::cell::Cell;
+use std::future::pending;
 use std::io;
 use std::num::NonZero;
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
@@ -61,6 +63,26 @@ where
 /// Runs `task` on this core, concurrently with the others.
 pub(crate) fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> task::JoinHandle<T> {
     task::spawn_local(task)
+}
+
+/// Runs `task` to its end, even if its caller is dropped meanwhile, and panics as it does. In a runtime that is no core's
+/// and not that of [`block_on`], whose tasks may have to be `Send`, it is a part of its caller.
+pub(crate) async fn run_beside<T: 'static>(task: impl Future<Output = T> + 'static) -> T {
+    let here = Handle::current().map(|handle| handle.id());
+    if LOCAL.get().is_none_or(|local| Some(local) != here) {
+        return task.await;
+    }
+    match spawn(task).await.map_err(task::JoinError::try_into_panic) {
+        Ok(output) => output,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime is ending, and the caller with it.
+        Err(Err(_)) => pending().await,
+    }
+}
+
+thread_local! {
+    /// The runtime of this thread whose tasks need not be `Send`.
+    static LOCAL: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
 /// Pins this thread to a core. If that fails, the thread runs unpinned.
@@ -154,6 +176,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
 
 fn run<F: Future>(future: F, blocking_left: impl FnOnce() -> Duration) -> io::Result<F::Output> {
     let runtime = build_runtime()?;
+    LOCAL.set(Some(runtime.handle().id()));
     let output = runtime.block_on(future);
     // To drop a runtime is to wait until all its threads have ended, however long a call of the system takes.
     runtime.shutdown_timeout(blocking_left());
@@ -173,11 +196,39 @@ fn build_runtime() -> io::Result<LocalRuntime> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::rc::Rc;
     use std::sync::mpsc;
     use std::time::Instant;
 
     use super::*;
+
+    /// Whether a task ends whose caller is dropped.
+    async fn outlives_its_caller() -> bool {
+        let (sender, receiver) = mpsc::channel();
+        let mut task = Box::pin(run_beside(async move {
+            yield_now().await;
+            sender.send(()).unwrap();
+        }));
+        let is_pending = poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending);
+        drop(task);
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        receiver.try_recv().is_ok()
+    }
+
+    #[test]
+    fn a_task_outlives_its_caller_where_it_need_not_be_send() {
+        let core = block_on_core(0, Pinning::Free, outlives_its_caller, || Duration::ZERO);
+        assert!(core.unwrap().join().unwrap().unwrap());
+        assert!(block_on(outlives_its_caller()).unwrap());
+        // The thread had another runtime before.
+        assert!(!Builder::new_current_thread().build().unwrap().block_on(outlives_its_caller()));
+        let panicked = catch_unwind(|| block_on(run_beside(async { panic!("as the task") })));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"as the task"));
+    }
 
     #[test]
     fn a_future_on_a_core_need_not_be_send() {

@@ -20,7 +20,9 @@ mod random;
 pub(crate) use blocking::BlockingLimit;
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
-pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
+pub(crate) use cores::{
+    Budget, Handle, Id, Pinning, available_cores, block_on_core, run_beside, spawn, yield_now,
+};
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
 pub use memory_budget::MemoryCounts;

@@ -42,6 +42,55 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Guards
+//!
+//! A guard that reads the session is an `async fn`. Any other decides by the head of a request that may have a body, before
+//! [`Sessions`] have loaded the session: each POST would be answered with 500. A guard that reads what such a one has put
+//! into the extensions is `async`, too.
+//!
+//! ```
+//! use corehttp::middleware::{guard, wrap};
+//! use corehttp::session::{MemoryStore, Session, Sessions};
+//! use corehttp::{Context, Server, Status, routes};
+//!
+//! struct User(String);
+//!
+//! async fn signed_in(ctx: &mut Context) -> corehttp::Result {
+//!     let user = Session::from_extensions(&mut ctx.extensions)?.get("user")?.ok_or(Status::UNAUTHORIZED)?;
+//!     ctx.extensions.insert(User(user));
+//!     Ok(())
+//! }
+//!
+//! fn note(ctx: &mut Context) {
+//!     let Some(User(name)) = ctx.extensions.get() else { return };
+//!     println!("{name}: {}", ctx.request.text().unwrap_or_default());
+//! }
+//!
+//! let app = routes! {
+//!     POST "/sign-in" => |ctx: &mut Context| -> corehttp::Result {
+//!         // Once the password was checked:
+//!         let session = Session::from_extensions(&mut ctx.extensions)?;
+//!         session.renew();
+//!         Ok(session.set("user", "Ada")?)
+//!     },
+//!     wrap guard(signed_in) => {
+//!         POST "/notes" => note,
+//!     },
+//! };
+//! let service = Server::new().service(wrap(Sessions::new(MemoryStore::new()), app));
+//! # corehttp::block_on(async {
+//! # let mut request = corehttp::Request::post("/notes")?;
+//! # request.body.set_bytes("milk");
+//! # assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
+//! # let response = service.respond(corehttp::Request::post("/sign-in")?).await;
+//! # let cookie = response.cookies().next().unwrap();
+//! # request.headers.set("cookie", format!("{}={}", cookie.name, cookie.value))?;
+//! # assert_eq!(service.respond(request).await.status, Status::OK);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })??;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What a session costs
 //!
 //! A request without the cookie, whose handler uses no session, costs nothing. With the cookie it costs a look-up in

@@ -50,8 +50,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails if no [`Sessions`](super::Sessions) are around the handler, or if the store contains something other than a
-    /// session. In a handler, `?` turns that into 500.
+    /// Fails if no [`Sessions`](super::Sessions) are around the caller; if they have not loaded the session yet, as when a
+    /// [guard](super#guards) decides by the head; or if the store contains something other than a session. With `?`, all of
+    /// that becomes 500.
     ///
     /// # Examples
     ///
@@ -84,9 +85,7 @@ impl Session {
             let session = match (extensions.get::<LoadedSession>(), extensions.get::<WithinSessions>()) {
                 (Some(loaded), _) => Session::from_loaded(loaded)?,
                 (None, Some(WithinSessions)) => Session::new(),
-                (None, None) => {
-                    return Err(Error::other("no `Sessions` are around the handler of this session"));
-                }
+                (None, None) => return Err(absent(extensions)),
             };
             extensions.insert(session);
         }
@@ -268,6 +267,17 @@ pub(super) struct LoadedSession {
 
 /// In the extensions: the handler may use a session. Nothing is allocated for a value without a size.
 pub(super) struct WithinSessions;
+
+/// In the extensions, while the head of a request passes: its session will be loaded.
+pub(super) struct AheadOfSession;
+
+/// The error of a session that is not there.
+fn absent(extensions: &Extensions) -> Error {
+    Error::other(match extensions.get() {
+        Some(AheadOfSession) => "the session is not loaded yet: a guard that reads it is an `async fn`",
+        None => "no `Sessions` are around the handler of this session",
+    })
+}
 
 #[cfg(test)]
 mod tests {

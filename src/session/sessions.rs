@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::session::{LoadedSession, Session, SessionChange, WithinSessions};
+use super::session::{AheadOfSession, LoadedSession, Session, SessionChange, WithinSessions};
 use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
 use crate::message::{MessageError, Request, Response, SetCookie};
 use crate::runtime::boxed;
 use crate::server::context::Extensions;
-use crate::server::{Context, Error, Handler, Middleware, Result, StateSaver};
+use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, StateSaver};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
 /// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.
@@ -102,6 +102,13 @@ impl<S: SessionStore> Sessions<S> {
 }
 
 impl<S: SessionStore> Middleware for Sessions<S> {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        ctx.extensions.insert(AheadOfSession);
+        let plan = next.on_head(ctx);
+        ctx.extensions.remove::<AheadOfSession>();
+        plan
+    }
+
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         if let Some(loaded) = self.keeper.load(&ctx.request).await? {
             ctx.extensions.insert(loaded);

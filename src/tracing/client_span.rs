@@ -86,7 +86,7 @@ impl RequestSpan for SpanState {
         span.record("http.response.status_code", response.status.as_u16());
         span.record("network.protocol.version", version_number(response.version()));
         if let Some(peer) = response.connection().and_then(|connection| connection.peer_addr()) {
-            span.record("network.peer.address", display(peer.ip()));
+            span.record("network.peer.address", display(peer.ip().to_canonical()));
             span.record("network.peer.port", peer.port());
         }
         if response.status.is_client_error() || response.status.is_server_error() {

@@ -142,7 +142,7 @@ fn record_addresses(span: &Span, ctx: &Context) {
         span.record("client.address", display(client));
     }
     if let PeerAddr::Tcp(peer) = ctx.peer_addr() {
-        span.record("network.peer.address", display(peer.ip()));
+        span.record("network.peer.address", display(peer.ip().to_canonical()));
         span.record("network.peer.port", peer.port());
     }
 }

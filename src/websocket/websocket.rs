@@ -131,8 +131,8 @@ impl<R: Role> WebSocket<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, if the peer does not close in time, and with a
-    /// [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
+    /// Fails if the connection does, unless the peer has sent a close frame before; if the peer does not close in time; and
+    /// with an [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
     /// too long, or the peer breaks RFC 6455.
     ///
     /// # Examples
@@ -149,9 +149,18 @@ impl<R: Role> WebSocket<R> {
     /// # let _ = corehttp::Server::new().service(greet);
     /// ```
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        self.writer.close(code, reason).await?;
-        while self.reader.receive_part().await?.is_some() {}
-        Ok(())
+        let sent = self.writer.close(code, reason).await;
+        if sent.is_err() && !self.writer.is_closed() {
+            return sent;
+        }
+        // A peer that has closed takes no close frame, and its own may be here.
+        loop {
+            match self.reader.receive_part().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => return sent.and(Err(error)),
+            }
+        }
     }
 
     /// Returns the content of the close frame that the peer has sent; `None` if it has sent none.

@@ -29,11 +29,14 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or the peer takes nothing for too long; and with a
+    /// Fails if the connection does, or the peer takes nothing for too long; and with an
     /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as
     /// that of a stop. A handler that sends while it waits for messages, as in a `select!`, checks
     /// [`Writer::is_closed`] before, and waits on until [`Reader::receive`](crate::websocket::Reader::receive)
     /// returns `None`: if it ended, the connection would be closed before the peer could answer.
+    ///
+    /// Once a write has failed, nothing is sent any more. A peer that has closed may have sent messages and a close frame
+    /// before, which the reader still receives.
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
@@ -123,9 +126,9 @@ impl<R: Role> Writer<R> {
     /// As [`Writer::flush`]; and with an [`Error`](crate::websocket::Error) if the code must not be
     /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        let is_closed =
-            self.half.with(|link| link.write_close(code, reason).map(|()| link.state().is_closed()))?;
-        if is_closed { Ok(()) } else { self.flush().await }
+        let is_writable =
+            self.half.with(|link| link.write_close(code, reason).map(|()| link.state().is_writable()))?;
+        if is_writable { self.flush().await } else { Ok(()) }
     }
 
     /// Adds a message of a broadcast to those that wait to be sent.
@@ -160,7 +163,8 @@ impl<R: Role> Writer<R> {
         self.half.with(|link| link.state().has_sent_close())
     }
 
-    /// Returns whether nothing can be sent any more: a close frame was sent, or the connection has ended.
+    /// Returns whether nothing can be sent any more: a close frame was sent, a write has failed, or the connection has
+    /// ended.
     pub fn is_closed(&self) -> bool {
         self.half.with(|link| !link.state().is_open())
     }

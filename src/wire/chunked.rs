@@ -545,6 +545,10 @@ mod tests {
             "Cookie: a",
             "transfer-encoding: chunked",
             "X-Forwarded-For: 1",
+            "X_Forwarded_For: 1",
+            "forwarded: for=a",
+            "True-Client-IP: a",
+            "x_real_ip: a",
             "a b: c",
             ": c",
             "a",
@@ -576,6 +580,7 @@ mod tests {
             ("Set-Cookie: a=b\r\n", ""),
             ("x-a: 1\r\nContent-Length: 5\r\nx-b: 2\r\nTRANSFER-ENCODING: x\r\n", "x-a,x-b"),
             ("X-Forwarded-For: 1\r\nx-a: 1\r\n", "x-a"),
+            ("cf-connecting-ip: 1\r\nx-a: 1\r\nX_Real_IP: 1\r\n", "x-a"),
         ] {
             let wire = format!("0\r\n{lines}\r\n");
             assert_eq!(decoded(&wire, ForbiddenTrailers::Refused), Err(WireError::Trailer), "{lines}");

@@ -20,7 +20,8 @@ use crate::message::Headers;
 /// body has been read to its end, the connection is free for other requests. If the `ResponseReader` is
 /// dropped before that, the connection is closed.
 ///
-/// To read a stream of events, use an [`EventReader`](crate::sse::EventReader).
+/// To read a stream of events, use an [`EventReader`](crate::sse::EventReader). With the feature `tower` it is a `Body` of the
+/// crate `http-body`, and `BodyDataStream` of `http-body-util` makes a `Stream` of it.
 ///
 /// # Examples
 ///

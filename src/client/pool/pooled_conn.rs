@@ -349,7 +349,9 @@ impl PooledConn {
         mut self,
         response: &mut Response,
     ) -> Result<(), ClientError> {
-        poll_fn(|cx| self.poll_whole(cx, response)).await?;
+        let received = poll_fn(|cx| self.poll_whole(cx, response)).await;
+        // A part of the body must not pass for the whole.
+        received.inspect_err(|_| response.body.clear())?;
         let now = self.exchange.progress.phase_start;
         self.release_at(now);
         Ok(())

@@ -57,6 +57,9 @@ pub(super) enum StreamOrigin {
     Made(Arc<dyn Fn() -> BodySource + Send + Sync>),
     /// A range of a file, which the system can send by itself.
     File(FileRange),
+    /// Several bodies, one after the other: at a server, bytes and ranges of files.
+    #[allow(dead_code, reason = "unused without the features `fs` and `multipart`")]
+    Chain,
 }
 
 /// A range of an open file.
@@ -94,17 +97,13 @@ impl Body {
     /// The exchange waits for the source to end: limit a source that does not end, such as a socket, with
     /// `AsyncReadExt::take`. Without a length, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the
     /// connection closes. The first send takes the source, which clones of this body share: [`Body::set_stream_with`] makes a
-    /// source for each.
+    /// source for each. A source that waits is dropped once the peer of a server has closed
+    /// ([`Server::half_close`](crate::Server::half_close)).
     ///
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
     /// write the chunks itself, with [`Context::body_writer`](crate::Context::body_writer).
     pub fn set_stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
-        let source: BodySource = Box::pin(source);
-        self.set_unbuffered(Unbuffered::Stream {
-            source: Arc::new(Mutex::new(Some(source))),
-            len,
-            origin: StreamOrigin::Given,
-        });
+        self.set_source(Box::pin(source), len, StreamOrigin::Given);
     }
 
     /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
@@ -155,8 +154,12 @@ impl Body {
     pub(crate) fn stream_file(&mut self, source: BodySource, file: FileRange) {
         debug_assert!(file.range.start <= file.range.end, "a range of a file does not run backwards");
         let len = Some(file.range.end - file.range.start);
+        self.set_source(source, len, StreamOrigin::File(file));
+    }
+
+    pub(super) fn set_source(&mut self, source: BodySource, len: Option<u64>, origin: StreamOrigin) {
         let source = Arc::new(Mutex::new(Some(source)));
-        self.set_unbuffered(Unbuffered::Stream { source, len, origin: StreamOrigin::File(file) });
+        self.set_unbuffered(Unbuffered::Stream { source, len, origin });
     }
 
     /// Removes the content.
@@ -299,6 +302,17 @@ impl Body {
             Some(Unbuffered::Stream { origin: StreamOrigin::Made(make), .. }) => Some(make()),
             Some(Unbuffered::Stream { source, .. }) => lock(source).take(),
             Some(Unbuffered::Shared(_)) | None => None,
+        }
+    }
+
+    /// Whether the application makes the content while it is sent.
+    pub(crate) fn is_in_progress(&self) -> bool {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { origin, .. }) => match origin {
+                StreamOrigin::Given | StreamOrigin::Made(_) => true,
+                StreamOrigin::File(_) | StreamOrigin::Chain => false,
+            },
+            Some(Unbuffered::Shared(_)) | None => false,
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::body::{Body, BodySource, Unbuffered};
+use super::body::{Body, BodySource, StreamOrigin, Unbuffered};
 
 /// Several sources of content, read one after the other. A source that was read to its end is removed.
 pub(crate) struct BodyChain(VecDeque<ChainLink>);
@@ -31,7 +31,7 @@ impl BodyChain {
     /// Makes the chain the content of a message. The length of the content is known if that of each link is.
     pub(crate) fn fill(self, body: &mut Body) {
         let len = self.0.iter().try_fold(0u64, |sum, link| sum.checked_add(link.known_len()?));
-        body.set_stream(self, len);
+        body.set_source(Box::pin(self), len, StreamOrigin::Chain);
     }
 }
 

@@ -8,8 +8,10 @@ mod name;
 mod parameters;
 mod value;
 
+mod client_fields;
 mod credentials;
 
+pub(crate) use client_fields::describes_client;
 pub use credentials::BasicAuth;
 pub(crate) use credentials::basic_credentials;
 pub(crate) use credentials::is_token68;

@@ -3,7 +3,7 @@
 use super::request::Request;
 use crate::message::text::percent;
 use crate::message::{
-    FieldName, Headers, Method, OctetSet, TargetBase, TargetError, Version, saturating_decimal,
+    FieldName, Headers, Method, OctetSet, Target, TargetBase, TargetError, Version, saturating_decimal,
 };
 
 impl Request {
@@ -23,8 +23,8 @@ impl Request {
     /// If the peer takes trailers (`te: trailers`), so does the new request (§10.1.4), because
     /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
-    /// A request that asks for WebSocket and nothing else still does so (`upgrade: websocket`), because `forward` passes
-    /// that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
+    /// A request that asks for WebSocket still does so, and for no other protocol (`upgrade: websocket`), because `forward`
+    /// passes that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
     ///
     /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs, such
     /// as WSGI and PHP, read `X_User` as `x-user`: a client could add to what this gateway sets. If the server behind needs
@@ -60,10 +60,15 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forwarded_to(&self, base: &str) -> Result<Request, TargetError> {
+        self.retargeted(self.target_at(base)?)
+    }
+
+    /// Returns the target that this request has at the server at `base`, whatever form it has here.
+    pub(crate) fn target_at(&self, base: &str) -> Result<Target, TargetError> {
         match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
-            (Method::Options, ["*", _]) => self.retargeted(base, ["", ""]),
-            (_, resource) if resource[0].starts_with('/') => self.retargeted(base, resource),
+            (Method::Options, ["*", _]) => self.target_below(base, ["", ""]),
+            (_, resource) if resource[0].starts_with('/') => self.target_below(base, resource),
             _ => Err(TargetError::Form),
         }
     }
@@ -126,18 +131,22 @@ impl Request {
         let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
         match names_host || has_dot_dot(&octets) {
             true => Err(TargetError::Outside),
-            false => self.retargeted(base, [rest, query]),
+            false => self.retargeted(self.target_below(base, [rest, query])?),
         }
     }
 
-    /// Copies the request for a path and a query below `base`.
-    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, TargetError> {
+    /// The target of a path and a query below `base`.
+    fn target_below(&self, base: &str, resource: [&str; 2]) -> Result<Target, TargetError> {
         // The base is parsed alone, or the path could become the host of a base without one.
         let base = TargetBase::parse(base)?;
         if base.has_path() && has_dot_dot(&percent::decode_octets(self.target().path())) {
             return Err(TargetError::Outside);
         }
-        let target = base.target(resource)?;
+        base.target(resource)
+    }
+
+    /// Copies the request for another target.
+    fn retargeted(&self, target: Target) -> Result<Request, TargetError> {
         let mut forwarded = Request::with_target(self.method(), target);
         forwarded.headers = self.headers.forwarded();
         forwarded.headers.remove_ambiguous();
@@ -165,12 +174,11 @@ impl Request {
         Ok(forwarded)
     }
 
-    /// Whether the request asks for WebSocket and nothing else (RFC 6455 §4.1). All others are forwarded without such a
-    /// wish, which every server may ignore (RFC 9110 §7.8): in a tunnel for h2c, for example, requests would pass that
-    /// the gateway does not see.
+    /// Whether the request asks for WebSocket (RFC 6455 §4.1), perhaps among others (RFC 9110 §7.8). No other protocol is
+    /// passed on, as every server may ignore such a wish: in a tunnel for h2c, for example, requests would pass that the
+    /// gateway does not see.
     fn asks_for_websocket(&self) -> bool {
-        let protocol = self.headers.single(FieldName::UPGRADE);
-        protocol.is_ok_and(|protocol| protocol.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket")))
+        self.headers.contains_token("upgrade", "websocket")
             && self.headers.contains_token("connection", "upgrade")
             && self.method() == Method::Get
             && self.version() == Version::Http11
@@ -224,7 +232,7 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Response, Status, Target};
+    use crate::message::{Response, Status};
 
     /// A request and a response with these lines are forwarded with the `expected` names only.
     #[track_caller]
@@ -282,6 +290,31 @@ mod tests {
             &[(framing[0], "1"), (framing[1], "1"), ("connection", "Content-Length, transfer-encoding")],
             &framing,
         );
+    }
+
+    #[test]
+    fn websocket_is_asked_for_alone_rfc9110_7_8() {
+        for (lines, expected) in [
+            (&["websocket"][..], true),
+            (&["WebSocket,"], true),
+            (&[", websocket"], true),
+            (&["h2c, websocket"], true),
+            (&["websocket, foo/1"], true),
+            (&["h2c", "websocket"], true),
+            (&["websocket/13"], false),
+            (&["websocket h2c"], false),
+            (&["\"websocket\""], false),
+            (&["h2c"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("connection", "keep-alive, Upgrade").unwrap();
+            lines.iter().for_each(|line| request.headers.append("upgrade", *line).unwrap());
+            let onward = request.forwarded_to("/").unwrap().headers;
+            let asked = onward.all("upgrade").collect::<Vec<_>>();
+            assert_eq!(asked, if expected { vec![&b"websocket"[..]] } else { vec![] }, "{lines:?}");
+        }
     }
 
     /// A request of `version` with these lines goes on with this `te`.

@@ -407,28 +407,29 @@ impl Request {
     ///
     /// # Examples
     ///
-    /// Redirecting from http to https:
+    /// Two sites of one server. (From http to https, [`HttpsRedirect`](crate::middleware::HttpsRedirect) redirects.)
     ///
     /// ```
     /// use corehttp::{Context, Status};
     ///
-    /// fn secure(ctx: &mut Context) -> corehttp::Result {
+    /// fn site(ctx: &mut Context) -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
-    ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
-    ///     // This keeps the path and the query, whatever form the target has.
-    ///     let there = request.forwarded_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
-    ///     Ok(response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
+    ///     match request.host() {
+    ///         Some("a.example") => response.set_text("the one"),
+    ///         Some("b.example") => response.set_text("the other"),
+    ///         _ => return Err(Status::MISDIRECTED_REQUEST.into()),
+    ///     }
+    ///     Ok(())
     /// }
-    /// # let service = corehttp::Server::new().service(secure);
+    /// # let service = corehttp::Server::new().service(site);
     /// # corehttp::block_on(async {
-    /// # for url in ["http://[::1]:8080/a?b=c", "/a?b=c"] {
+    /// # for url in ["http://b.example:8080/", "/"] {
     /// #     let mut request = corehttp::Request::get(url)?;
-    /// #     request.headers.set("host", "[::1]:8080")?;
-    /// #     let response = service.respond(request).await;
-    /// #     assert_eq!(response.headers.get("location"), Some("https://[::1]/a?b=c"));
+    /// #     request.headers.set("host", "b.example:8080")?;
+    /// #     assert_eq!(service.respond(request).await.text()?, "the other");
     /// # }
     /// # let nowhere = service.respond(corehttp::Request::get("/")?).await;
-    /// # assert_eq!(nowhere.status, Status::BAD_REQUEST);
+    /// # assert_eq!(nowhere.status, Status::MISDIRECTED_REQUEST);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::snapshot::snapshot;
-use crate::message::{Request, Status};
+use crate::message::{Request, Status, describes_client};
 use crate::metrics::metrics::Metrics;
 use crate::net::PeerAddr;
 use crate::runtime::timeout;
@@ -118,9 +118,13 @@ fn is_local(ctx: &Context) -> bool {
         PeerAddr::Tcp(peer) => peer.ip().to_canonical().is_loopback(),
         PeerAddr::Unix | PeerAddr::Memory => true,
     };
-    let was_forwarded =
-        ctx.has_proxy_header() || FORWARDING.iter().any(|name| ctx.request.headers.contains(name));
-    is_peer_local && !was_forwarded && is_host_local(&ctx.request)
+    is_peer_local && !was_forwarded(ctx) && is_host_local(&ctx.request)
+}
+
+/// Whether a proxy has passed the request on, and has added anything to it.
+fn was_forwarded(ctx: &Context) -> bool {
+    let is_added = |name: &[u8]| name.eq_ignore_ascii_case(b"via") || describes_client(name);
+    ctx.has_proxy_header() || ctx.request.headers.lines().any(|(name, _)| is_added(name))
 }
 
 fn is_host_local(request: &Request) -> bool {
@@ -129,9 +133,6 @@ fn is_host_local(request: &Request) -> bool {
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
     })
 }
-
-/// Fields that proxies add.
-const FORWARDING: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /// The page gets what it needs from its own origin, and no other page may frame it.
 const FIELDS: [(&str, &str); 4] = [
@@ -192,7 +193,18 @@ mod tests {
             (403, "127.0.0.1:5000", &[("host", "192.0.2.1")]),
             (403, "127.0.0.1:5000", &[("x-forwarded-for", "192.0.2.1")]),
             (403, "127.0.0.1:5000", &[("forwarded", "for=127.0.0.1")]),
-            (403, "127.0.0.1:5000", &[("via", "1.1 proxy")]),
+            (403, "127.0.0.1:5000", &[("Via", "1.1 proxy")]),
+            (403, "127.0.0.1:5000", &[("X_Forwarded_For", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-forwarded-proto", "https")]),
+            (403, "127.0.0.1:5000", &[("x-real-ip", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-client-ip", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("cf-connecting-ip", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("true-client-ip", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-cluster-client-ip", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-envoy-external-address", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-original-forwarded-for", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("forwarded-for", "192.0.2.1")]),
+            (200, "127.0.0.1:5000", &[("user-agent", "forwarded"), ("x-request-id", "via")]),
         ] {
             let page = Page::new(&Metrics::new());
             assert_eq!(status(page.clone(), peer, fields), expected, "{peer} {fields:?}");

@@ -280,12 +280,14 @@ impl Server {
     /// `nc -N`, some health checks, and scripts do. Default: no, as in hyper and in nginx as a proxy.
     ///
     /// A peer that closes the whole connection looks the same until something is sent to it. By default, a handler that
-    /// waits is dropped as soon as its peer closes, and the connection is closed without a response: nobody is left to
-    /// read it. The access log has such a request with the status 499, and as JSON with `"cut":"peer"`. With `true`, only
-    /// a reset drops a handler, and the work for a peer that has closed goes on until a write fails.
+    /// waits is dropped as soon as its peer closes, as is the source of a [stream](crate::Body::set_stream) that waits, and
+    /// the connection is closed without the rest of a response: nobody is left to read it. The access log has such a
+    /// request with the status 499, and as JSON with `"cut":"peer"`. With `true`, only a reset drops a handler or a source,
+    /// and the work for a peer that has closed goes on until a write fails.
     ///
     /// Either way a handler that does not wait runs to its end, and its response is sent, even to a peer that has closed
-    /// its sending half. A core that is behind looks first, and calls no handler for a peer that has closed.
+    /// its sending half. So is a file, however long the disk takes. A core that is behind looks first, and calls no handler
+    /// for a peer that has closed.
     ///
     /// A handler that must end, such as one that charges a card, is [`uncancelled`](crate::middleware::uncancelled).
     pub fn half_close(mut self, half_close: bool) -> Server {

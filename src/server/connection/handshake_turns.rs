@@ -80,7 +80,8 @@ mod tests {
         runtime.block_on(local);
         let order = String::from_iter(&*steps.borrow());
         assert_eq!((order.matches('h').count(), order.matches('o').count()), (200, 40));
-        let served = order[..order.rfind('o').unwrap()].split('o');
+        // Before its first turn, the other task stands at the end of the line.
+        let served = order[..order.rfind('o').unwrap()].split('o').skip(1);
         assert!(served.map(str::len).all(|steps| steps <= STEPS_MAX), "{order}");
     }
 

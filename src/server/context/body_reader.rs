@@ -221,8 +221,11 @@ impl<'a> BodyReader<'a> {
     }
 }
 
-fn discarded() -> ExchangeError {
-    ExchangeError::Io(io::Error::other("the rest of the body was discarded while the response was sent"))
+/// The error of a body of which a part was discarded.
+pub(super) fn discarded() -> ExchangeError {
+    let text =
+        "a part of the body was discarded: while the response was sent, or because it could not be received";
+    ExchangeError::Io(io::Error::other(text))
 }
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's

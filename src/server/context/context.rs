@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::body_reader::BodyReader;
+use super::body_reader::{BodyReader, discarded};
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
 use super::head_filter::{HeadFilters, SentKind};
@@ -151,7 +151,9 @@ impl Context {
     ///
     /// # Examples
     ///
-    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived:
+    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived. After an error,
+    /// or if the handler is dropped because its peer has left, a part of the file is there, which is the handler's to
+    /// remove. `Part::save`, for uploads of forms, does that.
     ///
     /// ```no_run
     /// use corehttp::middleware::wrap;
@@ -183,7 +185,10 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed, too slow, or larger than
-    /// [`Limits::body_max`](crate::Limits::body_max).
+    /// [`Limits::body_max`](crate::Limits::body_max). `ctx.request.body` is empty then: no part of a body passes for the
+    /// whole. Once a part is lost, because that has failed or because a response has begun, each further call fails.
+    ///
+    /// If the future is dropped, what has arrived is in `ctx.request.body`, and another call receives the rest.
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         self.buffer_body_up_to(self.limits().body_max).await
     }
@@ -195,6 +200,9 @@ impl Context {
     /// As [`Context::buffer_body`], or if the body is larger than that.
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         let Context { request, exchange, .. } = self;
+        if exchange.incoming.get_mut().has_discarded() {
+            return Err(discarded().into());
+        }
         let wait = CancelMemoryWaitOnDrop(exchange);
         let buffered = poll_fn(|cx| wait.0.poll_body(cx, request, most)).await;
         let incoming = wait.0.incoming.get_mut();
@@ -204,7 +212,11 @@ impl Context {
                 mem::swap(&mut request.trailers, &mut incoming.trailers);
             }
             Ok(()) => {}
-            Err(_) => incoming.mark_body_end_unknown(),
+            Err(_) => {
+                incoming.mark_body_end_unknown();
+                incoming.note_discarded(request.body.len());
+                request.body.clear();
+            }
         }
         Ok(buffered?)
     }

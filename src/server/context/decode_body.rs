@@ -19,7 +19,8 @@ impl Context {
     ///
     /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
     /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
-    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
+    /// ones in `accept-encoding`). After such an error, or if the future is dropped, the body is left as it was received.
+    /// Fails as [`Context::buffer_body`] does if the body has yet to be received.
     ///
     /// # Examples
     ///

@@ -4,19 +4,22 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use super::error::Error;
 use crate::error_text::write_escaped;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, tls};
+use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 
 /// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
 /// [`Server::error_response`](crate::Server::error_response) see it.
 ///
 /// `{}` formats it as one line: the status, the peer, the method and path if they are known, the cause, and how many
 /// reports like it were left out before it, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more
-/// suppressed`. Neither `{}` nor `{:?}` reveals more of the request than that.
+/// suppressed`. Behind a [proxy](crate::Server::trusted_proxies) the line has the client as well: `192.0.2.1 through
+/// 10.0.0.1:50000`. Neither `{}` nor `{:?}` reveals more of the request than that.
 ///
 /// # Examples
 ///
@@ -53,6 +56,8 @@ pub struct ErrorReport<'a> {
     /// [`Server::on_error`](crate::Server::on_error) got. Always 0 if there is a `request`, and for
     /// [`Server::error_response`](crate::Server::error_response).
     pub suppressed: u64,
+    /// The proxies whose word about the client is believed.
+    pub(in crate::server) proxies: TrustedProxies,
 }
 
 /// Why an exchange or a connection failed or was refused.
@@ -102,7 +107,21 @@ impl ErrorReport<'_> {
             request: None,
             cause,
             suppressed: 0,
+            proxies: TrustedProxies::default(),
         }
+    }
+
+    /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. Without a `request`,
+    /// that is the address of the peer.
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        match self.request {
+            Some(request) => client_ip(self.peer_addr, &request.headers, &self.proxies),
+            None => self.peer_addr.ip(),
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source { client: self.client_ip(), peer: self.peer_addr }
     }
 
     /// Returns whether the server is at fault: the application, this machine, or a limit of the server as a whole. Such a
@@ -219,8 +238,8 @@ impl fmt::Display for ErrorReport<'_> {
             (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
             (None, ErrorCause::Listener(_)) => f.write_str("the server stops")?,
             (None, ErrorCause::Certificate(_)) => f.write_str("TLS")?,
-            (None, _) => write!(f, "{} cut off", self.peer_addr)?,
-            (Some(status), _) => write!(f, "{status} to {}", self.peer_addr)?,
+            (None, _) => write!(f, "{} cut off", self.source())?,
+            (Some(status), _) => write!(f, "{status} to {}", self.source())?,
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;

@@ -66,9 +66,10 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 ///
 /// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these, and so a person who opens a link of an
 /// API reads a page. One without a preference, such as curl and the `fetch` of a script, or that accepts something else,
-/// gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: they show a
-/// cause that this crate has found in the request, such as JSON with a field missing, and no other. The response has
-/// `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
+/// gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: the
+/// [`Problem`](crate::Problem) that the handler has failed with, with all its members, or else a cause that this crate has
+/// found in the request, such as JSON with a field missing, and no other. The response has `vary: accept`. A redirect, such
+/// as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///

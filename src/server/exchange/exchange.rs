@@ -123,7 +123,7 @@ impl Exchange {
         let polled = conn.poll_uncounted(|conn, bounds, core| {
             incoming.poll_head(cx, conn, request, bounds, || core.clock.mark_stale())
         });
-        polled.map_err(|error| {
+        conn.or_gone(cx, polled, &incoming.memory).map_err(|error| {
             info.note_failed_head(request, incoming);
             error.into()
         })
@@ -161,11 +161,7 @@ impl Exchange {
         if !incoming.is_end_stream() {
             let content = request.body.receive();
             let received = conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content));
-            if received.is_pending() && incoming.memory.is_waiting() {
-                // Nothing is read, so no read finds that the peer has left.
-                return conn.poll_gone(cx).map(Err);
-            }
-            ready!(received)?;
+            ready!(conn.or_gone(cx, received, &incoming.memory))?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
@@ -239,10 +235,10 @@ impl Exchange {
             if sent.is_ready() {
                 return sent;
             }
-            // Content of unknown length is still made, perhaps for nobody. Other content is there, such as a file.
-            let cancel = match response.body.declared_length() {
-                BodyLength::Unknown => bounds.cancel,
-                BodyLength::NoContent | BodyLength::Known(_) => bounds.cancel.only_on_reset(),
+            // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
+            let cancel = match response.body.is_in_progress() {
+                true => bounds.cancel,
+                false => bounds.cancel.only_on_reset(),
             };
             // While the write waits, input is discarded; that is ready only with an error.
             match incoming.get_mut().poll_discard(cx, conn, bounds) {
@@ -418,13 +414,13 @@ impl Exchange {
         status: Option<Status>,
         cause: ErrorCause,
     ) -> ErrorReport<'r> {
-        let Peer { addr: peer_addr, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.exchange_count, self.info.head) {
             (count, HeadState::Refused | HeadState::Partial | HeadState::NoLine) => (count + 1, None),
-            (0, HeadState::Accepted) => (0, None),
-            (count, HeadState::Accepted) => (count, Some(request)),
+            (count, HeadState::Accepted) => (count, (count > 0).then_some(request)),
         };
-        ErrorReport { status, peer_addr, connection_id, exchange_number, request, cause, suppressed: 0 }
+        let proxies = self.conn.core().trusted_proxies.clone();
+        let report = ErrorReport::from_connection(self.peer(), cause);
+        ErrorReport { status, exchange_number, request, proxies, ..report }
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that

@@ -176,6 +176,21 @@ impl SharedConn {
         gone.map(|gone| gone.err().unwrap_or(ExchangeError::PeerClosed))
     }
 
+    /// The outcome of a step, or the error of a peer that has left while the step waits for `memory`: nothing is read
+    /// meanwhile, so no read finds that out.
+    #[inline]
+    pub(super) fn or_gone<T>(
+        &self,
+        cx: &mut task::Context<'_>,
+        polled: Poll<Result<T, ExchangeError>>,
+        memory: &MemoryShare,
+    ) -> Poll<Result<T, ExchangeError>> {
+        match polled {
+            Poll::Pending if memory.is_waiting() => self.poll_gone(cx).map(Err),
+            polled => polled,
+        }
+    }
+
     /// Whether the peer has left before its handler is called. Checked only on a core that is behind, where requests have
     /// waited. Elsewhere the handler is called at once: it may answer, and a peer that has closed its sending half can
     /// still read that.

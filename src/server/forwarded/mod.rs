@@ -1,9 +1,11 @@
 //! The client that a request comes from, and the URL that it used, where proxies stand between (RFC 7239).
 
 mod forwarded;
+mod source;
 mod trusted_proxies;
 
 pub use forwarded::Forwarded;
 pub(crate) use forwarded::client_ip;
 pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+pub(crate) use source::Source;
 pub use trusted_proxies::{ForwardedHeader, NetworkParseError, TrustedProxies};

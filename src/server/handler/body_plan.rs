@@ -34,7 +34,16 @@ pub enum BodyPlan {
     /// The whole body is received before the handler is called, up to this many bytes.
     BufferUpTo(usize),
     /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
-    /// not at all. No limit applies except the handler's own.
+    /// not at all.
+    ///
+    /// [`Limits::body_max`](crate::Limits::body_max) does not count:
+    /// [`BodyReader::decoded_up_to`](crate::BodyReader::decoded_up_to) bounds a body that is read as it is, too, and
+    /// `multipart::MultipartLimits` an upload.
+    ///
+    /// The time in which the handler reads counts for [`Timeouts::handler`](crate::Timeouts::handler). If a server has that
+    /// limit, its routes for uploads have [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts):
+    /// [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still bound
+    /// peers that are slow.
     Stream,
     /// The request is answered with this status, unless middleware around the handler answers otherwise.
     /// [`Server::on_error`](crate::Server::on_error) is called; [`Context::refuse`](crate::Context::refuse) makes a plan

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::deferred::{defer_body, handle_deferred};
 use super::middleware::Middleware;
 use crate::message::{FieldName, Request};
-use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
+use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
@@ -12,6 +13,10 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
 /// for each request before what is beneath is, and once more by the head if the request may have a body. So it decides by
 /// the head alone, and changes nothing but fields of the response and extensions. An `async` one is called once. A guard
 /// that counts, or has settings, is a type that implements [`Middleware`].
+///
+/// A check that needs what middleware around it has loaded is `async`, even if it waits for nothing. Otherwise it would
+/// decide by the head of a request that may have a body, before the session is loaded, or before another `async` guard has
+/// put a user into the extensions.
 ///
 /// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
 /// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
@@ -46,6 +51,41 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Refusal, Result};
 /// # request.set_bearer_auth("8f14e45f")?;
 /// # let admitted = corehttp::block_on(service.respond(request))?;
 /// # assert_eq!((refused.status, admitted.text()), (Status::UNAUTHORIZED, Ok("good")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A user whom one guard finds and another one needs (`session` has the same with a session):
+///
+/// ```
+/// use corehttp::middleware::guard;
+/// use corehttp::{Context, Result, Server, Status, routes};
+///
+/// struct User { is_admin: bool }
+/// # async fn find(_: &str) -> Option<User> { Some(User { is_admin: true }) }
+///
+/// async fn signs_in(ctx: &mut Context) -> Result {
+///     let token = ctx.request.bearer_auth().ok_or(Status::UNAUTHORIZED)?;
+///     let user: User = find(token).await.ok_or(Status::UNAUTHORIZED)?;
+///     ctx.extensions.insert(user);
+///     Ok(())
+/// }
+///
+/// async fn is_admin(ctx: &mut Context) -> Result {
+///     match ctx.extensions.get() {
+///         Some(User { is_admin: true }) => Ok(()),
+///         _ => Err(Status::FORBIDDEN.into()),
+///     }
+/// }
+///
+/// let service = Server::new().service(routes! {
+///     wrap (guard(signs_in), guard(is_admin)) => {
+///         POST "/admin/notes" => |ctx: &mut Context| ctx.response.set_text("noted"),
+///     },
+/// });
+/// # let mut request = corehttp::Request::post("/admin/notes")?;
+/// # request.set_bearer_auth("8f14e45f")?;
+/// # request.body.set_bytes("hi");
+/// # assert_eq!(corehttp::block_on(service.respond(request))?.text()?, "noted");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("authorization", "authentication", "filter"))]
@@ -120,33 +160,18 @@ impl<F: Fn(&mut Context) -> Result> Guard<F> {
     }
 }
 
-/// A guard that is made of an `async` function. It lets the body be streamed, and buffers it once the check has passed, so
-/// it receives none in vain.
+/// A guard that is made of an `async` function. The body is received once the check has passed, so none is in vain.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncGuard<F>(F);
 
 impl<F: AsyncFn(&mut Context) -> Result + 'static> Middleware for AsyncGuard<F> {
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
-        match next.on_head(ctx) {
-            BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream,
-            plan @ (BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_)) => plan,
-        }
+        defer_body(ctx, next)
     }
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         self.0(ctx).await.inspect_err(|_| ctx.count_refusal(GuardKind::Function))?;
-        if !may_have_body(&ctx.request) {
-            return next.handle(ctx).await;
-        }
-        let received = match next.on_head(ctx) {
-            BodyPlan::Buffer => ctx.buffer_body().await,
-            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await,
-            BodyPlan::Stream | BodyPlan::Tunnel | BodyPlan::Refuse(_) => Ok(()),
-        };
-        match received {
-            Ok(()) => next.handle(ctx).await,
-            Err(error) => next.refuse(ctx, Refusal::of_body(error.into())).await,
-        }
+        handle_deferred(ctx, next).await
     }
 }
 

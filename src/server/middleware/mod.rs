@@ -8,10 +8,12 @@ mod next;
 mod wrapped;
 
 mod bounds;
+mod deferred;
 mod guard;
 mod wrap;
 
 pub use bounds::{limits, plan, timeouts, uncancelled};
+pub use deferred::{defer_body, handle_deferred};
 pub use guard::{AsyncGuard, Guard, IntoGuard, guard};
 pub(crate) use guard::{SharedGuard, plan_guarded};
 pub use middleware::Middleware;

@@ -117,8 +117,12 @@ impl<H: Handler> Handler for Inner<H> {
         ctx.request.matched_route_mut().forget_choices(known);
     }
 
+    // `on_head` has counted a middleware, the one that refuses here.
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        self.0.refuse(ctx, refusal)
+        match refusal.pass_inward() {
+            Err(error) => Box::pin(ready(Err(error))),
+            Ok(refusal) => self.0.refuse(ctx, refusal),
+        }
     }
 }
 
@@ -147,6 +151,11 @@ impl Handler for Refusing<'_> {
             Some(refusal) => self.inner.pass(ctx, refusal).await,
             None => Err(self.status.into()),
         }
+    }
+
+    /// The refusal that is on its way counts: `on_head` has led to the other one, and has noted nothing.
+    fn refuse<'b>(&'b self, ctx: &'b mut Context, _: Refusal) -> BoxedFuture<'b> {
+        Box::pin(self.handle(ctx))
     }
 }
 

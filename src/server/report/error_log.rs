@@ -20,7 +20,8 @@ use crate::server::error::ErrorReport;
 /// 2026-11-28T09:30:00Z error 500 Internal Server Error to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
 /// ```
 ///
-/// Of a panic it has the request; the message and the place are written by the panic hook of the program.
+/// Behind a [proxy](crate::Server::trusted_proxies) the line has the client, and the proxy: `to 192.0.2.1 through
+/// 10.0.0.1:50000`. Of a panic it has the request; the message and the place are written by the panic hook of the program.
 ///
 /// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of
 /// each kind, a core writes 10 lines a second at most, and one that belongs to no request; the next line says how many

@@ -17,7 +17,7 @@ use crate::memory::{Counter, Reset, clear_cold};
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
 use crate::net::{Conn, Peer, PeerAddr, Traffic, tls};
 use crate::server::error::ErrorCause;
-use crate::server::forwarded::{TrustedProxies, client_ip};
+use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 use crate::server::opening::{ProxyHeader, RareConnectionState};
 
 /// An exchange that is over, with its response or without.
@@ -165,6 +165,11 @@ impl ExchangeReport<'_> {
         }
     }
 
+    /// The client, and the peer if that is another.
+    pub(crate) fn source(&self) -> Source {
+        Source { client: self.client_ip(), peer: self.peer_addr }
+    }
+
     /// Whether the version of the request is known.
     #[allow(dead_code, reason = "unused without the feature `access-log`")]
     #[inline]
@@ -207,7 +212,7 @@ impl fmt::Display for ExchangeReport<'_> {
             }
             None => f.write_str("a refused head")?,
         }
-        write!(f, " from {}: ", self.peer_addr)?;
+        write!(f, " from {}: ", self.source())?;
         match self.status {
             Some(status) => write!(f, "{}", status.as_u16())?,
             None => f.write_str("no response")?,

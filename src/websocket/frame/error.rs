@@ -51,7 +51,7 @@ pub enum Error {
     /// There is no memory for a message, because other peers of the server hold all that
     /// [`Limits::memory_max`](crate::Limits::memory_max) allows.
     Memory,
-    /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
+    /// Nothing can be sent any more: a close frame was sent, a write has failed, or the connection has ended.
     Closed,
     /// A message cannot be sent between the parts of another one.
     Interleaved,

@@ -90,7 +90,7 @@ impl<R: RoleParts> Link<R> {
     /// Sends what was held back, because the handler waits.
     pub(crate) fn flush_held_back(&mut self, cx: &mut task::Context<'_>) {
         self.wakers.set_handler(cx);
-        if !self.state.is_closed()
+        if self.state.is_writable()
             && let Poll::Ready(Err(error)) = self.poll_send(cx, 0)
         {
             self.state.keep_failure(error);
@@ -162,7 +162,7 @@ impl<R: RoleParts> Link<R> {
             let limit = self.bounds.write;
             match self.with_waker(cx, |link, cx| link.conn.poll_send(cx, payload, limit)) {
                 Poll::Ready(Ok(count)) => payload = &payload[count..],
-                Poll::Ready(Err(error)) => return Err(self.fail(error, Phase::Write)),
+                Poll::Ready(Err(error)) => return Err(self.fail_write(error)),
                 // Nothing else may come between, not even a pong.
                 Poll::Pending => {
                     self.conn.write_buffer().bytes().extend_from_slice(payload);
@@ -268,16 +268,16 @@ impl<R: RoleParts> Link<R> {
 
     fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let is_idle = self.heartbeat.late_pong.is_none() && self.conn.has_sent_all();
-        if is_idle && !self.state.is_closed() { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
+        if is_idle && self.state.is_writable() { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
     }
 
     fn poll_flush_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        if self.state.is_closed() {
+        if !self.state.is_writable() {
             return Poll::Ready(Err(self.state.error()));
         }
         loop {
             if !self.conn.has_sent_all() {
-                ready!(self.poll_flush_once(cx)).map_err(|error| self.fail(error, Phase::Write))?;
+                ready!(self.poll_flush_once(cx)).map_err(|error| self.fail_write(error))?;
             }
             match self.heartbeat.late_pong.take() {
                 Some(payload) => self.write_pong(&payload)?,
@@ -324,33 +324,49 @@ impl<R: RoleParts> Link<R> {
                 return Poll::Ready(Err(self.state.error()));
             }
             self.flush_and_check_close(cx)?;
-            let silence = if self.state.is_open() { self.bounds.silence } else { Duration::MAX };
+            let silence = match self.state {
+                ReadyState::Open => self.bounds.silence,
+                // A peer that takes no ping has the time of a close for each next byte.
+                ReadyState::ReceiveOnly(_) => self.bounds.close,
+                ReadyState::Closing | ReadyState::Closed(_) => Duration::MAX,
+            };
             match self.conn.poll_read(cx, input.room(), silence) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
                     return Poll::Ready(Ok(count));
                 }
-                Poll::Ready(Err(ConnError::TimedOut)) if !self.heartbeat.is_silent() => {
+                Poll::Ready(Err(ConnError::TimedOut))
+                    if self.state.is_open() && !self.heartbeat.is_silent() =>
+                {
                     self.conn.disarm(TimerSlot::Read);
                     self.heartbeat.begin_silence();
                     self.write_ping(&[])?;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.fail(error, Phase::Silence))),
+                Poll::Ready(Err(error)) => {
+                    let phase = if self.state.is_writable() { Phase::Silence } else { Phase::Close };
+                    return Poll::Ready(Err(self.fail(error, phase)));
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    /// Sends what waits to be written, and fails once the close has taken too long.
+    /// Sends what waits to be written, and fails once the close has taken too long. The error of a write that ends the
+    /// sending alone is left to the next call that sends.
     fn flush_and_check_close(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
-        let is_flushed = match self.poll_flush(cx) {
-            Poll::Ready(flushed) => flushed.map(|()| true)?,
-            Poll::Pending => false,
+        let is_waiting = match self.state.is_writable().then(|| self.poll_flush(cx)) {
+            Some(Poll::Pending) => true,
+            Some(Poll::Ready(Err(error))) if self.state.is_closed() => return Err(error),
+            Some(Poll::Ready(Err(error))) => {
+                self.state.keep_failure(error);
+                false
+            }
+            Some(Poll::Ready(Ok(()))) | None => false,
         };
         // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace bounds
         // that.
-        if self.state.is_closing() && (is_flushed || !self.is_stopping()) {
+        if self.state.has_sent_close() && !(is_waiting && self.is_stopping()) {
             self.check_close_timeout(cx)?;
         }
         Ok(())
@@ -364,11 +380,11 @@ impl<R: RoleParts> Link<R> {
         }
     }
 
-    /// Appends a close frame, unless one was sent, because both halves are dropped. Returns whether the connection is
-    /// still open.
+    /// Appends a close frame, unless one was sent, because both halves are dropped. Returns whether it can still be
+    /// written.
     pub(super) fn begin_drop(&mut self) -> bool {
         // If no mask can be made, the connection just ends.
-        !self.state.is_closed() && self.write_close(R::DROPPED, "").is_ok()
+        self.state.is_writable() && self.write_close(R::DROPPED, "").is_ok()
     }
 
     /// Takes what the server counts the connection by.
@@ -409,6 +425,22 @@ impl<R: RoleParts> Link<R> {
         self.guard = None;
     }
 
+    /// The error of a write. A peer that has closed takes nothing more, and its last messages and its close frame may be
+    /// here, so that is the end of the sending alone. One that takes nothing for too long is cut off.
+    fn fail_write(&mut self, error: ConnError) -> io::Error {
+        if let ConnError::TimedOut = error {
+            return self.fail(error, Phase::Write);
+        }
+        self.state.end_sending();
+        self.conn.write_buffer().reset();
+        self.conn.disarm(TimerSlot::Write);
+        self.heartbeat.late_pong = None;
+        // A reader in another task has other limits from now on.
+        self.end_silence();
+        self.wakers.wake();
+        ExchangeError::during(Phase::Write, self.bounds.write)(error).into()
+    }
+
     /// The error of a connection that has failed in this phase, which is closed.
     fn fail(&mut self, error: ConnError, phase: Phase) -> io::Error {
         let limit = match phase {
@@ -441,9 +473,9 @@ impl<R: RoleParts> Link<R> {
         }
     }
 
-    /// Gives the write buffer back, once all of it was sent.
+    /// Gives the write buffer back, once all of it was sent, or none of it can be.
     fn return_memory(&mut self) {
-        if self.conn.has_sent_all() {
+        if self.conn.has_sent_all() || !self.state.is_writable() {
             self.drop_io_state();
         }
     }

@@ -1,6 +1,6 @@
 //! [`ReadyState`]: whether a WebSocket is open, closing or closed (RFC 6455 §4.1, §7.1).
 
-use std::io;
+use std::{io, mem};
 
 use crate::websocket::frame::Error;
 
@@ -10,12 +10,16 @@ pub(crate) enum ReadyState {
     Open,
     /// A close frame was sent, after which no frame is sent (§5.5.1, §7.1.3).
     Closing,
+    /// A write has failed, so no frame is sent. Frames that the peer has sent are received up to its end, since its close
+    /// frame may be among them (§7.1.5).
+    ReceiveOnly(SendingEnd),
     /// The connection is closed (§7.1.4).
-    Closed(Closed),
+    Closed(SendingEnd),
 }
 
-/// The end of a connection.
-pub(crate) struct Closed {
+/// The end of what is sent over a connection.
+#[derive(Default)]
+pub(crate) struct SendingEnd {
     /// Whether a close frame was sent before.
     was_closing: bool,
     /// Whether bytes that waited to be written were lost.
@@ -32,28 +36,39 @@ impl ReadyState {
         }
     }
 
-    /// Notes that the connection is closed, and whether bytes were lost that waited to be written.
-    pub(super) fn close(&mut self, has_lost: bool) {
-        match self {
-            ReadyState::Closed(closed) => closed.has_lost |= has_lost,
-            ReadyState::Open | ReadyState::Closing => {
-                let was_closing = self.is_closing();
-                *self = ReadyState::Closed(Closed { was_closing, has_lost, failure: None });
-            }
+    /// Notes that a write has failed, with which bytes were lost.
+    pub(super) fn end_sending(&mut self) {
+        if self.is_writable() {
+            *self = ReadyState::ReceiveOnly(self.take_end(true));
         }
     }
 
-    /// Keeps the error that has closed the connection, of which no call has told yet.
+    /// Notes that the connection is closed, and whether bytes were lost that waited to be written.
+    pub(super) fn close(&mut self, has_lost: bool) {
+        *self = ReadyState::Closed(self.take_end(has_lost));
+    }
+
+    fn take_end(&mut self, has_lost: bool) -> SendingEnd {
+        let mut end = match mem::replace(self, ReadyState::Open) {
+            ReadyState::Open => SendingEnd::default(),
+            ReadyState::Closing => SendingEnd { was_closing: true, ..SendingEnd::default() },
+            ReadyState::ReceiveOnly(end) | ReadyState::Closed(end) => end,
+        };
+        end.has_lost |= has_lost;
+        end
+    }
+
+    /// Keeps the error that has ended the sending, of which no call has told yet.
     pub(super) fn keep_failure(&mut self, error: io::Error) {
-        if let ReadyState::Closed(closed) = self {
-            closed.failure = Some(error);
+        if let ReadyState::ReceiveOnly(end) | ReadyState::Closed(end) = self {
+            end.failure = Some(error);
         }
     }
 
     /// The error of a call on a WebSocket that is closing or closed.
     pub(super) fn error(&mut self) -> io::Error {
         let failure = match self {
-            ReadyState::Closed(closed) => closed.failure.take(),
+            ReadyState::ReceiveOnly(end) | ReadyState::Closed(end) => end.failure.take(),
             ReadyState::Open | ReadyState::Closing => None,
         };
         failure.unwrap_or_else(|| Error::Closed.into())
@@ -63,8 +78,9 @@ impl ReadyState {
         matches!(self, ReadyState::Open)
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        matches!(self, ReadyState::Closing)
+    /// Whether bytes that wait may still be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self, ReadyState::Open | ReadyState::Closing)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -76,12 +92,12 @@ impl ReadyState {
         match self {
             ReadyState::Open => false,
             ReadyState::Closing => true,
-            ReadyState::Closed(closed) => closed.was_closing,
+            ReadyState::ReceiveOnly(end) | ReadyState::Closed(end) => end.was_closing,
         }
     }
 
-    /// Whether the connection was closed before all bytes were written that waited for it.
+    /// Whether the sending has ended before all bytes were written that waited for it.
     pub(super) fn has_lost(&self) -> bool {
-        matches!(self, ReadyState::Closed(closed) if closed.has_lost)
+        matches!(self, ReadyState::ReceiveOnly(end) | ReadyState::Closed(end) if end.has_lost)
     }
 }

@@ -4,7 +4,7 @@ use httparse::{EMPTY_HEADER, Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
-use crate::message::{Headers, HeadersDraft, Version};
+use crate::message::{Headers, HeadersDraft, Version, describes_client};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -201,7 +201,8 @@ fn parse_trailers<const N: usize>(
 }
 
 /// Whether a field is not allowed in trailers. Fields for framing, routing, authentication, control or content have no
-/// meaning after the body, or another one than before it (RFC 9110 §6.5.1).
+/// meaning after the body, or another one than before it (RFC 9110 §6.5.1). A server that takes trailers for fields would
+/// believe those that describe its client.
 pub(in crate::wire) fn is_forbidden_in_trailers(name: &[u8]) -> bool {
     const FORBIDDEN: &[&str] = &[
         "authorization",
@@ -215,7 +216,6 @@ pub(in crate::wire) fn is_forbidden_in_trailers(name: &[u8]) -> bool {
         "content-type",
         "cookie",
         "expect",
-        "forwarded",
         "host",
         "keep-alive",
         "location",
@@ -231,11 +231,8 @@ pub(in crate::wire) fn is_forbidden_in_trailers(name: &[u8]) -> bool {
         "transfer-encoding",
         "upgrade",
         "www-authenticate",
-        "x-real-ip",
     ];
-    let forwarded =
-        name.get(.."x-forwarded".len()).is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded"));
-    forwarded || FORBIDDEN.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
+    describes_client(name) || FORBIDDEN.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
 }
 
 #[cfg(test)]

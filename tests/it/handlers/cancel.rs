@@ -68,7 +68,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// Handlers that wait, each in its way.
 fn waiting(work: &Work) -> impl Handler + Send + Sync + use<> {
-    let [whole, source, stream, upload, beside, finishes] = [(); 6].map(|()| work.clone());
+    let [whole, source, sized, stream, upload, beside, finishes] = [(); 7].map(|()| work.clone());
     routes! {
         GET "/whole" => async move |ctx: &mut Context| {
             let running = whole.begin();
@@ -77,6 +77,7 @@ fn waiting(work: &Work) -> impl Handler + Send + Sync + use<> {
             ctx.response.set_text("whole");
         },
         GET "/source" => async move |ctx: &mut Context| ctx.response.body.set_stream(Never(source.begin()), None),
+        GET "/sized" => async move |ctx: &mut Context| ctx.response.body.set_stream(Never(sized.begin()), Some(10)),
         GET "/stream" => async move |ctx: &mut Context| -> corehttp::Result {
             let mut out = ctx.body_writer().await?;
             let running = stream.begin();
@@ -108,8 +109,14 @@ fn waiting(work: &Work) -> impl Handler + Send + Sync + use<> {
     }
 }
 
-const DROPPING: [(&str, &str); 5] =
-    [("GET", "/whole"), ("GET", "/source"), ("GET", "/stream"), ("POST", "/upload"), ("POST", "/beside")];
+const DROPPING: [(&str, &str); 6] = [
+    ("GET", "/whole"),
+    ("GET", "/source"),
+    ("GET", "/sized"),
+    ("GET", "/stream"),
+    ("POST", "/upload"),
+    ("POST", "/beside"),
+];
 
 /// A request whose body, if it has one, is not complete.
 fn unfinished(method: &str, path: &str) -> String {
@@ -151,7 +158,9 @@ fn a_handler_that_waits_is_dropped_when_its_peer_closes_or_resets() {
             match path {
                 // The reader has met the end itself, and a peer that has closed its sending half may read that.
                 "/upload" => assert!(status.is_none_or(|status| status == 400), "{status:?}"),
-                "/source" | "/stream" => assert_eq!((status, cut), (Some(200), Some(CutBy::Peer)), "{path}"),
+                "/source" | "/sized" | "/stream" => {
+                    assert_eq!((status, cut), (Some(200), Some(CutBy::Peer)), "{path}")
+                }
                 _ => assert_eq!((status, cut), (None, Some(CutBy::Peer)), "{path}"),
             }
         }

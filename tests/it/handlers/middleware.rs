@@ -5,12 +5,15 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::middleware::{Middleware, Next, guard, limits, plan, timeouts, wrap};
+use corehttp::middleware::{
+    Middleware, Next, defer_body, guard, handle_deferred, limits, plan, timeouts, wrap,
+};
 use corehttp::{
     BodyPlan, BoxHandler, Context, Error, Handler, IntoHandler, Request, Router, Server, Status, routes,
 };
 use tokio::time::sleep;
 
+use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Served, get, status, streaming};
 
 /// Notes its name on the way in, and on the way out with the status.
@@ -363,6 +366,183 @@ mod refusals {
                 assert_eq!(received.ends_with("\r\n\r\nhello"), status_in == 200, "{received}");
             }
         }
+    }
+
+    /// The user whom a guard has found.
+    struct User;
+
+    async fn finds_the_user(ctx: &mut Context) -> corehttp::Result {
+        sleep(Duration::from_millis(1)).await;
+        ctx.extensions.insert(User);
+        Ok(())
+    }
+
+    /// As `guard(finds_the_user)`, by hand.
+    #[derive(Clone)]
+    struct FindsTheUser;
+
+    impl Middleware for FindsTheUser {
+        fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+            defer_body(ctx, next)
+        }
+
+        async fn call(&self, ctx: &mut Context, next: &impl Handler) -> corehttp::Result {
+            finds_the_user(ctx).await?;
+            handle_deferred(ctx, next).await
+        }
+    }
+
+    /// Refuses users by the head, as a handler and as middleware.
+    #[derive(Clone)]
+    struct KeepsUsersOut;
+
+    impl Handler for KeepsUsersOut {
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            match ctx.extensions.get() {
+                Some(User) => BodyPlan::Refuse(Status::FORBIDDEN),
+                None => BodyPlan::Buffer,
+            }
+        }
+
+        async fn handle(&self, _: &mut Context) -> corehttp::Result {
+            unreachable!("a refused request reaches no handler")
+        }
+    }
+
+    impl Middleware for KeepsUsersOut {
+        fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+            match ctx.extensions.get() {
+                Some(User) => ctx.refuse(Error::new(Status::FORBIDDEN, "no users")),
+                None => next.on_head(ctx),
+            }
+        }
+
+        async fn call(&self, _: &mut Context, _: &impl Handler) -> corehttp::Result {
+            unreachable!("a refused request is not passed on")
+        }
+    }
+
+    /// A handler beneath a guard that waits makes another plan once it has let the request pass.
+    #[test]
+    fn a_plan_may_refuse_by_what_a_guard_has_learned() {
+        let found = || guard(finds_the_user);
+        let moves = async |ctx: &mut Context, next: Next<'_>| {
+            ctx.extensions.insert(User);
+            ctx.request.set_url("/late")?;
+            next.handle(ctx).await
+        };
+        for served in [
+            Served::new(wrap((Noted("a"), found(), Noted("b")), KeepsUsersOut)),
+            Served::new(wrap((Noted("a"), FindsTheUser, Noted("b")), KeepsUsersOut)),
+            Served::new(wrap((Noted("a"), found(), Noted("b"), KeepsUsersOut, Noted("c")), uncalled)),
+            Served::new(wrap((Noted("a"), FindsTheUser, Noted("b")), wrap(KeepsUsersOut, uncalled).boxed())),
+            Served::new(wrap(
+                (Noted("a"), found()),
+                routes! { wrap Noted("b") => { any "/" => KeepsUsersOut } },
+            )),
+            Served::new(
+                routes! { wrap (Noted("a"), FindsTheUser, Noted("b"), KeepsUsersOut) => { any "/" => uncalled } },
+            ),
+            Served::new(wrap(
+                (Noted("a"), moves),
+                routes! { any "/late" => wrap((Noted("b"), KeepsUsersOut), uncalled) },
+            )),
+        ] {
+            let post = "POST / HTTP/1.1\r\nhost: a\r\n";
+            let sized = format!("{post}content-length: 2\r\n\r\nhi");
+            let chunked = format!("{post}transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+            for wire in [&sized, &chunked, &get("/")] {
+                let received = served.ask(wire);
+                let expected = (403, "a b b403 a403");
+                assert_eq!((status(&received), &*notes(&received)), expected, "{wire} {received}");
+            }
+        }
+    }
+
+    /// Bodies of requests that are no CONNECT are buffered by that plan as well.
+    #[test]
+    fn a_plan_for_a_tunnel_is_followed_late() {
+        let echo = |ctx: &mut Context| std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        let late = async |ctx: &mut Context, next: Next<'_>| {
+            ctx.request.set_url("/late")?;
+            next.handle(ctx).await
+        };
+        let tunnel = || wrap(BodyPlan::Tunnel, echo);
+        let wire = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+        for served in [
+            Served::new(wrap(guard(finds_the_user), tunnel())),
+            Served::new(wrap(late, routes! { any "/late" => tunnel() })),
+        ] {
+            assert!(served.ask(wire).ends_with("\r\n\r\nhi"));
+        }
+    }
+
+    /// A handler that buffers the body, again and again, although that fails.
+    async fn insists(ctx: &mut Context) {
+        for _ in 0..2 {
+            ctx.buffer_body().await.unwrap_err();
+            assert_eq!(ctx.request.body.bytes(), b"");
+        }
+        ctx.decode_body().await.unwrap_err();
+        let mut reader = ctx.body_reader();
+        while let Ok(chunk) = reader.chunk().await {
+            assert_eq!(chunk.expect("the end is not reached"), b"");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_body_does_not_pass_for_the_whole_rfc9112_8() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let texts = seen.clone();
+        let sees = async move |ctx: &mut Context, next: Next<'_>| {
+            let outcome = next.handle(ctx).await;
+            texts.lock().unwrap().push(ctx.request.text().unwrap_or_default().to_owned());
+            outcome
+        };
+        let late = async |ctx: &mut Context, next: Next<'_>| {
+            ctx.request.set_url("/late")?;
+            next.handle(ctx).await
+        };
+        let bounded = || limits(|limits| limits.body_max = 8);
+        let app = routes! {
+            POST "/guarded" => wrap((sees.clone(), guard(finds_the_user), bounded()), uncalled),
+            POST "/by-hand" => wrap((sees.clone(), FindsTheUser, bounded()), uncalled),
+            POST "/moved" => wrap((sees.clone(), late, bounded()), routes! { any "/late" => uncalled }),
+            POST "/ignored" => wrap((sees.clone(), bounded(), BodyPlan::Stream), insists),
+            POST "/planned" => wrap((sees, bounded()), uncalled),
+        };
+        let wired = Wired::new(app);
+        for path in ["guarded", "by-hand", "moved", "ignored", "planned"] {
+            for (body, then) in [
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\nZZ\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", Then::Ends),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nhost: a\r\n\r\n", Then::Waits),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n", Then::Waits),
+                ("content-length: 8\r\n\r\nhello", Then::Ends),
+                ("content-length: 8\r\n\r\nhello", Then::Waits),
+            ] {
+                let wire = format!("POST /{path} HTTP/1.1\r\nhost: a\r\n{body}");
+                wired.ask_cut(&wire, then);
+                let texts = std::mem::take(&mut *seen.lock().unwrap());
+                assert!(texts.iter().all(String::is_empty), "{wire:?} {then:?} {texts:?}");
+                assert!(!texts.is_empty(), "{wire:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_that_was_discarded_is_not_received_in_part() {
+        let answers_first = async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"answered").await?;
+            out.finish().await?;
+            let received = ctx.buffer_body().await;
+            assert!(ctx.request.body.is_empty() || received.is_ok() && ctx.request.body.bytes() == b"hello");
+            Ok(())
+        };
+        let wired = Wired::new(wrap(BodyPlan::Stream, answers_first));
+        wired.ask_cut("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello", Then::Ends);
     }
 
     /// A guard holds where a handler between does not pass the head on.

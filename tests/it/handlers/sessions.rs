@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use corehttp::middleware::wrap;
+use corehttp::middleware::{guard, wrap};
+use corehttp::server::{ErrorCause, ErrorReport};
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{
-    Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status, block_on,
+    BoxHandler, Context, Handler, IntoHandler, Request, Response, Server, Service, SetCookie, Status,
+    block_on,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
@@ -544,4 +546,48 @@ fn a_session_that_was_deleted_meanwhile_does_not_come_back() {
 fn a_handler_without_sessions_around_it_fails() {
     let response = block_on(Server::new().service(app).respond(Request::get("/").unwrap())).unwrap();
     assert_eq!(response.status, Status::INTERNAL_SERVER_ERROR);
+}
+
+/// A guard that is not `async` decides by the head of a request that may have a body.
+#[test]
+fn a_guard_that_reads_the_session_waits_for_it() {
+    let signed_in = |ctx: &mut Context| -> corehttp::Result {
+        let session = Session::from_extensions(&mut ctx.extensions)?;
+        session.get::<String>("user")?.map(drop).ok_or_else(|| Status::UNAUTHORIZED.into())
+    };
+    let waits = async move |ctx: &mut Context| signed_in(ctx);
+    let sessions = || Sessions::new(MemoryStore::new());
+    let early = "the session is not loaded yet: a guard that reads it is an `async fn`";
+    let without = "no `Sessions` are around the handler of this session";
+    for (posted, got, service) in [
+        ("", "", guarded(wrap((sessions(), guard(waits)), signed_out))),
+        (early, "", guarded(wrap((sessions(), guard(signed_in)), signed_out))),
+        (without, without, guarded(wrap((guard(signed_in), sessions()), signed_out))),
+        (without, without, guarded(wrap(guard(waits), signed_out))),
+    ] {
+        for (request, expected) in [(Request::post("/"), posted), (Request::get("/"), got)] {
+            let mut request = request.unwrap();
+            if request.method() == corehttp::Method::Post {
+                request.body.set_bytes("hi");
+            }
+            let response = block_on(service.respond(request)).unwrap();
+            let status = if expected.is_empty() { 401 } else { 500 };
+            assert_eq!((response.status.as_u16(), response.text().unwrap()), (status, expected));
+        }
+    }
+}
+
+fn signed_out(_: &mut Context) {
+    unreachable!("nobody is signed in");
+}
+
+/// A service that tells why its handler has failed.
+fn guarded<H: Handler + Send + Sync + 'static>(handler: H) -> Service<BoxHandler> {
+    let tells = |report: &ErrorReport<'_>, response: &mut Response| match &report.cause {
+        ErrorCause::Handler(error) if error.status() == Status::INTERNAL_SERVER_ERROR => {
+            response.set_text(error.to_string());
+        }
+        _ => response.set_text(""),
+    };
+    Server::new().error_response(tells).service(handler.boxed())
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use corehttp::access_log::{self, AccessLog};
 use corehttp::middleware::wrap;
 use corehttp::middleware::{CrossOriginProtection, HttpsRedirect, RateLimit};
-use corehttp::server::ForwardedHeader;
-use corehttp::{Context, PeerAddr, Request, Server, TrustedProxies, routes, websocket};
+use corehttp::server::{ErrorLog, ForwardedHeader};
+use corehttp::{Context, Error, PeerAddr, Request, Server, TrustedProxies, routes, websocket};
 
 use crate::support::paused;
 
@@ -26,15 +26,19 @@ struct Client {
 #[track_caller]
 fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expected: Client) {
     let Client { ip, scheme, host } = expected;
-    let (lines, reported) = (Lines::default(), Lines::default());
+    let [lines, reported, failed, errors] = [(); 4].map(|()| Lines::default());
     let log = AccessLog::from_writer(lines.clone(), access_log::Format::Common).unwrap();
-    let noted = reported.clone();
+    let error_log = ErrorLog::from_writer(errors.clone());
+    let [noted, failures] = [&reported, &failed].map(Lines::clone);
     let server = Server::new()
         .trusted_proxies(proxies)
         .observe(log.clone())
+        .observe(error_log.clone())
+        .on_error(move |report| writeln!(&failures, "{}", name(report.client_ip())).unwrap())
         .on_exchange(move |report| writeln!(&noted, "{}", name(report.client_ip())).unwrap());
     let service = server.service(routes! {
         GET "/" => tell,
+        GET "/fails" => |_: &mut Context| Err(Error::other("as told")),
         GET "/rate" => wrap(RateLimit::new(1, Duration::from_secs(3600)), tell),
         GET "/redirect" => wrap(HttpsRedirect::new(), tell),
         POST "/post" => wrap(CrossOriginProtection::new(), tell),
@@ -54,6 +58,8 @@ fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expec
     let count = paused(async {
         let told = ask(peer, "GET", "/", fields).await;
         assert_eq!(told.text().unwrap(), format!("{ip} {scheme} {host}"), "{expected:?}");
+
+        assert_eq!(ask(peer, "GET", "/fails", fields).await.status.as_u16(), 500);
 
         let mut statuses = vec![ask(peer, "GET", "/rate", fields).await.status.as_u16()];
         if let Ok(ip) = ip.parse() {
@@ -76,13 +82,21 @@ fn check(proxies: TrustedProxies, peer: PeerAddr, fields: &[(&str, &str)], expec
             let opened = ask(peer, "GET", "/socket", &upgrade).await;
             assert_eq!(opened.status.as_u16() != 403, is_admitted, "{origin} {expected:?}");
         }
-        statuses.len() + 6
+        statuses.len() + 7
     });
-    drop((service, log));
+    drop((service, log, error_log));
     assert_eq!(reported.take(), format!("{ip}\n").repeat(count), "the reports");
     let logged = lines.take();
     assert_eq!(logged.lines().count(), count, "{logged}");
     assert!(logged.lines().all(|line| line.starts_with(&format!("{ip} - - "))), "{ip}: {logged}");
+    let failed = failed.take();
+    assert!(failed.lines().all(|line| line == ip) && !failed.is_empty(), "{ip}: {failed}");
+    let source = match peer.ip().map_or("-".to_owned(), |peer| peer.to_string()) {
+        same if same == ip => peer.to_string(),
+        _ => format!("{ip} through {peer}"),
+    };
+    let (line, errors) = (format!(" to {source}, GET /fails: "), errors.take());
+    assert!(errors.contains(&line), "{line} {errors}");
 }
 
 /// Names the client, by each of the ways that a context has.
@@ -167,5 +181,9 @@ fn all_that_names_a_client_names_the_same_one_rfc7239_8_1() {
     // The default believes no one, whatever the fields.
     check(TrustedProxies::default().headers(lists), proxy, &LISTS, as_it_came("10.0.0.1"));
     check(TrustedProxies::default().headers(lists), PeerAddr::Unix, &LISTS, as_it_came("-"));
+    // An address of a dual-stack socket is that of the IPv4 peer.
+    let mapped = SocketAddr::from((std::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped(), 4711)).into();
+    check(network(), mapped, &LISTS, passed_on);
+    check(TrustedProxies::default().headers(lists), mapped, &LISTS, as_it_came("10.0.0.1"));
     check(TrustedProxies::from_fn(|_| true).headers(lists), PeerAddr::Memory, &LISTS, as_it_came("-"));
 }

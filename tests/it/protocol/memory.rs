@@ -220,6 +220,35 @@ fn a_peer_that_leaves_leaves_the_queue() {
     });
 }
 
+/// A head that is not small waits as a body does.
+#[test]
+fn a_peer_that_leaves_within_a_large_head_leaves_the_queue() {
+    let limits = Limits { memory_max: 256 << 10, head_max: 64 << 10, ..Limits::default() };
+    let service = Rc::new(Server::new().limits(limits).service(BoxHandler::new(handler())));
+    paused(LocalSet::new().run_until(async {
+        let connect = || {
+            let (near, far) = duplex(64 << 10);
+            let service = service.clone();
+            (Near(near), spawn_local(async move { service.serve_connection(far).await }))
+        };
+        let half = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}", "x".repeat(40_000));
+        let mut holders = Vec::new();
+        for _ in 0..8 {
+            let (mut peer, served) = connect();
+            peer.send(&half).await;
+            holders.push((peer, served));
+        }
+        sleep(SECOND).await;
+        let (mut late, served) = connect();
+        late.send(&half).await;
+        sleep(SECOND).await;
+        let start = Instant::now();
+        drop(late);
+        let _ = served.await.unwrap();
+        assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+    }));
+}
+
 #[test]
 fn chunks_take_memory_as_they_come() {
     InMemory::run(handler(), async |server| {

@@ -792,6 +792,22 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
     }
 }
 
+/// The field is for proxies, and a redirect is none of them.
+#[test]
+fn a_redirect_to_https_does_not_count_as_a_forward_rfc9110_7_6_2() {
+    let served = Served::new(wrap(HttpsRedirect::new(), |_: &mut Context| -> () {
+        unreachable!("it came in the clear")
+    }));
+    for method in ["OPTIONS", "TRACE", "GET"] {
+        for value in ["0", "x", "1"] {
+            let received =
+                served.ask(format!("{method} /a HTTP/1.1\r\nhost: a\r\nmax-forwards: {value}\r\n\r\n"));
+            assert_eq!(status(&received), 308, "{received}");
+            assert!(received.contains("\r\nlocation: https://a/a\r\n"), "{received}");
+        }
+    }
+}
+
 #[test]
 fn a_host_that_is_not_allowed_is_misdirected_rfc9110_7_4() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");

@@ -2,7 +2,7 @@
 //! none for what is behind.
 
 use std::future::{pending, poll_fn};
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -105,18 +105,55 @@ fn a_flood_of_probes_runs_a_check_once_in_a_while() {
     });
 }
 
-/// The others do not wait for a probe that is gone.
+/// A probe that gives up while its check runs, and one that waits. Returns whether that one is good, and how often the
+/// check has run.
+async fn abandoned() -> (Status, usize) {
+    let runs = Arc::<AtomicUsize>::default();
+    let service = service(&counting(&runs, Health::new()));
+    let mut first = Box::pin(probe(&service, "/ready"));
+    let second = probe(&service, "/ready");
+    assert!(poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await.is_pending());
+    let (_, answered) = tokio::join!(async { drop(first) }, second);
+    (answered.0, runs.load(Ordering::Relaxed))
+}
+
+/// On a core, and in other runtimes with tasks that need not be `Send`, the check goes on. Elsewhere another probe runs it
+/// anew.
 #[test]
-fn a_check_whose_probe_goes_away_is_run_by_another() {
-    paused(async {
-        let runs = Arc::<AtomicUsize>::default();
-        let service = service(&counting(&runs, Health::new()));
-        let mut first = Box::pin(probe(&service, "/ready"));
-        let second = probe(&service, "/ready");
-        assert!(poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await.is_pending());
-        let (_, answered) = tokio::join!(async { drop(first) }, second);
-        assert_eq!((answered.0, runs.load(Ordering::Relaxed)), (Status::OK, 2));
+fn a_check_outlives_its_probe() {
+    assert_eq!(corehttp::block_on(abandoned()).unwrap(), (Status::OK, 1));
+    assert_eq!(paused(abandoned()), (Status::OK, 2));
+}
+
+/// A check would never end if it began anew with each of them.
+#[test]
+fn probes_that_are_less_patient_than_a_check_see_its_outcome() {
+    let runs = Arc::<AtomicUsize>::default();
+    let changes = Arc::<Mutex<Vec<String>>>::default();
+    let (counted, told) = (runs.clone(), changes.clone());
+    let health = Health::new()
+        .check_timeout(LONG)
+        .keep_outcome_for(LONG)
+        .check("database", async move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(150)).await;
+            Err("no route")
+        })
+        .on_change(move |name, error| {
+            let error = error.map_or_else(|| "works".to_owned(), ToString::to_string);
+            told.lock().unwrap().push(format!("{name}: {error}"));
+        });
+    let served = Served::with(|server| server.half_close(false), health.ready());
+    let answers = (0..100).map(|_| {
+        let mut peer = served.connect();
+        peer.stream.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+        peer.send(get("/"));
+        let mut answer = [0; 12];
+        peer.stream.read_exact(&mut answer).is_ok().then(|| status(&String::from_utf8_lossy(&answer)))
     });
+    assert_eq!(answers.flatten().next(), Some(503));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert_eq!(*changes.lock().unwrap(), ["database: no route"]);
 }
 
 #[test]

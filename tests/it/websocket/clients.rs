@@ -227,7 +227,7 @@ impl Dialer for Once {
 }
 
 /// The value that accepts a key, as the server under test computes it.
-fn accept(key: &str) -> String {
+pub(super) fn accept(key: &str) -> String {
     let head = super::support::HEAD.replace("dGhlIHNhbXBsZSBub25jZQ==", key);
     let answer = std::thread::spawn(move || {
         let service = super::support::service(super::support::Echo::Whole, &websocket::Options::default());

@@ -1,7 +1,9 @@
 //! Gateways: a WebSocket passes through `Context::forward` by itself.
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use corehttp::client::ClientTimeouts;
@@ -11,8 +13,8 @@ use corehttp::websocket::{self, CloseCode, Message};
 use corehttp::{BodyPlan, Client, Context, Response, Server, Timeouts, TrustedProxies, block_on};
 use socket2::{Domain, Socket, Type};
 
-use super::support::{BINARY, HEAD, TEXT, close, echo, frame};
-use crate::support::{ErrorReports, Peer, Served, eventually};
+use super::support::{BINARY, CLOSE, HEAD, TEXT, close, echo, frame, shown, unmasked};
+use crate::support::{ErrorReports, Peer, Served, eventually, get};
 
 fn gateway(backend: String) -> Served {
     gateway_with(|server| server, Client::new(), backend)
@@ -169,6 +171,22 @@ fn a_websocket_passes_a_gateway() {
     assert!(received.contains("101 ") && received.contains("\u{5}early"), "{received}");
 }
 
+/// The peer may name other protocols, too, and a list may have empty members.
+#[test]
+fn a_websocket_among_other_protocols_passes_a_gateway_rfc9110_5_6_1_2() {
+    let settings = websocket::Options::default();
+    let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    let front = gateway(format!("http://{}", behind.addr()));
+    for protocols in ["websocket,", ", websocket", "h2c, websocket", "websocket, foo/1"] {
+        let head = HEAD.replace("Upgrade: websocket", &format!("Upgrade: {protocols}"));
+        for served in [&behind, &front] {
+            let received = served.ask([format!("{head}\r\n").as_bytes(), &close(1000, "")].concat());
+            assert!(received.starts_with("HTTP/1.1 101"), "{protocols} {received}");
+            assert!(received.contains("\r\nupgrade: websocket\r\n"), "{received}");
+        }
+    }
+}
+
 #[test]
 fn a_refusal_passes_a_gateway() {
     let behind = Served::new(|ctx: &mut Context| ctx.response.set_text("no"));
@@ -198,6 +216,51 @@ fn an_end_on_one_side_ends_the_other() {
     peer.receive();
     drop(behind);
     peer.receive_all();
+}
+
+/// The server behind says good bye and closes, while frames of the peer are on their way to it.
+#[test]
+fn the_last_frames_pass_a_gateway_though_the_peer_is_sending_rfc6455_7_1_5() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::new();
+    let (busy, is_busy) = mpsc::channel();
+    let front = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        if ctx.request.path() == "/busy" {
+            // No other connection of the core is polled meanwhile.
+            busy.send(()).unwrap();
+            thread::sleep(Duration::from_millis(100));
+            return Ok(());
+        }
+        let onward = ctx.request.forwarded_to(&backend)?;
+        ctx.forward(client.open_call(&onward)).await
+    });
+    let mut peer = front.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    let mut behind = Peer::new(listener.accept().unwrap().0);
+    behind.receive();
+    behind.send("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+    peer.receive();
+    peer.send(frame(TEXT, "unread"));
+    behind.stream.peek(&mut [0]).unwrap();
+    let mut other = front.connect();
+    other.send(get("/busy"));
+    is_busy.recv().unwrap();
+    peer.send(frame(TEXT, "on its way"));
+    behind.send([unmasked(TEXT, "bye"), unmasked(CLOSE, 1008_u16.to_be_bytes())].concat());
+    // The frame that is unread makes that a reset.
+    drop(behind);
+    other.receive();
+    for _ in 0..20 {
+        peer.send(frame(TEXT, "more"));
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut received = Vec::new();
+    peer.stream.read_to_end(&mut received).unwrap();
+    assert_eq!(shown(&received), ["text \"bye\"", "close 1008 \"\""]);
+    peer.send(close(1008, ""));
+    drop(peer);
+    eventually("the tunnel is closed", || front.running.counts().total.open == 1);
 }
 
 /// The gateway stops: it closes with 1001, and the answer of the peer closes the server behind.

@@ -6,6 +6,7 @@ mod clients;
 mod compression;
 mod drops;
 mod ends;
+mod failed_writes;
 mod frames;
 mod gateways;
 mod histories;

@@ -1,0 +1,64 @@
+//! [`defer_body`] and [`handle_deferred`]: middleware that receives a body only after it has waited for something else.
+
+use crate::server::handler::Refusal;
+use crate::server::{BodyPlan, Context, Handler, Result};
+
+/// Plans for middleware that waits before it lets a request pass, such as a guard that asks a database: the plan of `next`,
+/// with the body left for later. The [`call`](crate::middleware::Middleware::call) of the same middleware passes the request on with
+/// [`handle_deferred`].
+///
+/// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is.
+///
+/// # Examples
+///
+/// See [guards that wait](crate::middleware#guards-that-wait).
+pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+    match next.on_head(ctx) {
+        plan @ (BodyPlan::Refuse(_) | BodyPlan::Stream) => plan,
+        BodyPlan::Tunnel if ctx.is_connect() => BodyPlan::Tunnel,
+        BodyPlan::Buffer | BodyPlan::BufferUpTo(_) | BodyPlan::Tunnel => BodyPlan::Stream,
+    }
+}
+
+/// Answers a request whose body [`defer_body`] has left for later: asks `next` for its plan once more, which may depend on
+/// what the middleware has learned meanwhile, receives the body if the plan is to buffer it, and calls `next`.
+///
+/// If the plan is to refuse the request, or the body cannot be received, middleware beneath gets the refusal, and the
+/// handler is not called.
+///
+/// # Errors
+///
+/// As those of [`Handler::handle`], or with the refusal.
+///
+/// # Examples
+///
+/// See [guards that wait](crate::middleware#guards-that-wait).
+pub async fn handle_deferred(ctx: &mut Context, next: &impl Handler) -> Result {
+    let plan = next.on_head(ctx);
+    match ctx.follow(plan).await {
+        Ok(()) => next.handle(ctx).await,
+        Err(refusal) => next.refuse(ctx, refusal).await,
+    }
+}
+
+impl Context {
+    /// Does what a plan says that was made when the body could have been received already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the plan is to refuse the request, or if the body cannot be received.
+    pub(crate) async fn follow(&mut self, plan: BodyPlan) -> Result<(), Refusal> {
+        let body_max = match plan {
+            BodyPlan::Refuse(status) => return Err(Refusal::take(self, status)),
+            BodyPlan::Stream => return Ok(()),
+            BodyPlan::Tunnel if self.is_connect() => return Ok(()),
+            BodyPlan::Buffer | BodyPlan::Tunnel => self.limits().body_max,
+            BodyPlan::BufferUpTo(body_max) => body_max,
+        };
+        self.buffer_body_up_to(body_max).await.map_err(|error| Refusal::of_body(error.into()))
+    }
+
+    fn is_connect(&self) -> bool {
+        self.exchange.info.request_info.is_connect
+    }
+}
