@@ -16,6 +16,7 @@ use crate::client::middleware::ClientMiddleware;
 use crate::client::observe::ClientObserver;
 use crate::message::{FieldValue, MessageError, TargetError, uri_host};
 use crate::net::{Address, AllowedAddresses, Dialer, Keepalive, Resolver, SocketOptions, UriHost};
+use crate::wire::parse::Leniency;
 
 /// Configures a [`Client`](crate::Client). Made by [`Client::builder`](crate::Client::builder).
 ///
@@ -177,6 +178,53 @@ impl ClientBuilder {
     /// It is sent to every origin that such a request is for, but not where a redirect leads, unless its `location` repeats it.
     pub fn default_query(mut self, name: &str, value: impl FieldValue) -> Self {
         self.settings.base.query_mut().append(name, value);
+        self
+    }
+
+    /// Sets whether faults of responses are overlooked that devices make, such as cameras, printers and meters, and that leave
+    /// no doubt about where the response ends. Default: off, so each of them is an error.
+    ///
+    /// | fault | is read as |
+    /// |---|---|
+    /// | a line of a head, of trailers or around a chunk that ends with LF alone (RFC 9112 §2.2, §7.1) | CRLF |
+    /// | a line that is no field: a name with a space in it or after it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
+    /// | several lengths that are equal (RFC 9110 §8.6) | one |
+    /// | blanks after the size of a chunk (§7.1) | nothing |
+    /// | octets after the end of `gzip`, if content is [decoded](ClientBuilder::decode_up_to) | nothing |
+    ///
+    /// All else stays an error: lengths that differ, a length beside chunks, a size with a sign, a malformed status line, a
+    /// line that is no field but names `content-length` or `transfer-encoding`, and whatever a proxy says to CONNECT. After a
+    /// response with any of these faults but the last, its connection is closed, since two readers may disagree about what
+    /// follows (§11.2). For the same reason, [`Context::forward`](crate::Context::forward) refuses the calls of such a client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    ///
+    /// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let url = format!("http://{}/", listener.local_addr()?);
+    /// # std::thread::spawn(move || {
+    /// #     use std::io::{Read, Write};
+    /// #     for _ in 0..2 {
+    /// #         let (mut stream, _) = listener.accept().unwrap();
+    /// #         let _ = stream.read(&mut [0; 1024]);
+    /// #         stream.write_all(b"HTTP/1.1 200 OK\nMeter Model: 7\nContent-Length: 6\n\n17 kWh").unwrap();
+    /// #     }
+    /// # });
+    /// # corehttp::block_on(async {
+    /// let client = Client::builder().lenient(true).build();
+    /// assert_eq!(client.get(&url).await?.text()?, "17 kWh");
+    ///
+    /// let error = Client::new().get(&url).await.unwrap_err();
+    /// assert!(format!("{error:#}").contains("a line does not end with CRLF"), "{error:#}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("insecure_http_parser", "allow_spaces_after_header_name", "http1_ignore_invalid_headers"))]
+    pub fn lenient(mut self, on: bool) -> Self {
+        self.settings.leniency = if on { Leniency::Allowed } else { Leniency::None };
         self
     }
 

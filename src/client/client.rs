@@ -169,7 +169,8 @@ impl Client {
         self.request(Method::Delete, url)
     }
 
-    /// Returns a request with any method, which `.await` sends.
+    /// Returns a request with any method, which `.await` sends: `client.request(Method::Query, url)` is a
+    /// [QUERY](Method::Query), while [`RequestBuilder::query`] sets the query of a URL.
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ use crate::exchange::{Bounds, Timeouts};
 use crate::message::{FieldName, FormBuf, Headers, MessageError, Method, Request, Target, TargetError};
 use crate::net::{HostConnector, TlsConnector};
 use crate::runtime::{self, Instant, later};
+use crate::wire::parse::Leniency;
 use crate::wire::{Limits, encode};
 
 /// The settings of a client.
@@ -45,6 +46,8 @@ pub(crate) struct ClientSettings {
     pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
+    /// Whether faults of responses are overlooked.
+    pub(super) leniency: Leniency,
     /// Whether `http` URLs are refused.
     pub(super) https_only: bool,
     /// How many retries each host gets.
@@ -98,6 +101,7 @@ impl Default for ClientSettings {
             spans: None,
             accept_encoding: None,
             decode_max: None,
+            leniency: Leniency::None,
             https_only: false,
             budgets: Arc::new(HostBudgets::new(Some(RetryBudget::default()))),
         }

@@ -99,6 +99,9 @@ pub(super) trait Decode: Send {
     /// needs, and may fail with [`CodingError::TooLarge`] beyond it.
     fn set_content_max(&mut self, _content_max: usize) {}
 
+    /// Ignores what follows the end of the content, if the decoder can.
+    fn ignore_junk(&mut self) {}
+
     /// How many bytes of content the decoder may keep once it has read `next`, to which later content may refer, if its
     /// first octets fill all of that at once.
     fn window_len(&self, _next: &[u8]) -> usize {

@@ -64,6 +64,11 @@ impl DecoderChain {
         Ok((!decoders.is_empty()).then_some(DecoderChain { decoders, limit }))
     }
 
+    /// Has content end with the first octets after the end of `gzip` that do not begin another member of it.
+    pub(crate) fn ignore_junk(&mut self) {
+        self.decoders.iter_mut().for_each(|decoder| decoder.state.ignore_junk());
+    }
+
     /// Decodes some of the front of `input`, advances it, and appends the result to `out`: up to 16 KiB, and nothing if
     /// more input is needed.
     ///

@@ -45,7 +45,7 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// ```
 ///
 /// A browser hides a response from pages of other origins, unless the response has the fields of this protocol. Before
-/// a request that a form could not send, such as a DELETE or one with JSON, it asks by a *preflight*: an OPTIONS with
+/// a request that a form could not send, such as a DELETE, a QUERY or one with JSON, it asks by a *preflight*: an OPTIONS with
 /// `origin` and `access-control-request-method`.
 ///
 /// # Which origins
@@ -159,7 +159,8 @@ impl Cors {
     }
 
     /// Sets the methods that preflights allow. Default: the one that is asked for. GET, HEAD and POST need no preflight,
-    /// so this is no guard against them. A method is compared in its case, and `patch` is not PATCH.
+    /// so this is no guard against them; QUERY needs one, though it is safe (RFC 10008 §4). A method is compared in its
+    /// case, and `patch` is not PATCH.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
 use crate::runtime::MemoryShare;
-use crate::wire::parse::{EndSearch, ForbiddenTrailers};
+use crate::wire::parse::{EndSearch, ForbiddenTrailers, Leniency};
 use crate::wire::{Framing, Limits};
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
@@ -28,6 +28,8 @@ pub(crate) struct Incoming {
     truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
+    /// Whether a fault of the chunks was overlooked, once their end has been received.
+    pub(crate) is_mended: bool,
     /// How many bytes of the body were drained or discarded.
     discarded: usize,
     /// How far the input was searched for the end of a head.
@@ -136,12 +138,9 @@ impl Incoming {
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.rate.begin(text.len() - len);
         self.input.consume(len);
-        match message.framing() {
-            Ok(framing) => self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS),
-            Err(error) => {
-                return Err(ExchangeError::with_detail(error, message.text(), limits));
-            }
-        }
+        let framing = message.framing();
+        let framing = framing.map_err(|error| ExchangeError::with_detail(error, message.text(), limits))?;
+        self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS, message.leniency());
         Ok(true)
     }
 
@@ -151,7 +150,7 @@ impl Incoming {
             self.is_end_stream() && framing != Framing::Chunked,
             "such a body has no framing of its own"
         );
-        self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused);
+        self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused, Leniency::None);
     }
 
     /// Receives the next piece of the body. Returns its length; 0 at the end. [`Incoming::piece`] is valid until the
@@ -277,10 +276,8 @@ impl Incoming {
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
                     ExchangeError::with_detail(error, input, &Limits { body_max, ..bounds.limits })
                 })?;
-            if decoder.is_done() {
-                self.body = BodyDecoder::Done;
-            }
             self.input.consume(read);
+            self.is_mended |= self.body.end_chunks();
             return Ok(false);
         }
         self.piece_len = self.decode(bounds)?;
@@ -450,9 +447,13 @@ impl Incoming {
         if self.truncated_rest > 0 {
             return Ok(std::mem::take(&mut self.truncated_rest));
         }
-        self.body
-            .decode(&mut self.input, &bounds.limits, &mut self.trailers)
-            .map_err(|error| ExchangeError::with_detail(error, self.input.unread(), &bounds.limits))
+        let decoded = self.body.decode(&mut self.input, &bounds.limits, &mut self.trailers);
+        let count = decoded
+            .map_err(|error| ExchangeError::with_detail(error, self.input.unread(), &bounds.limits))?;
+        if count == 0 {
+            self.is_mended |= self.body.end_chunks();
+        }
+        Ok(count)
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
@@ -564,6 +565,7 @@ impl Incoming {
             piece_len: _,
             truncated_rest,
             has_read_any,
+            is_mended,
             discarded,
             head_search,
             rate,
@@ -574,7 +576,7 @@ impl Incoming {
         *body = BodyDecoder::Done;
         (*truncated_rest, *discarded) = (0, 0);
         *head_search = EndSearch::default();
-        *has_read_any = false;
+        (*has_read_any, *is_mended) = (false, false);
         *rate = MinRate::default();
         memory.stop_waiting();
     }

@@ -9,7 +9,7 @@ use crate::memory::Arena;
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, millis};
 use crate::wire::chunked::ChunkedDecoder;
-use crate::wire::parse::ForbiddenTrailers;
+use crate::wire::parse::{ForbiddenTrailers, Leniency};
 use crate::wire::{Framing, Limits, WireError};
 
 /// The decoder of a body: its framing, and how much of it is still to be received.
@@ -27,17 +27,18 @@ pub(super) enum BodyDecoder {
 }
 
 impl BodyDecoder {
-    pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers) -> BodyDecoder {
+    pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers, leniency: Leniency) -> BodyDecoder {
         match framing {
             Framing::Empty | Framing::Length(0) => BodyDecoder::Done,
             Framing::Length(length) => BodyDecoder::Length(length),
-            Framing::Chunked => BodyDecoder::Chunked(ChunkedDecoder::new(forbidden)),
+            Framing::Chunked => BodyDecoder::Chunked(ChunkedDecoder::new(forbidden, leniency)),
             Framing::UntilClose => BodyDecoder::UntilClose,
         }
     }
 
     /// Finds the next piece of the body at the front of `input`, consumes the framing before it, and returns its
-    /// length. 0 means that more input is needed, or that the body has ended.
+    /// length. 0 means that more input is needed, or that the body has ended. After the last chunk,
+    /// [`BodyDecoder::end_chunks`] is due.
     pub(super) fn decode(
         &mut self,
         input: &mut ReadBuffer,
@@ -58,12 +59,23 @@ impl BodyDecoder {
             BodyDecoder::UntilClose => Ok(input.unread().len()),
             BodyDecoder::Chunked(decoder) => {
                 let decoded = decoder.decode(input.unread(), limits, trailers)?;
-                if decoder.is_done() {
-                    *self = BodyDecoder::Done;
-                }
                 input.consume(decoded.framing);
                 Ok(decoded.data)
             }
+        }
+    }
+
+    /// Ends a body in chunks, if the last one has been decoded. Returns whether a fault of them was overlooked.
+    pub(super) fn end_chunks(&mut self) -> bool {
+        match *self {
+            BodyDecoder::Chunked(decoder) if decoder.is_done() => {
+                *self = BodyDecoder::Done;
+                decoder.is_mended()
+            }
+            BodyDecoder::Chunked(_)
+            | BodyDecoder::Done
+            | BodyDecoder::Length(_)
+            | BodyDecoder::UntilClose => false,
         }
     }
 }

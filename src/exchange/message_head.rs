@@ -3,7 +3,7 @@
 
 use super::ExchangeError;
 use crate::message::{FieldName, Headers, Request, Response, Version, members};
-use crate::wire::parse::{self, ForbiddenTrailers};
+use crate::wire::parse::{self, ForbiddenTrailers, Leniency};
 use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
 
 /// The result of waiting for a head.
@@ -45,6 +45,11 @@ pub(crate) trait MessageHead {
 
     /// Checks the fields, and returns where the body ends.
     fn framing(&mut self) -> Result<Framing, WireError>;
+
+    /// Whether faults of the message are overlooked, and one of its head was.
+    fn leniency(&self) -> Leniency {
+        Leniency::None
+    }
 }
 
 impl MessageHead for Request {
@@ -76,11 +81,16 @@ pub(crate) struct IncomingResponse<'a> {
     /// The facts of its request.
     request: RequestInfo,
     version: Version,
+    leniency: Leniency,
 }
 
 impl<'a> IncomingResponse<'a> {
-    pub(crate) fn new(response: &'a mut Response, request: RequestInfo) -> IncomingResponse<'a> {
-        IncomingResponse { response, request, version: Version::default() }
+    pub(crate) fn new(
+        response: &'a mut Response,
+        request: RequestInfo,
+        leniency: Leniency,
+    ) -> IncomingResponse<'a> {
+        IncomingResponse { response, request, version: Version::default(), leniency }
     }
 
     /// The version that the peer speaks.
@@ -93,7 +103,14 @@ impl MessageHead for IncomingResponse<'_> {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
-        let Some(head) = parse::response(input, limits, self.response)? else { return Ok(None) };
+        let parsed = match parse::response(input, limits, self.response) {
+            Err(error) if self.leniency != Leniency::None => {
+                self.leniency = Leniency::Used;
+                parse::mended_response(input, limits, self.response, error)
+            }
+            parsed => parsed,
+        };
+        let Some(head) = parsed? else { return Ok(None) };
         self.version = head.version;
         Ok(Some(head.len))
     }
@@ -106,12 +123,25 @@ impl MessageHead for IncomingResponse<'_> {
     }
 
     fn framing(&mut self) -> Result<Framing, WireError> {
-        let IncomingResponse { response, request, version } = self;
-        let framing = Framing::from_response(*request, response.status, *version, &response.headers)?;
+        let IncomingResponse { response, request, version, leniency } = self;
+        let framing =
+            |headers: &Headers| Framing::from_response(*request, response.status, *version, headers);
+        let framing = match framing(&response.headers) {
+            Err(WireError::ContentLength) if *leniency != Leniency::None => {
+                *leniency = Leniency::Used;
+                framing::merge_lengths(&mut response.headers);
+                framing(&response.headers)
+            }
+            framing => framing,
+        }?;
         if framing == Framing::Empty {
             framing::drop_ambiguous(*version, &mut response.headers);
         }
         Ok(framing)
+    }
+
+    fn leniency(&self) -> Leniency {
+        self.leniency
     }
 }
 

@@ -45,9 +45,10 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
-    /// ([`ClientError::status`](crate::ClientError::status)); or if the request's body is cut short, malformed or too
-    /// slow. If a response has already been sent, even in part, it fails with
-    /// [`RespondError::Sent`](crate::server::RespondError::Sent) and does not await the call, so a handler that tries
+    /// ([`ClientError::status`](crate::ClientError::status)); with 500 if the client is
+    /// [lenient](crate::ClientBuilder::lenient), since others may understand the response otherwise (RFC 9112 §11.2); or if
+    /// the request's body is cut short, malformed or too slow. If a response has already been sent, even in part, it fails
+    /// with [`RespondError::Sent`](crate::server::RespondError::Sent) and does not await the call, so a handler that tries
     /// again sends no request in vain.
     ///
     /// # Examples
@@ -110,6 +111,13 @@ impl Context {
         }
         let opened = pin!(call.into_future()).await.map_err(gateway_error)?;
         let call = RefCell::new(opened.into_exchange());
+        if call.borrow().is_lenient() {
+            // The peer, or a proxy between, may understand the response otherwise (RFC 9112 §11.2).
+            return Err(Error::new(
+                Status::INTERNAL_SERVER_ERROR,
+                "a lenient client must not forward responses",
+            ));
+        }
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();

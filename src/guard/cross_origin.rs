@@ -8,8 +8,9 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 ///
 /// Browsers report where a request comes from, so no tokens are needed in forms:
 ///
-/// 1. A request with a safe method (GET, HEAD, OPTIONS, TRACE) passes, unless it asks for another protocol by
-///    `upgrade`, as a WebSocket does. So a handler must not change anything on GET.
+/// 1. A request with a safe method (GET, HEAD, OPTIONS, TRACE, QUERY) passes, unless it asks for another protocol by
+///    `upgrade`, as a WebSocket does. So a handler must not change anything on GET, nor on QUERY. No form sends a QUERY,
+///    and a script of another origin only after a preflight, which [`Cors`](crate::middleware::Cors) answers (RFC 10008 §4).
 /// 2. A request whose [`sec-fetch-site`](https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header) is `same-origin`,
 ///    or `none` because the user caused it, passes. One with another value passes if its `origin` is
 ///    [trusted](CrossOriginProtection::trust_origin).
@@ -19,8 +20,8 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 ///    if its origin is trusted. The default port may be left out or not.
 ///
 /// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules
-/// of `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`. A field that occurs twice, or is spelled
-/// as no browser spells it, is no reason to pass.
+/// of `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`, and for TRACE and QUERY, which are not
+/// safe there. A field that occurs twice, or is spelled as no browser spells it, is no reason to pass.
 ///
 /// The guard protects from forged requests only. A page of the same origin can send anything, so one that shows what
 /// users wrote has to escape it. `SameSite` cookies protect from other sites, but not from other origins of one site,
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn safe_methods_pass_without_an_upgrade() {
         let cross = [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
-        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY"] {
             check(method, &cross, Ok(()));
             check(method, &[cross[0], cross[1], ("upgrade", "websocket")], Err(Forgery::FetchSite));
             check(method, &[cross[1], ("Upgrade", "websocket")], Err(Forgery::Origin));
@@ -176,7 +177,7 @@ mod tests {
             // A name with the same hash is not the field.
             check(method, &[cross[0], cross[1], ("updrade", "websocket")], Ok(()));
         }
-        for method in ["POST", "PUT", "DELETE", "PATCH", "PROPFIND", "get", "Head"] {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "PROPFIND", "get", "Head", "query"] {
             check(method, &cross, Err(Forgery::FetchSite));
         }
     }

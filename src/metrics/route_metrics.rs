@@ -263,8 +263,9 @@ impl RouteCounts {
         self.classes.iter().map(|class| class.duration.count()).sum()
     }
 
-    /// Returns how many exchanges there were with each method, of those that there were any with. Methods that neither
-    /// RFC 9110 nor RFC 5789 defines are counted together, as `_OTHER`, and so are heads that were refused.
+    /// Returns how many exchanges there were with each method, of those that there were any with. Methods
+    /// that have no variant in [`Method`](crate::Method) are counted together, as `_OTHER`, and so are heads that were
+    /// refused.
     pub fn methods(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         zip(METHODS, self.methods).filter(|(_, count)| *count > 0)
     }
@@ -291,8 +292,8 @@ impl ClassCounts {
 }
 
 /// The methods that are counted apart, and the others, as OpenTelemetry's `http.request.method` has them.
-const METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "_OTHER"];
+const METHODS: [&str; 11] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY", "_OTHER"];
 
 /// The place of a method in [`METHODS`].
 fn method_of(method: Option<Method>) -> usize {
@@ -306,7 +307,8 @@ fn method_of(method: Option<Method>) -> usize {
         Some(Method::Options) => 6,
         Some(Method::Trace) => 7,
         Some(Method::Patch) => 8,
-        Some(Method::Extension(_)) | None => 9,
+        Some(Method::Query) => 9,
+        Some(Method::Extension(_)) | None => 10,
     }
 }
 
@@ -342,7 +344,7 @@ mod tests {
         for method in METHODS {
             assert_eq!(METHODS[method_of(method.parse().ok())], method);
         }
-        for other in ["PROPFIND", "get", "_OTHER"] {
+        for other in ["PROPFIND", "get", "query", "_OTHER"] {
             assert_eq!(METHODS[method_of(other.parse().ok())], "_OTHER", "{other}");
         }
         assert_eq!(METHODS[method_of(None)], "_OTHER");

@@ -285,6 +285,7 @@ impl<B> Router<Vec<B>> {
         put Put,
         patch Patch,
         delete Delete,
+        query Query,
     }
 
     /// Adds a route for all methods that have no route with the same pattern. The pattern `*` takes all requests whose path

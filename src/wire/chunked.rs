@@ -1,6 +1,6 @@
 //! [`ChunkedDecoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
-use super::parse::{self, EndSearch, ForbiddenTrailers};
+use super::parse::{self, EndSearch, ForbiddenTrailers, Leniency};
 use super::{Limits, WireError};
 use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
@@ -15,6 +15,7 @@ pub(crate) struct ChunkedDecoder {
     /// Framing bytes beyond what is granted to each chunk and its data.
     overhead: usize,
     forbidden: ForbiddenTrailers,
+    leniency: Leniency,
 }
 
 /// Positions in the grammar of §7.1, by the RFC's own names.
@@ -70,9 +71,9 @@ pub(crate) struct Decoded {
 }
 
 impl ChunkedDecoder {
-    /// Makes a decoder that treats forbidden trailers as `forbidden` demands.
-    pub(crate) fn new(forbidden: ForbiddenTrailers) -> ChunkedDecoder {
-        ChunkedDecoder { forbidden, ..ChunkedDecoder::default() }
+    /// Makes a decoder that treats forbidden trailers as `forbidden` demands, and faults as `leniency` does.
+    pub(crate) fn new(forbidden: ForbiddenTrailers, leniency: Leniency) -> ChunkedDecoder {
+        ChunkedDecoder { forbidden, leniency, ..ChunkedDecoder::default() }
     }
 
     /// Decodes up to the end of the next piece of data. The reported bytes, framing and data, count as consumed.
@@ -188,7 +189,8 @@ impl ChunkedDecoder {
                 State::Broken(error) => return Err(error),
                 _ => {
                     self.overhead += 1;
-                    self.state = self.step(input[framing], limits)?;
+                    let byte = input[framing];
+                    self.state = self.step(byte, limits).or_else(|error| self.step_over(byte, error))?;
                     framing += 1;
                 }
             }
@@ -206,9 +208,15 @@ impl ChunkedDecoder {
     ) -> Result<Option<usize>, WireError> {
         let is_due = search.is_due(section, limits.trailers_max);
         self.state = State::Trailers(search);
-        match is_due {
-            true => parse::trailers(section, limits, self.forbidden, trailers),
-            false => Ok(None),
+        if !is_due {
+            return Ok(None);
+        }
+        match parse::trailers(section, limits, self.forbidden, trailers) {
+            Err(error) if self.leniency != Leniency::None => {
+                self.leniency = Leniency::Used;
+                parse::mended_trailers(section, limits, self.forbidden, trailers, error)
+            }
+            parsed => parsed,
         }
     }
 
@@ -237,6 +245,11 @@ impl ChunkedDecoder {
     /// Whether the last chunk and the trailers were read.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
+    }
+
+    /// Whether a fault was overlooked.
+    pub(crate) fn is_mended(&self) -> bool {
+        self.leniency == Leniency::Used
     }
 
     /// Advances over the data of a chunk of which `left` bytes remain. Returns how many of the next `here` bytes that is.
@@ -285,6 +298,26 @@ impl ChunkedDecoder {
             (State::Data { .. } | State::Trailers(_) | State::Done | State::Broken(_), _) => {
                 unreachable!("these are not read by byte")
             }
+        }
+    }
+
+    /// Decodes a byte that [`ChunkedDecoder::step`] refuses for `error`, if faults are overlooked, and it is the LF of a line
+    /// without CR, or the CR after blanks that follow a size.
+    #[cold]
+    fn step_over(&mut self, byte: u8, error: WireError) -> Result<State, WireError> {
+        use ExtensionState::{BeforeSemicolon, Name, Unquoted, Value};
+        if self.leniency == Leniency::None {
+            return Err(error);
+        }
+        self.leniency = Leniency::Used;
+        match (self.state, byte) {
+            (State::Size { digits: 1.., size }, b'\n')
+            | (State::Extension { state: BeforeSemicolon | Name | Value | Unquoted, size }, b'\n') => {
+                self.begin_chunk(size)
+            }
+            (State::Extension { state: BeforeSemicolon, size }, b'\r') => Ok(State::SizeEnd { size }),
+            (State::DataEnd { lf: false }, b'\n') => Ok(State::default()),
+            _ => Err(error),
         }
     }
 
@@ -570,7 +603,7 @@ mod tests {
     #[test]
     fn trailers_that_a_response_must_not_have_are_discarded_rfc9112_7_1_2() {
         let decoded = |wire: &str, forbidden| {
-            let mut decoder = ChunkedDecoder::new(forbidden);
+            let mut decoder = ChunkedDecoder::new(forbidden, Leniency::None);
             let mut trailers = Headers::new();
             let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);
             let left = trailers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(",");
@@ -592,6 +625,63 @@ mod tests {
         {
             let wire = format!("0\r\nx-a: 1\r\n{lines}\r\n");
             assert_eq!(decoded(&wire, ForbiddenTrailers::Discarded), Err(WireError::Trailer), "{lines:?}");
+        }
+    }
+
+    /// The data of a body that is decoded leniently, cut at every byte, and whether that was needed.
+    #[track_caller]
+    fn check_lenient(wire: &str, expected: Result<(&str, bool), WireError>) {
+        for cut in 0..=wire.len() {
+            let mut decoder = ChunkedDecoder::new(ForbiddenTrailers::Discarded, Leniency::Allowed);
+            let (mut content, mut trailers, mut used) = (Arena::default(), Headers::new(), 0);
+            let decoded = [cut, wire.len()].into_iter().try_for_each(|end| {
+                let input = &wire.as_bytes()[used..end];
+                let read =
+                    decoder.decode_all(input, &Limits::default(), &mut trailers, usize::MAX, &mut content);
+                read.map(|read| used += read)
+            });
+            let found = decoded.map(|()| {
+                assert!(decoder.is_done() && used == wire.len(), "{wire:?} cut at {cut}");
+                (str::from_utf8(content.as_slice()).unwrap(), decoder.is_mended())
+            });
+            assert_eq!(found, expected, "{wire:?} cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_lenient_decoder_overlooks_a_missing_cr_and_blanks_after_a_size_rfc9112_7_1() {
+        check_lenient("5\r\nhello\r\n0\r\n\r\n", Ok(("hello", false)));
+        check_lenient("5 ;a=b\r\nhello\r\n0\r\n\r\n", Ok(("hello", false)));
+        check_lenient("5\nhello\n0\n\n", Ok(("hello", true)));
+        check_lenient("5\nhello\r\n0\r\n\r\n", Ok(("hello", true)));
+        check_lenient("5\r\nhello\n0\r\n\r\n", Ok(("hello", true)));
+        check_lenient("5\r\nhello\r\n0\r\n\n", Ok(("hello", true)));
+        check_lenient("5  \t\r\nhello\r\n0 \r\n\r\n", Ok(("hello", true)));
+        check_lenient("5 \nhello\r\n0\r\n\r\n", Ok(("hello", true)));
+        check_lenient("5;a\nhello\r\n0;a=b\n\r\n", Ok(("hello", true)));
+        check_lenient("5;a=\"b\"\nhello\r\n0\r\na: b\nc d: e\n\n", Ok(("hello", true)));
+        for (wire, error) in [
+            (" 5\r\nhello\r\n", WireError::ChunkSize),
+            ("+5\r\nhello\r\n", WireError::ChunkSize),
+            ("0x5\r\nhello\r\n", WireError::ChunkSize),
+            ("\nhello\r\n", WireError::ChunkSize),
+            ("5 5\r\nhello\r\n", WireError::ChunkSize),
+            ("5\rhello\r\n", WireError::ChunkSize),
+            ("5;\nhello\r\n", WireError::ChunkExtension),
+            ("5;a=\"\n\"\r\nhello\r\n", WireError::ChunkExtension),
+            ("5\r\nhello0\r\n\r\n", WireError::ChunkData),
+            ("5\r\nhello\rX", WireError::ChunkData),
+            ("5\r\nhell\n0\r\n\r\n", WireError::ChunkData),
+            ("0\r\nContent-Length : 5\r\n\r\n", WireError::Trailer),
+        ] {
+            let decoded = |leniency| {
+                let mut decoder = ChunkedDecoder::new(ForbiddenTrailers::Discarded, leniency);
+                let mut trailers = Headers::new();
+                let content = &mut Arena::default();
+                decoder.decode_all(wire.as_bytes(), &Limits::default(), &mut trailers, 99, content)
+            };
+            assert_eq!(decoded(Leniency::Allowed), Err(error), "{wire:?}");
+            assert_eq!(decoded(Leniency::None), Err(error), "{wire:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::WireError;
 use crate::message::{
-    FRAMING_FIELDS, FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members,
+    FRAMING_FIELDS, FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members, trim,
 };
 
 /// Where the body of a message ends.
@@ -90,6 +90,23 @@ fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
         (Some(length @ ..=LENGTH_MAX), None) => Ok(Some(length)),
         _ => Err(WireError::ContentLength),
     }
+}
+
+/// Makes one Content-Length of several that are equal, in one line or in several, as RFC 9110 §8.6 allows a recipient.
+/// Returns whether there is one now.
+#[cold]
+pub(crate) fn merge_lengths(headers: &mut Headers) -> bool {
+    let Some(length) = equal_lengths(headers) else { return false };
+    headers.put(FieldName::CONTENT_LENGTH, itoa::Buffer::new().format(length).as_bytes());
+    true
+}
+
+/// The number that is each member of each Content-Length.
+fn equal_lengths(headers: &Headers) -> Option<u64> {
+    let lines = headers.named(FieldName::CONTENT_LENGTH);
+    let mut lengths = lines.flat_map(|line| line.split(|octet| *octet == b',')).map(trim).map(decimal);
+    let length = lengths.next()?.filter(|length| *length <= LENGTH_MAX)?;
+    lengths.all(|other| other == Some(length)).then_some(length)
 }
 
 /// Many readers count in 63 bits, and to some of them the largest number of 64 bits means that there is no length. A
@@ -187,6 +204,33 @@ mod tests {
         }
         check(Version::Http11, &[(CL, "5"), (CL, "5")], Err(WireError::ContentLength));
         check(Version::Http11, &[(CL, "5"), (CL, "6")], Err(WireError::ContentLength));
+    }
+
+    #[test]
+    fn equal_lengths_are_merged_rfc9110_8_6() {
+        for (lines, expected) in [
+            (&["5", "5"][..], Some("5")),
+            (&["5, 5"], Some("5")),
+            (&["5,5", "05\t,5", "5"], Some("5")),
+            (&["0, 0"], Some("0")),
+            (&["5", "6"], None),
+            (&["5, 6"], None),
+            (&["5", "5", "6"], None),
+            (&["5,"], None),
+            (&["", "5"], None),
+            (&["+5", "+5"], None),
+            (&["5 5"], None),
+            (&["9223372036854775808, 9223372036854775808"], None),
+            (&[], None),
+        ] {
+            let mut headers = Headers::new();
+            lines.iter().for_each(|length| headers.append(CL, *length).unwrap());
+            headers.set("x", "y").unwrap();
+            assert_eq!(merge_lengths(&mut headers), expected.is_some(), "{lines:?}");
+            if let Some(length) = expected {
+                assert!(headers.named(FieldName::CONTENT_LENGTH).eq([length.as_bytes()]), "{lines:?}");
+            }
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl OutgoingFraming {
     pub(crate) fn from_request(method: Method, content: BodyLength, trailers: bool) -> OutgoingFraming {
         use FramingField::{Absent, Chunked};
         let (field, body) = match (method, content) {
-            (Method::Post | Method::Put | Method::Patch, BodyLength::NoContent) => {
+            (Method::Post | Method::Put | Method::Patch | Method::Query, BodyLength::NoContent) => {
                 (FramingField::Length(0), Framing::Empty)
             }
             (_, BodyLength::NoContent) => (Absent, Framing::Empty),
@@ -183,6 +183,8 @@ mod tests {
             (Method::Get, NoContent, false, (Absent, Framing::Empty)),
             (Method::Delete, NoContent, true, (Absent, Framing::Empty)),
             (Method::Post, NoContent, false, (FramingField::Length(0), Framing::Empty)),
+            (Method::Query, NoContent, false, (FramingField::Length(0), Framing::Empty)),
+            (Method::Query, Unknown, false, (Chunked, Framing::Chunked)),
             (Method::Get, Known(5), false, (FramingField::Length(5), Framing::Length(5))),
             (Method::Put, Known(5), true, (Chunked, Framing::Chunked)),
             (Method::Put, Unknown, false, (Chunked, Framing::Chunked)),

@@ -34,6 +34,7 @@ async fn each_method_has_its_request() {
         ("POST", (|client| client.post(URL)) as fn(&Client) -> RequestBuilder),
         ("PUT", |client| client.put(URL)),
         ("PATCH", |client| client.patch(URL)),
+        ("QUERY", |client| client.request(Method::Query, URL)),
     ] {
         check(request, &format!("{method} /b?c HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")).await;
     }

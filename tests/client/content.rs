@@ -104,6 +104,52 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
+/// The framing of the response is sound, so its connection is used again.
+#[tokio::test]
+async fn what_follows_gzip_is_left_out_by_a_lenient_client_rfc1952_2_2() {
+    let good = gzip(TEXT);
+    let zeros = vec![0; 40 << 10];
+    let (cut, mut spoiled) = (&good[..good.len() - 1], good.clone());
+    spoiled[good.len() - 6] ^= 1;
+    for (content, strict, lenient) in [
+        ([&good[..], b"junk"].concat(), Err(CodingError::Corrupt), Ok(TEXT)),
+        ([&good[..], b"\r\n"].concat(), Err(CodingError::Corrupt), Ok(TEXT)),
+        ([&good[..], b"\x1f\x8bX"].concat(), Err(CodingError::Corrupt), Ok(TEXT)),
+        ([&good[..], b"\x1f"].concat(), Err(CodingError::Incomplete), Ok(TEXT)),
+        ([&good[..], &zeros].concat(), Err(CodingError::Corrupt), Ok(TEXT)),
+        ([gzip(b"to be, "), gzip(&TEXT[7..]), zeros.clone()].concat(), Err(CodingError::Corrupt), Ok(TEXT)),
+        (good.clone(), Ok(TEXT), Ok(TEXT)),
+        (spoiled, Err(CodingError::Corrupt), Err(CodingError::Corrupt)),
+        (cut.to_vec(), Err(CodingError::Incomplete), Err(CodingError::Incomplete)),
+        ([b"junk", &good[..]].concat(), Err(CodingError::Corrupt), Err(CodingError::Corrupt)),
+        (
+            [&good[..], &good[..good.len() - 1]].concat(),
+            Err(CodingError::Incomplete),
+            Err(CodingError::Incomplete),
+        ),
+    ] {
+        for (is_lenient, expected) in [(true, lenient), (false, strict)] {
+            let server = Scripted::always(encoded_response("gzip", &content)).await;
+            let client = Client::builder().decode_up_to(1 << 20).lenient(is_lenient).build();
+            let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
+            for _ in 0..2 {
+                let sent = client.send(&request, &mut response).await;
+                match (&sent, expected) {
+                    (Ok(()), Ok(text)) => assert_eq!(response.bytes(), text),
+                    (Err(error), Err(coding)) => {
+                        assert!(
+                            matches!(error.cause(), ClientCause::Coding(found) if *found == coding),
+                            "{error:#}"
+                        );
+                    }
+                    _ => panic!("{sent:?}, {expected:?}"),
+                }
+            }
+            assert_eq!(server.connections(), if expected.is_ok() { 1 } else { 2 });
+        }
+    }
+}
+
 /// Content that is received whole has to fit as a body, too. A stream has no such limit.
 #[tokio::test]
 async fn decoded_content_is_no_larger_than_a_body_may_be() {

@@ -196,9 +196,11 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
         ("\r\n", "content-length: 0\r\n\r\n"),
         ("x-buffered: 1\r\n\r\n", "content-length: 0\r\n\r\n"),
     ] {
-        let onward = format!("POST / HTTP/1.1\r\nhost: b\r\n{onward}");
         let expected = format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok");
-        check(&asks("POST / HTTP/1.1", body), &onward, OK, &expected);
+        for method in ["POST", "QUERY"] {
+            let onward = format!("{method} / HTTP/1.1\r\nhost: b\r\n{onward}");
+            check(&asks(&format!("{method} / HTTP/1.1"), body), &onward, OK, &expected);
+        }
     }
 }
 

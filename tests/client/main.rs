@@ -28,6 +28,7 @@ mod histories;
 mod hostile;
 mod interim;
 mod kinds;
+mod lenient;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod middleware;

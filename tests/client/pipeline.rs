@@ -123,7 +123,7 @@ async fn receive(peer: &mut Peer<DuplexStream>) -> Option<String> {
 fn request(line: &str) -> Request {
     let (method, path) = line.split_once(' ').unwrap();
     let mut request = Request::new(method, path).unwrap();
-    if method == "POST" {
+    if matches!(method, "POST" | "QUERY") {
         request.body.set_bytes("body");
     }
     request
@@ -682,6 +682,18 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
         }
         assert_eq!(server.received().len(), 0);
     });
+}
+
+/// It is safe, so it shares a connection, and idempotent, so it is sent again with its content (RFC 10008 §2).
+#[test]
+fn a_query_shares_a_connection_and_is_sent_again_rfc9112_9_3_2() {
+    check_with(
+        |builder| builder,
+        &[&[Read(1), Write(A), Read(1), Write(LAST)], &[Read(1), Write(C)]],
+        &["GET /1", "QUERY /2", "QUERY /3"],
+        &["200 a", "203 l", "202 c"],
+        &["GET /1, QUERY /2", "QUERY /3"],
+    );
 }
 
 #[test]

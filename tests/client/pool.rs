@@ -365,12 +365,20 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
     const LATE: &str = "http://a/: waiting for the response of a:80 took longer than 30 s";
     let asked = |method| {
         let mut request = Request::new(method, "http://a/").unwrap();
-        if matches!(method, Method::Post | Method::Put | Method::Patch) {
+        if matches!(method, Method::Post | Method::Put | Method::Patch | Method::Query) {
             request.body.set_bytes("hello");
         }
         request
     };
-    for method in [Method::Get, Method::Head, Method::Put, Method::Delete, Method::Options, Method::Trace] {
+    for method in [
+        Method::Get,
+        Method::Head,
+        Method::Put,
+        Method::Delete,
+        Method::Options,
+        Method::Trace,
+        Method::Query,
+    ] {
         check_stale(&asked(method), "", Ok(())).await;
         check_stale(&asked(method), "H", Err(CUT)).await;
         check_stale(&asked(method), "HTTP/1.1 100 Continue\r\n\r\n", Err(CLOSED)).await;

@@ -53,6 +53,12 @@ async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
         (303, Method::Post, ("GET", PLAIN)),
         (303, Method::Put, ("GET", PLAIN)),
         (303, Method::Delete, ("GET", PLAIN)),
+        // The exceptions for POST are none for QUERY (RFC 10008 §2.5).
+        (301, Method::Query, ("QUERY", WHOLE)),
+        (302, Method::Query, ("QUERY", WHOLE)),
+        (303, Method::Query, ("GET", PLAIN)),
+        (307, Method::Query, ("QUERY", WHOLE)),
+        (308, Method::Query, ("QUERY", WHOLE)),
         (301, Method::Put, ("PUT", WHOLE)),
         (302, Method::Delete, ("DELETE", WHOLE)),
         (302, Method::Patch, ("PATCH", WHOLE)),

@@ -74,6 +74,7 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_rfc9112_6() {
         (Method::Post, zero),
         (Method::Put, zero),
         (Method::Patch, zero),
+        (Method::Query, zero),
     ] {
         let head = |framing: &str| format!("{method} /b HTTP/1.1\r\nhost: a\r\n{framing}\r\n");
         let sized = |request: &mut Request| request.body.set_bytes("hello");

@@ -79,6 +79,13 @@ fn with_key(mut request: Request) -> Request {
     request
 }
 
+/// It is safe and has content (RFC 10008 §2).
+fn query() -> Request {
+    let mut request = Request::new(Method::Query, "http://a/").unwrap();
+    request.body.set_bytes("milk");
+    request
+}
+
 fn with_body(fill: impl FnOnce(&mut Body)) -> Request {
     let mut request = Request::put("http://a/").unwrap();
     fill(&mut request.body);
@@ -126,6 +133,7 @@ async fn a_status_is_retried_if_that_may_help_and_does_no_harm_rfc9110_9_2_2() {
         check(at_once(), &get(), &[status], (Ok(code), 3, Some(AttemptsMax))).await;
         check(at_once(), &post(), &[status, OK], (Ok(code), 1, Some(NotIdempotent))).await;
         check(at_once(), &key, &[status, OK], (Ok(200), 2, None)).await;
+        check(at_once(), &query(), &[status, OK], (Ok(200), 2, None)).await;
         check(at_once().assume_idempotent(), &post(), &[status, OK], (Ok(200), 2, None)).await;
         for (most, asked) in [(0, 1), (1, 1), (2, 2), (5, 5)] {
             let retry = at_once().attempts_max(most);
@@ -681,6 +689,7 @@ async fn a_safe_request_that_takes_long_is_hedged_once() {
         ("the first request is slow", builder(&[32]).retry(hedge()).build(), get(), 32, true),
         ("both are", builder(&[32, 33]).retry(hedge()).build(), get(), 32, false),
         ("too few responses", builder(&[31]).retry(hedge()).build(), get(), 31, false),
+        ("a query", builder(&[32]).retry(hedge()).build(), query(), 32, true),
         ("not safe", builder(&[32]).retry(hedge()).build(), put, 32, false),
         ("one attempt", builder(&[32]).retry(hedge().attempts_max(1)).build(), get(), 32, false),
         ("no budget", builder(&[32]).retry(hedge()).retry_budget(budget).build(), get(), 32, false),

@@ -355,7 +355,7 @@ fn expectations_as_tools_spell_them_rfc9110_10_1_1() {
 #[test]
 fn a_body_in_an_unlikely_place_is_a_body_for_all_rfc9112_6() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
-    for method in ["GET", "DELETE", "OPTIONS", "PROPFIND", "get", "POST"] {
+    for method in ["GET", "DELETE", "OPTIONS", "QUERY", "PROPFIND", "get", "POST"] {
         for target in ["/", "http://a/", "/index.html?a=b", "/a.css"] {
             check(
                 format!(

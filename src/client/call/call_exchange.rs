@@ -19,6 +19,7 @@ use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{BodyLength, Headers, Request, Response};
 use crate::net::{Conn, ReadBuffer, Sendable};
+use crate::wire::parse::Leniency;
 
 /// A call as it is polled: a request whose head has been sent, and its response.
 pub(crate) struct CallExchange {
@@ -87,6 +88,11 @@ impl CallExchange {
             self.pooled.set_client_info(&mut self.response_head);
             &*self.response_head
         })
+    }
+
+    /// Whether faults of the response are overlooked.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.pooled.settings().leniency != Leniency::None
     }
 
     /// Whether the server still reads the body.

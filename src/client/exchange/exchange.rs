@@ -79,6 +79,12 @@ impl ClientExchange {
         self.progress = Progress { was_idle, reported, ..Progress::new(timings, runtime::now()) };
     }
 
+    /// Whether another exchange may follow, once the response has been received. After one whose end was found by overlooking
+    /// a fault, the next bytes may belong to it all the same (RFC 9112 §11.2).
+    pub(crate) fn persists(&self) -> bool {
+        self.persistence.persists && !self.incoming.is_mended
+    }
+
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
     /// and the response is valid.
     pub(crate) fn has_whole_response(&self) -> bool {
@@ -194,9 +200,10 @@ impl Persistence {
         Persistence { persists: true, idle: None }
     }
 
-    /// Applies the head of a response. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
-    pub(crate) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
-        self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !ends_with_close;
+    /// Applies the head of a response. `is_last`: its body ends with the connection (RFC 9112 §6.3), or a fault of it was
+    /// overlooked.
+    pub(crate) fn note(&mut self, version: Version, headers: &Headers, is_last: bool) {
+        self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !is_last;
         self.idle = keep_alive_timeout(headers);
     }
 }

@@ -310,7 +310,7 @@ impl PipelineTask {
         pooled.exchange.progress.end = None;
         pooled.set_client_info(&mut self.response);
         self.queue.lock().respond(request.dequeued.entry, &mut self.response);
-        match (pooled.exchange.persistence.persists, is_closing) {
+        match (pooled.exchange.persists(), is_closing) {
             // The connection goes back to the pool first, which checks that the server has sent nothing more.
             (true, _) if self.in_flight.is_empty() => Some(ConnEnd::Idle),
             (true, _) => {

@@ -22,6 +22,7 @@ use crate::memory::Arena;
 use crate::message::{Request, Response, Status, Timings};
 use crate::net::{Conn, ReadBuffer, Sendable, TimerSlot, Transport};
 use crate::runtime::{self, Instant, timeout};
+use crate::wire::parse::Leniency;
 use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its permit.
@@ -198,7 +199,8 @@ impl PooledConn {
     }
 
     fn release_at(mut self, now: Instant) {
-        let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        let persists = self.exchange.persists();
+        let ClientExchange { incoming, progress, .. } = &mut *self.exchange;
         incoming.consume_piece();
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
@@ -206,7 +208,7 @@ impl PooledConn {
             && incoming.is_end_stream()
             && incoming.input.is_empty()
             && self.conn.has_sent_all();
-        if !(persistence.persists && is_clean && matches!(progress.upload, Upload::Sent)) {
+        if !(persists && is_clean && matches!(progress.upload, Upload::Sent)) {
             self.conn.transport.try_shutdown();
             return;
         }
@@ -456,8 +458,11 @@ impl PooledConn {
     fn begin_decoding(&mut self, response: &mut Response, most: usize) -> Result<(), ClientError> {
         match DecoderChain::from_headers(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
-            Ok(Some(decoders)) => {
+            Ok(Some(mut decoders)) => {
                 response.headers.remove_each(&CODED_CONTENT_FIELDS);
+                if self.settings().leniency != Leniency::None {
+                    decoders.ignore_junk();
+                }
                 self.exchange.progress.decoder = Some(Box::new(ContentDecoder::new(decoders, most)));
             }
             Err(error) => {

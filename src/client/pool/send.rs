@@ -12,6 +12,7 @@ use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
 use crate::runtime::{self, later};
 use crate::wire::ConnectionOption;
+use crate::wire::parse::Leniency;
 
 impl PooledConn {
     /// Sends the body of `request`, if there is one, and receives the head of the final response, or of an interim one
@@ -45,7 +46,7 @@ impl PooledConn {
         // The time for the response runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut message = IncomingResponse::new(response, exchange.spec.request_info);
+        let mut message = IncomingResponse::new(response, exchange.spec.request_info, settings.leniency);
         loop {
             if !exchange.incoming.input.is_empty() {
                 match exchange.incoming.try_head(&mut message, bounds) {
@@ -67,7 +68,8 @@ impl PooledConn {
         }
         let version = message.version();
         let ends_with_close = exchange.incoming.ends_with_close();
-        exchange.persistence.note(version, &response.headers, ends_with_close);
+        let is_last = ends_with_close || message.leniency() == Leniency::Used;
+        exchange.persistence.note(version, &response.headers, is_last);
         exchange.progress.version = version;
         self.permit.pool.note_version(version);
         Poll::Ready(Ok(()))

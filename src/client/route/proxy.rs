@@ -24,6 +24,7 @@ use crate::net::{
 use crate::runtime::{self, timeout};
 use crate::wire::RequestInfo;
 use crate::wire::encode::ROUTING;
+use crate::wire::parse::Leniency;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
 ///
@@ -442,7 +443,7 @@ async fn open_tunnel(
     // Interim responses may have as many bytes together as one head.
     while received <= bounds.limits.head_max {
         let head = poll_fn(|cx| {
-            let mut message = IncomingResponse::new(&mut response, request_info);
+            let mut message = IncomingResponse::new(&mut response, request_info, Leniency::None);
             match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
                 Poll::Ready(head) => Poll::Ready(head),
                 Poll::Pending => conn.poll_timeout(cx, TimerSlot::Other, limit).map(|_| Ok(idle)),

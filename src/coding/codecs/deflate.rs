@@ -147,7 +147,7 @@ pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -
     })
 }
 
-/// A strict decoder for `gzip`: anything that is not a member is an error, also after a member.
+/// A decoder for `gzip`: anything that is not a member is an error, also after a member, unless junk is ignored there.
 pub(super) struct GzipDecoder {
     inflate: Decompress,
     /// The checksum of the header, and then of the data.
@@ -155,6 +155,17 @@ pub(super) struct GzipDecoder {
     /// Which optional sections of the header are still to come.
     flags: u8,
     at: MemberPart,
+    junk: Junk,
+}
+
+/// The treatment of octets after a member that do not begin another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Junk {
+    Refused,
+    /// Ignored after a member, of which there was none yet.
+    Ignored,
+    /// There was one.
+    IgnoredNow,
 }
 
 /// Positions in a member, as in RFC 1952 §2.3.
@@ -180,11 +191,19 @@ enum MemberPart {
         seen: u8,
         value: u64,
     },
+    /// After the last member.
+    Junk,
 }
 
 impl GzipDecoder {
     pub(super) fn new() -> GzipDecoder {
-        GzipDecoder { inflate: Decompress::new(false), crc: Crc::new(), flags: 0, at: MemberPart::Fixed(0) }
+        GzipDecoder {
+            inflate: Decompress::new(false),
+            crc: Crc::new(),
+            flags: 0,
+            at: MemberPart::Fixed(0),
+            junk: Junk::Refused,
+        }
     }
 
     /// Takes one octet of a header or trailer.
@@ -215,7 +234,7 @@ impl GzipDecoder {
                 self.at = MemberPart::Trailer { seen: seen + 1, value };
                 return if seen == 7 { self.check_data(value) } else { Ok(()) };
             }
-            MemberPart::Data => {}
+            MemberPart::Data | MemberPart::Junk => {}
         }
         Ok(())
     }
@@ -229,7 +248,7 @@ impl GzipDecoder {
             _ => true,
         };
         if !is_good {
-            return Err(CodingError::Corrupt);
+            return self.begin_junk();
         }
         if seen == 3 {
             self.flags = octet;
@@ -239,6 +258,24 @@ impl GzipDecoder {
             _ => self.at = MemberPart::Fixed(seen + 1),
         }
         Ok(())
+    }
+
+    /// Ends the content before octets that are no member.
+    fn begin_junk(&mut self) -> Result<(), CodingError> {
+        if self.junk != Junk::IgnoredNow {
+            return Err(CodingError::Corrupt);
+        }
+        self.at = MemberPart::Junk;
+        Ok(())
+    }
+
+    /// Whether the content may end here.
+    fn may_end(&self) -> bool {
+        match self.at {
+            MemberPart::Fixed(0) | MemberPart::Junk => true,
+            MemberPart::Fixed(_) => self.junk == Junk::IgnoredNow,
+            _ => false,
+        }
     }
 
     /// Goes on to the next section that the header has, or to the data.
@@ -280,6 +317,9 @@ impl GzipDecoder {
         }
         self.crc.reset();
         self.at = MemberPart::Fixed(0);
+        if self.junk == Junk::Ignored {
+            self.junk = Junk::IgnoredNow;
+        }
         Ok(())
     }
 }
@@ -311,7 +351,7 @@ impl Decode for GzipDecoder {
                 }
             }
             let Some(octet) = input.get(step.read) else {
-                step.is_whole = self.at == MemberPart::Fixed(0);
+                step.is_whole = self.may_end();
                 return Ok(step);
             };
             self.take(*octet)?;
@@ -319,11 +359,15 @@ impl Decode for GzipDecoder {
         }
     }
 
+    fn ignore_junk(&mut self) {
+        self.junk = Junk::Ignored;
+    }
+
     fn reset(&mut self) {
-        let GzipDecoder { inflate, crc, flags, at } = self;
+        let GzipDecoder { inflate, crc, flags, at, junk } = self;
         inflate.reset(false);
         crc.reset();
-        (*flags, *at) = (0, MemberPart::Fixed(0));
+        (*flags, *at, *junk) = (0, MemberPart::Fixed(0), Junk::Refused);
     }
 
     fn memory(&self) -> usize {

@@ -608,6 +608,8 @@ mod tests {
             ("POST", None, Some("0")),
             ("PUT", None, Some("0")),
             ("PROPFIND", None, Some("0")),
+            ("QUERY", None, Some("0")),
+            ("QUERY", Some(("content-length", "3")), Some("3")),
             ("POST", Some(("content-length", "3")), Some("3")),
             ("POST", Some(("transfer-encoding", "chunked")), None),
             ("GET", None, None),

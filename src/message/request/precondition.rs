@@ -30,7 +30,8 @@ pub(crate) fn evaluate_preconditions(request: &Request, current: Validators<'_>)
     let modified = current.modified;
     let is_read = match request.method() {
         Method::Connect | Method::Options | Method::Trace => return PreconditionResult::Proceed,
-        Method::Get | Method::Head => true,
+        // A QUERY selects the representation that a GET for its equivalent resource would (RFC 10008 §2.6).
+        Method::Get | Method::Head | Method::Query => true,
         _ => false,
     };
     if fields.first(IF_MATCH).is_some() {
@@ -288,6 +289,25 @@ mod tests {
                 PreconditionResult::Proceed,
                 "{method}: nothing is selected (§13.2.1)"
             );
+        }
+    }
+
+    #[test]
+    fn a_query_is_conditional_as_a_get_is_rfc10008_2_6() {
+        for (name, value) in [
+            ("if-match", ETAG),
+            ("if-match", "\"v2\""),
+            ("if-none-match", ETAG),
+            ("if-none-match", "W/\"v1\""),
+            ("if-none-match", "\"v2\""),
+            ("if-modified-since", BEFORE),
+            ("if-modified-since", AFTER),
+            ("if-unmodified-since", BEFORE),
+            ("if-unmodified-since", AFTER),
+        ] {
+            let [query, get] = [Method::Query, Method::Get]
+                .map(|method| evaluate_preconditions(&asks(method, &[(name, value)]), current()));
+            assert_eq!(query, get, "{name}: {value}");
         }
     }
 

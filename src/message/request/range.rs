@@ -17,7 +17,7 @@ pub(crate) enum RangeSelection {
 }
 
 impl RangeSelection {
-    /// Evaluates the fields of a GET for `len` bytes.
+    /// Evaluates the fields of a GET, or of a QUERY, for `len` bytes.
     ///
     /// A field that is malformed, in another unit, or has more than [`RANGES_MAX`] ranges is ignored (RFC 9110 §14.2).
     /// So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416 would
@@ -297,6 +297,7 @@ mod tests {
             check_response(get(whole), 10_000, (200, None, Some(0..10_000)));
         }
         check_response(get("bytes=0-"), 0, (200, None, Some(0..0)));
+        check_response((Method::Query, "bytes=2-4", None), 10, (206, Some("bytes 2-4/10"), Some(2..5)));
         check_response((Method::Head, "bytes=2-4", None), 10, (200, None, Some(0..10)));
         check_response((Method::Post, "bytes=2-4", None), 10, (200, None, Some(0..10)));
         check_response((Method::Get, "bytes=2-4", Some(ETAG)), 10, (206, Some("bytes 2-4/10"), Some(2..5)));

@@ -412,7 +412,7 @@ impl Response {
     /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it becomes a
     /// 416, which is the whole response: then returns `None`.
     ///
-    /// The range is that of the whole content, and the status stays, if the request is no GET or has no `range`; if its
+    /// The range is that of the whole content, and the status stays, if the request is neither GET nor QUERY, or has no `range`; if its
     /// `range` is malformed or has several ranges that are far apart; if its `if-range` is not the `etag` of this response,
     /// so that the part that the client has would not fit, or is a date; or if the status is not 200. Set the etag before,
     /// and call [`Response::check_preconditions`] first.
@@ -446,7 +446,9 @@ impl Response {
         }
         self.headers.put(FieldName::new("accept-ranges"), b"bytes");
         let etag = self.headers.first(FieldName::ETAG).unwrap_or_default();
-        if request.method() != Method::Get || !may_send_range(&request.headers, etag, None) {
+        // A range of a QUERY is one of its results (RFC 10008 §2.8).
+        let is_ranged = matches!(request.method(), Method::Get | Method::Query);
+        if !is_ranged || !may_send_range(&request.headers, etag, None) {
             return Some(0..len);
         }
         let content_range = FieldName::new("content-range");

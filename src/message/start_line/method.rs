@@ -41,6 +41,46 @@ pub enum Method {
     Trace,
     /// Change a part of the representation (RFC 5789).
     Patch,
+    /// Process the content, and respond with the result, without changing anything: a GET whose query is content (RFC
+    /// 10008).
+    ///
+    /// So the request has a content-type, and a resource refuses one without (§2.1): 400, or 415 with `accept-query` (§3),
+    /// which lists what it takes. [`Response::check_preconditions`](crate::Response::check_preconditions) and
+    /// [`Response::check_range`](crate::Response::check_range) treat it as they treat GET (§2.6, §2.8).
+    ///
+    /// ```
+    /// use corehttp::{Context, Error, Method, Request, Server, Status, routes};
+    ///
+    /// fn search(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     if request.headers.content_type() != Some("application/sql") {
+    ///         response.headers.set("accept-query", "application/sql")?;
+    ///         response.status = Status::UNSUPPORTED_MEDIA_TYPE;
+    ///         return Ok(());
+    ///     }
+    ///     response.set_text(format!("results of {}", request.text()?));
+    ///     response.headers.set("etag", "\"1\"")?;
+    ///     let _ = response.check_preconditions(request);
+    ///     Ok(())
+    /// }
+    ///
+    /// let service = Server::new().service(routes! { QUERY "/contacts" => search });
+    /// # corehttp::block_on(async {
+    /// let mut query = Request::new(Method::Query, "/contacts")?;
+    /// let refused = service.respond(query.clone()).await;
+    /// assert_eq!(refused.headers.get("accept-query"), Some("application/sql"));
+    ///
+    /// query.headers.set("content-type", "application/sql")?;
+    /// query.body.set_bytes("select surname");
+    /// assert_eq!(service.respond(query.clone()).await.text()?, "results of select surname");
+    ///
+    /// query.headers.set("if-none-match", "\"1\"")?;
+    /// assert_eq!(service.respond(query).await.status, Status::NOT_MODIFIED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    Query,
     /// Any other token.
     Extension(ExtensionMethod),
 }
@@ -69,6 +109,7 @@ impl Method {
             b"OPTIONS" => *self = Method::Options,
             b"TRACE" => *self = Method::Trace,
             b"PATCH" => *self = Method::Patch,
+            b"QUERY" => *self = Method::Query,
             _ => *self = Method::Extension(ExtensionMethod::parse(token)?),
         }
         Ok(())
@@ -87,13 +128,14 @@ impl Method {
             Method::Options => "OPTIONS",
             Method::Trace => "TRACE",
             Method::Patch => "PATCH",
+            Method::Query => "QUERY",
             Method::Extension(method) => method.as_str(),
         }
     }
 
     /// Returns whether the method is safe: the client asks for no change of state (RFC 9110 §9.2.1).
     pub fn is_safe(&self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Query)
     }
 
     /// Returns whether the method is idempotent: sending it twice has the effect of sending it once (RFC 9110 §9.2.2).
@@ -103,7 +145,7 @@ impl Method {
 
     /// Whether requests with this method usually have content, as those with an unknown method may.
     pub(crate) fn suggests_content(self) -> bool {
-        !self.is_safe() && !matches!(self, Method::Delete | Method::Connect)
+        self == Method::Query || !self.is_safe() && !matches!(self, Method::Delete | Method::Connect)
     }
 }
 
@@ -157,9 +199,9 @@ impl PartialEq<&str> for Method {
     }
 }
 
-/// A method that RFC 9110 does not define, such as `PROPFIND`.
+/// A method without a variant of its own, such as `PROPFIND`.
 ///
-/// Only [`Method::parse`] makes one, so it is never a method with a variant of its own.
+/// Only [`Method::parse`] makes one, so it is never spelled like a method that has one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExtensionMethod {
     len: u8,
@@ -204,7 +246,8 @@ mod tests {
 
     #[test]
     fn standard_methods_are_parsed_and_spelled_alike_rfc9110_9_3() {
-        for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"] {
+        for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"]
+        {
             check(token.as_bytes(), Ok(token));
             assert!(!matches!(Method::parse(token.as_bytes()), Ok(Method::Extension(_))), "{token}");
         }
@@ -229,6 +272,17 @@ mod tests {
         check(b"ABCDEFGHIJKLMNOPQRSTUVWX", Err(MessageError::MethodTooLong));
         check(&[b'A'; 1000], Err(MessageError::MethodTooLong));
         check(&[b'('; 1000], Err(MessageError::Method));
+    }
+
+    #[test]
+    fn a_query_is_safe_and_has_content_rfc10008_2() {
+        let query: Method = "QUERY".parse().unwrap();
+        assert_eq!(query, Method::Query);
+        assert!(query.is_safe() && query.is_idempotent() && query.suggests_content());
+        for other in ["query", "QUERYS", "QUER"] {
+            assert!(matches!(other.parse(), Ok(Method::Extension(_))), "{other}");
+        }
+        assert!(Method::Patch.suggests_content() && !Method::Get.suggests_content());
     }
 
     #[test]

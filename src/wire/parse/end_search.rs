@@ -38,7 +38,7 @@ impl EndSearch {
         let has_grown = input.len() > len_max || input.len() / 2 >= self.parsed;
         let is_short = input.len() <= EACH_LINE_MAX;
         let mut fronts = memchr_iter(b'\n', &input[self.searched..]).map(|lf| &input[..=self.searched + lf]);
-        has_grown || fronts.any(|front| is_short || !front.ends_with(b"\r\n") || front.ends_with(b"\r\n\r\n"))
+        has_grown || fronts.any(|front| is_short || !front.ends_with(b"\r\n") || front.ends_with(b"\n\r\n"))
     }
 
     /// Whether some has arrived, but not all.

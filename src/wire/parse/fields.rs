@@ -3,6 +3,7 @@
 use httparse::{EMPTY_HEADER, Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memmem};
 
+use super::leniency::{Mended, Section};
 use crate::memory::Span;
 use crate::message::{Headers, HeadersDraft, Version, describes_client};
 use crate::wire::{Limits, WireError};
@@ -153,6 +154,26 @@ pub(crate) fn trailers(
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
     Ok(with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))?)
+}
+
+/// Parses trailers that [`trailers`] refuses for `error`, without their faults.
+///
+/// # Errors
+///
+/// As [`trailers`].
+#[cold]
+pub(crate) fn mended_trailers(
+    input: &[u8],
+    limits: &Limits,
+    forbidden: ForbiddenTrailers,
+    into: &mut Headers,
+    error: WireError,
+) -> Result<Option<usize>, WireError> {
+    let mended = Mended::new(input, Section::Trailers, limits.trailer_fields_max).ok_or(error)?;
+    if mended.len.unwrap_or(input.len()) > limits.trailers_max {
+        return Err(WireError::TrailersTooLarge);
+    }
+    Ok(trailers(&mended.text, limits, forbidden, into)?.and(mended.len))
 }
 
 fn parse_section(

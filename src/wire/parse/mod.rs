@@ -5,12 +5,14 @@
 
 mod end_search;
 mod fields;
+mod leniency;
 
 mod request;
 mod response;
 
 pub(crate) use end_search::EndSearch;
 pub(super) use fields::is_forbidden_in_trailers;
-pub(crate) use fields::{ForbiddenTrailers, trailers};
+pub(crate) use fields::{ForbiddenTrailers, mended_trailers, trailers};
+pub(crate) use leniency::Leniency;
 pub(crate) use request::{begins_with, check_fields, refused_line, request, request_front};
-pub(crate) use response::response;
+pub(crate) use response::{mended_response, response};

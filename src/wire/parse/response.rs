@@ -9,6 +9,7 @@ use super::fields::{
     FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error, record, version,
     with_earliest_error,
 };
+use super::leniency::{Mended, Section};
 use crate::message::{HeadersDraft, Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
@@ -35,6 +36,26 @@ pub(crate) fn response(
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
     Ok(with_earliest_error(input, |front| take_head(front, limits, response))?)
+}
+
+/// Parses a head that [`response`] refuses for `error`, without its faults.
+///
+/// # Errors
+///
+/// As [`response`].
+#[cold]
+pub(crate) fn mended_response(
+    input: &[u8],
+    limits: &Limits,
+    into: &mut Response,
+    error: WireError,
+) -> Result<Option<ResponseHead>, WireError> {
+    let mended = Mended::new(input, Section::Head, limits.fields_max).ok_or(error)?;
+    if mended.len.unwrap_or(input.len()) > limits.head_max {
+        return Err(WireError::HeadTooLarge);
+    }
+    let parsed = response(&mended.text, limits, into)?;
+    Ok(parsed.zip(mended.len).map(|(head, len)| ResponseHead { len, ..head }))
 }
 
 /// Makes the head at the front of `input` that of `response`, if it is complete.

@@ -357,7 +357,7 @@ mod paths {
             assert_eq!(body(&served.ask(get(target, ""))), "app", "{target}");
         }
         assert_eq!(body(&served.ask("POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx")), "app");
-        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"] {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "QUERY", "BREW"] {
             let received = served.ask(format!("{method} /a.txt HTTP/1.1\r\nhost: a\r\n\r\n"));
             assert_eq!((status(&received), field(&received, "allow")), (405, Some("GET, HEAD")), "{method}");
         }

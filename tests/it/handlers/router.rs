@@ -74,6 +74,8 @@ fn a_static_segment_precedes_a_parameter_and_both_the_rest() {
         GET "/{a}/{b}/" => named("slash"),
         any "/any" => named("any"),
         PURGE "/any" => named("purge"),
+        GET "/contacts" => named("contacts"),
+        QUERY "/contacts" => named("search"),
     };
     let added = Router::new()
         .get("/", named("root"))
@@ -86,6 +88,8 @@ fn a_static_segment_precedes_a_parameter_and_both_the_rest() {
         .and_then(|router| router.get("/{a}/{b}/", named("slash")))
         .and_then(|router| router.any("/any", named("any")))
         .and_then(|router| router.route("PURGE".parse().unwrap(), "/any", named("purge")))
+        .and_then(|router| router.get("/contacts", named("contacts")))
+        .and_then(|router| router.query("/contacts", named("search")))
         .unwrap();
     assert_eq!(added.to_string(), fixed.to_string());
     check_all(
@@ -110,6 +114,10 @@ fn a_static_segment_precedes_a_parameter_and_both_the_rest() {
             ("GET", "/any", "any /any"),
             ("DELETE", "/any", "any /any"),
             ("PURGE", "/any", "purge /any"),
+            ("QUERY", "/contacts", "search /contacts"),
+            ("QUERY", "/users", "405 GET, HEAD, OPTIONS"),
+            ("OPTIONS", "/contacts", "204 GET, QUERY, HEAD, OPTIONS"),
+            ("query", "/contacts", "405 GET, QUERY, HEAD, OPTIONS"),
             ("POST", "/users", "405 GET, HEAD, OPTIONS"),
             ("OPTIONS", "/users", "204 GET, HEAD, OPTIONS"),
             ("OPTIONS", "/any", "any /any"),

@@ -165,7 +165,7 @@ fn a_length_is_one_decimal_number_rfc9112_6_3() {
     served(post("Content-Length: 00005"), "POST / 12345");
     served("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "POST / ");
     served("POST / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / ");
-    for method in ["GET", "DELETE", "OPTIONS", "PROPFIND", "get"] {
+    for method in ["GET", "DELETE", "OPTIONS", "QUERY", "PROPFIND", "get"] {
         served(post("Content-Length: 5").replacen("POST", method, 1), &format!("{method} / 12345"));
     }
     served(post("Content-Length: 5").replacen("POST", "HEAD", 1), "");
