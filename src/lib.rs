@@ -76,7 +76,8 @@
 //!   needs no lock.
 //! - A handler runs inside a tokio runtime that the server makes, so `main` needs none. A handler may spawn tasks with
 //!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops. No task can have `ctx` or a view
-//!   of it, but copies of what it needs. For `tokio::spawn`, the compiler names each part of a context that is not `Send`.
+//!   of it, but copies of what it needs. `tokio::spawn` does not compile with it; the error names each part that is not
+//!   `Send`.
 //! - While a handler blocks or computes, its core serves no other connection. Long work belongs in
 //!   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
 //!

@@ -106,7 +106,7 @@ impl AccessLog {
 impl Observer for AccessLog {
     fn attach(&self, core: &mut CoreEvents) {
         let log = self.inner.clone();
-        core.on_exchange(move |report| log.writer.push(|line| log.format.write(report, line)));
+        core.on_exchange(move |report| log.writer.push(|out| log.format.write(report, out)));
     }
 }
 

@@ -73,24 +73,24 @@ impl Format {
         Format::Custom(Arc::new(write))
     }
 
-    /// Writes the line of an exchange. A line cannot be forged: characters that end one are escaped.
-    pub(super) fn write(&self, report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
+    /// Appends the line of an exchange to `out`. A line cannot be forged: characters that end one are escaped.
+    pub(super) fn write(&self, report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
         match self {
             Format::Common => {
-                write_common(report, line);
-                line.push(b'\n');
+                write_common(report, out);
+                out.push(b'\n');
             }
             Format::Combined => {
-                write_common(report, line);
-                write_combined_end(report, line);
+                write_common(report, out);
+                write_combined_end(report, out);
             }
-            Format::Json => write_json(report, line),
+            Format::Json => write_json(report, out),
             Format::Custom(write) => {
                 let mut own = OWN_LINE.take();
                 own.clear();
                 write(report, &mut own);
-                line.extend(own.iter().map(|octet| if b"\r\n".contains(octet) { b' ' } else { *octet }));
-                line.push(b'\n');
+                out.extend(own.iter().map(|octet| if b"\r\n".contains(octet) { b' ' } else { *octet }));
+                out.push(b'\n');
                 own.shrink_to(OWN_LINE_KEPT_MAX);
                 OWN_LINE.set(own);
             }
@@ -112,74 +112,74 @@ impl fmt::Debug for Format {
     }
 }
 
-fn write_common(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
-    write_client(line, report.client_ip());
-    with_time(report.ended_at, |time| line.extend_from_slice(time));
+fn write_common(report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
+    write_client(out, report.client_ip());
+    with_time(report.ended_at, |time| out.extend_from_slice(time));
     // 499 is how nginx logs a peer that has closed before it was answered.
     let status = report.status.map_or(499, Status::as_u16);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
     let quote_and_status = [b'"', b' ', hundreds, tens, ones, b' '];
-    line.extend_from_slice(report.method.as_ref().map_or(b"-", |method| method.as_str().as_bytes()));
+    out.extend_from_slice(report.method.as_ref().map_or(b"-", |method| method.as_str().as_bytes()));
     // Of a refused request line, as much is written as is known.
     if !report.target.is_empty() {
-        line.push(b' ');
-        write_log_text(line, front(report.target).as_bytes());
+        out.push(b' ');
+        write_log_text(out, front(report.target).as_bytes());
     }
     if report.has_version() {
-        line.extend_from_slice(match report.version {
+        out.extend_from_slice(match report.version {
             Version::Http10 => b" HTTP/1.0",
             Version::Http11 => b" HTTP/1.1",
         });
     }
-    line.extend_from_slice(&quote_and_status);
-    write_number(line, report.sent);
+    out.extend_from_slice(&quote_and_status);
+    write_number(out, report.sent);
 }
 
 /// Writes the fields `referer` and `user-agent`, and the end of the line.
-fn write_combined_end(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
+fn write_combined_end(report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
     let headers = &report.request.headers;
     let referer = headers.named(const { FieldName::new("referer") }).next();
     let agent = headers.named(const { FieldName::new("user-agent") }).next();
-    line.extend_from_slice(b" \"");
-    write_value(line, referer);
-    line.extend_from_slice(b"\" \"");
-    write_value(line, agent);
-    line.extend_from_slice(b"\"\n");
+    out.extend_from_slice(b" \"");
+    write_value(out, referer);
+    out.extend_from_slice(b"\" \"");
+    write_value(out, agent);
+    out.extend_from_slice(b"\"\n");
 }
 
 #[inline]
-fn write_value(line: &mut Vec<u8>, value: Option<&[u8]>) {
+fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     let value = value.unwrap_or(b"-");
-    write_log_text(line, &value[..value.len().min(VALUE_LEN_MAX)]);
+    write_log_text(out, &value[..value.len().min(VALUE_LEN_MAX)]);
 }
 
-fn write_json(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
-    line.extend_from_slice(b"{\"time\":\"");
-    with_time(report.ended_at, |time| line.extend_from_slice(&time[TIME]));
-    line.push(b'"');
+fn write_json(report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    with_time(report.ended_at, |time| out.extend_from_slice(&time[TIME]));
+    out.push(b'"');
     let client = report.client_ip();
     if client.is_some() {
-        line.extend_from_slice(b",\"client\":\"");
-        write_client(line, client);
-        line.push(b'"');
+        out.extend_from_slice(b",\"client\":\"");
+        write_client(out, client);
+        out.push(b'"');
     }
     if let Some(method) = &report.method {
-        write_text_member(line, "method", method.as_str());
+        write_text_member(out, "method", method.as_str());
     }
     if !report.target.is_empty() {
-        write_text_member(line, "target", front(report.target));
+        write_text_member(out, "target", front(report.target));
     }
     if let Some(route) = report.matched_pattern() {
-        write_text_member(line, "route", route);
+        write_text_member(out, "route", route);
     }
     if let Some(status) = report.status {
-        write_member(line, "status", status.as_u16().into());
+        write_member(out, "status", status.as_u16().into());
     }
     if let Some(cut) = report.cut {
-        write_text_member(line, "cut", cut.as_str());
+        write_text_member(out, "cut", cut.as_str());
     }
-    write_member(line, "received", report.received);
-    write_member(line, "sent", report.sent);
+    write_member(out, "received", report.received);
+    write_member(out, "sent", report.sent);
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     for (name, time) in [
         ("until_handler_us", report.until_handler),
@@ -187,63 +187,63 @@ fn write_json(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
         ("duration_us", Some(report.duration)),
     ] {
         if let Some(time) = time {
-            write_member(line, name, micros(time));
+            write_member(out, name, micros(time));
         }
     }
-    write_member(line, "connection", report.connection_id);
-    write_member(line, "exchange", report.exchange_number);
-    line.extend_from_slice(b"}\n");
+    write_member(out, "connection", report.connection_id);
+    write_member(out, "exchange", report.exchange_number);
+    out.extend_from_slice(b"}\n");
 }
 
 /// Writes a member of an object, which is not its first: a number.
-fn write_member(line: &mut Vec<u8>, name: &str, value: u64) {
-    write_name(line, name);
-    write_number(line, value);
+fn write_member(out: &mut Vec<u8>, name: &str, value: u64) {
+    write_name(out, name);
+    write_number(out, value);
 }
 
-fn write_text_member(line: &mut Vec<u8>, name: &str, value: &str) {
-    write_name(line, name);
+fn write_text_member(out: &mut Vec<u8>, name: &str, value: &str) {
+    write_name(out, name);
     // A vector takes all that is written to it.
-    let _ = write_json_string(line, value);
+    let _ = write_json_string(out, value);
 }
 
-fn write_name(line: &mut Vec<u8>, name: &str) {
-    line.extend_from_slice(b",\"");
-    line.extend_from_slice(name.as_bytes());
-    line.extend_from_slice(b"\":");
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
 }
 
-fn write_number(line: &mut Vec<u8>, number: u64) {
-    line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Writes the address of a client. `Display` takes several times as long for the usual kind.
 #[inline]
-fn write_client(line: &mut Vec<u8>, client: Option<IpAddr>) {
+fn write_client(out: &mut Vec<u8>, client: Option<IpAddr>) {
     match client {
-        None => line.push(b'-'),
+        None => out.push(b'-'),
         Some(IpAddr::V4(client)) => {
-            client.octets().into_iter().for_each(|octet| write_octet_and_dot(line, octet));
-            line.pop();
+            client.octets().into_iter().for_each(|octet| write_octet_and_dot(out, octet));
+            out.pop();
         }
-        Some(IpAddr::V6(client)) => write_ipv6(line, client),
+        Some(IpAddr::V6(client)) => write_ipv6(out, client),
     }
 }
 
 #[inline(never)]
-fn write_ipv6(line: &mut Vec<u8>, client: Ipv6Addr) {
+fn write_ipv6(out: &mut Vec<u8>, client: Ipv6Addr) {
     // A vector takes all that is written to it.
-    let _ = write!(line, "{client}");
+    let _ = write!(out, "{client}");
 }
 
 /// Writes a number of up to three digits, for which itoa takes several times as long, and a dot.
-fn write_octet_and_dot(line: &mut Vec<u8>, octet: u8) {
+fn write_octet_and_dot(out: &mut Vec<u8>, octet: u8) {
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + octet / place % 10);
     let zeros = u8::from(octet < 100) + u8::from(octet < 10);
     // Four octets are one copy. Leading zeros are shifted out; the NULs that come in behind the dot are cut off.
     let text = u32::from_le_bytes([hundreds, tens, ones, b'.']) >> (u8::BITS * u32::from(zeros));
-    line.extend_from_slice(&text.to_le_bytes());
-    line.truncate(line.len() - usize::from(zeros));
+    out.extend_from_slice(&text.to_le_bytes());
+    out.truncate(out.len() - usize::from(zeros));
 }
 
 /// The front of a text that may be long: lines that wait must not fill the memory.

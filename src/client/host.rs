@@ -141,8 +141,8 @@ impl Host {
     }
 
     /// Returns this host for a request after these attempts; connections are shared.
-    pub(super) fn after(&self, earlier: EarlierAttempts) -> Host {
-        Host { sender: self.sender.after(earlier), ..self.clone() }
+    pub(super) fn with_earlier(&self, earlier: EarlierAttempts) -> Host {
+        Host { sender: self.sender.with_earlier(earlier), ..self.clone() }
     }
 
     /// How many retries the host gets.

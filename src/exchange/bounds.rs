@@ -41,7 +41,7 @@ impl Bounds {
     }
 }
 
-/// Which end of a peer cancels a handler that waits, and a response whose content is still made.
+/// Which way a peer ends cancels a handler that waits, and a response whose content is still made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cancel {
     /// An end of any kind: most peers that close their sending half have closed the connection.
@@ -64,7 +64,7 @@ impl Cancel {
         let is_written_to = conn.is_armed(TimerSlot::Write) && end == PeerEnd::Eof;
         match self.applies_to(end) && !is_written_to {
             true => Poll::Ready(ExchangeError::PeerClosed),
-            // No waker is kept: such a peer sends nothing more, and the next write meets a reset that follows.
+            // Deliberately no waker: such a peer sends nothing more, and the next write meets a reset that follows.
             false => Poll::Pending,
         }
     }

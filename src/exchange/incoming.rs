@@ -72,7 +72,7 @@ impl Incoming {
         on_read: &impl Fn(),
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
         match ready!(poll_flush(cx, conn, bounds)) {
-            // A proxy that reads no more may have answered before.
+            // The peer may have closed after answering: read its answer.
             Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
             flushed => flushed?,
         }
@@ -297,9 +297,8 @@ impl Incoming {
     }
 
     /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
-    /// a peer that relies on that sends the end of its body. More than `Limits::drain_max` may be left, because its length was unknown,
-    /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
-    /// Returns whether the end was reached.
+    /// a peer that relies on that sends the end of its body. Returns whether the end was reached. Beyond
+    /// [`Limits::drain_max`], the peer has [`Timeouts::linger`].
     pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -312,7 +311,7 @@ impl Incoming {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
-                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Total, linger).is_ready());
+                && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Other, linger).is_ready());
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
@@ -321,7 +320,7 @@ impl Incoming {
                 count => self.note_discarded(count),
             }
         }
-        conn.disarm(TimerSlot::Total);
+        conn.disarm(TimerSlot::Other);
         Poll::Ready(Ok(true))
     }
 
@@ -387,7 +386,7 @@ impl Incoming {
 
     /// Notes that the end of the body is no longer known, so that no message can follow.
     pub(crate) fn mark_body_end_unknown(&mut self) {
-        self.expectation = Expectation::Unmet;
+        self.expectation = Expectation::EndUnknown;
     }
 
     /// Whether the whole body has been received. The current piece may be the last one.
@@ -487,9 +486,9 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         // However fast it arrives, a body does not hold memory for ever for which others wait.
-        let (limit, is_wanted) =
-            (bounds.timeouts.body, self.memory.len() > 0 && bounds.memory.is_contended());
-        if is_wanted && self.rate.waited() > limit {
+        let limit = bounds.timeouts.body;
+        let is_contended = self.memory.len() > 0 && bounds.memory.is_contended();
+        if is_contended && self.rate.waited() > limit {
             return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));

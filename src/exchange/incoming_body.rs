@@ -118,7 +118,8 @@ const READ_BEYOND: usize = 1 << 10;
 /// All times are in milliseconds.
 #[derive(Default)]
 pub(super) struct MinRate {
-    /// How many bytes have arrived since the head, or with it. Of a lead over the rate, only what is needed in the grace.
+    /// How many bytes have arrived since the head, or with it. Capped, so that a burst counts for no longer than
+    /// `body_grace`.
     received: u64,
     /// How long the body was waited for in all, and how much of that since its last byte.
     waited: u64,

@@ -168,9 +168,9 @@ pub(crate) enum Expectation {
     None,
     /// `100 Continue`, to be sent when the body is first read and has not arrived.
     Continue,
-    /// A final response was sent instead, so the peer may or may not send the body (§10.1.1). A body that has failed counts
-    /// alike: the end of either is unknown, so no further request can follow.
-    Unmet,
+    /// None any more, and the end of the body is unknown, so that no further message can follow: a final response was sent
+    /// instead of 100, so the peer may or may not send the body (§10.1.1), or the body has failed.
+    EndUnknown,
 }
 
 impl Expectation {

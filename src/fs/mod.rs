@@ -14,7 +14,7 @@
 //!
 //! A handler sends a single file by [`Context::send_file`](crate::Context::send_file).
 
-// Floor 5: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
+// Floor 7: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
 //
 // Calls that may block run in `spawn_blocking`. Nothing here depends on connections:
 // a handler fills in the response, and the server sends it.

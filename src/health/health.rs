@@ -183,7 +183,7 @@ impl Health {
 
     async fn respond(&self, ctx: &mut Context) -> Result {
         self.admit(ctx)?;
-        let (is_ready, text) = match (ctx.is_stopping(), self.is_ready.load(Ordering::Relaxed)) {
+        let (is_ready, text) = match (ctx.is_stop_ordered(), self.is_ready.load(Ordering::Relaxed)) {
             (true, _) => (false, "stopping\n".to_owned()),
             (false, false) => (false, "not ready\n".to_owned()),
             (false, true) => self.run_checks().await,

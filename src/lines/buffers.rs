@@ -55,11 +55,11 @@ impl LineBuffers {
             return;
         };
         let LineBuffer { lines, count } = &mut *buffer;
-        let begin = lines.len();
-        let mut line = UnfinishedLine { lines, begin };
+        let len_before = lines.len();
+        let mut line = UnfinishedLine { lines, keep_len: len_before };
         write(line.lines);
-        line.begin = line.lines.len();
-        let is_filling = (begin..line.begin).contains(&(BUFFER_LEN / 2));
+        line.keep_len = line.lines.len();
+        let is_filling = (len_before..line.keep_len).contains(&(BUFFER_LEN / 2));
         drop(line);
         *count += 1;
         drop(buffer);
@@ -166,13 +166,13 @@ impl DropNotices {
 /// A line that is taken back if the application's function panics while it writes.
 struct UnfinishedLine<'b> {
     lines: &'b mut Vec<u8>,
-    /// The length without the line.
-    begin: usize,
+    /// The length to which the lines are truncated: without this one, until it is whole.
+    keep_len: usize,
 }
 
 impl Drop for UnfinishedLine<'_> {
     fn drop(&mut self) {
-        self.lines.truncate(self.begin);
+        self.lines.truncate(self.keep_len);
     }
 }
 

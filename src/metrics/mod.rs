@@ -18,7 +18,7 @@
 //! [`Metrics::add_collector`] adds the application's own, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
 //! of a client, and [`Metrics::add_balancer`] the hosts of a balancer.
 
-// Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
+// Floor 6: what a server does, counted on each core without locks, and shown to programs and people.
 
 mod metrics;
 

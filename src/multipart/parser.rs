@@ -14,7 +14,7 @@ use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
 use crate::error_text::Excerpt;
 use crate::exchange::ExchangeError;
-use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
+use crate::runtime::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryShare};
 use crate::wire::WireDetail;
 
 /// Takes a body apart, as far as it has arrived, in memory that does not grow with the body.
@@ -384,7 +384,7 @@ impl PartMemory {
 
     /// Waits for memory for so many bytes of this part. A wait that is given up leaves the queue.
     pub(super) async fn take(&mut self, len: usize) -> io::Result<()> {
-        let wait = LeaveQueueOnDrop(self);
+        let wait = CancelMemoryWaitOnDrop(self);
         poll_fn(|cx| wait.0.poll_take(cx, len)).await
     }
 

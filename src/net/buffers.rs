@@ -92,7 +92,7 @@ impl ReadBuffer {
     #[inline]
     fn room_of(&mut self, least: usize) -> &mut [u8] {
         self.arena.compact();
-        // Unread bytes are the start of a message, for the rest of which twice as much probably suffices.
+        // Unread bytes are the start of a message, so the rest probably needs less, but half of a read at least.
         self.arena.spare(least.max(READ_SIZE).saturating_sub(self.arena.len()).max(READ_SIZE / 2))
     }
 

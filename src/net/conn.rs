@@ -252,13 +252,13 @@ impl<L: Locality> Conn<L> {
         {
             return Poll::Ready(written);
         }
-        // The timer of a part that has begun already runs.
-        let mut part = match self.io_state().progress.is_waiting() {
+        // The timer of a slice that has begun already runs.
+        let mut slice = match self.io_state().progress.is_waiting() {
             true => limit,
-            false => self.begin_part(limit),
+            false => self.begin_slice(limit),
         };
         loop {
-            ready!(self.poll_timeout(cx, TimerSlot::Write, part));
+            ready!(self.poll_timeout(cx, TimerSlot::Write, slice));
             if let Some(written) = self.try_kernel(&mut write) {
                 return Poll::Ready(written);
             }
@@ -268,7 +268,7 @@ impl<L: Locality> Conn<L> {
                 return Poll::Ready(Err(ConnError::TimedOut));
             }
             self.disarm(TimerSlot::Write);
-            part = self.begin_part(limit);
+            slice = self.begin_slice(limit);
         }
     }
 
@@ -287,10 +287,10 @@ impl<L: Locality> Conn<L> {
         Some(written.map_err(|error| self.note_write_error(error)))
     }
 
-    /// Begins the next part of a wait for the peer, of `limit` in all. Returns how long it may take.
-    fn begin_part(&mut self, limit: Duration) -> Duration {
+    /// Begins the next slice of a wait for the peer, of `limit` in all. Returns how long it may take.
+    fn begin_slice(&mut self, limit: Duration) -> Duration {
         let now = self.timer.now();
-        self.io_state().progress.begin_part(now, limit)
+        self.io_state().progress.begin_slice(now, limit)
     }
 
     /// Writes some of the write buffer, or else of `body`, straight to the kernel, whether or not the runtime has
@@ -368,7 +368,7 @@ impl<L: Locality> Conn<L> {
         let mut room = [0; LINGER_READ];
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
-            if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Total, total) {
+            if let Poll::Ready(error) = self.poll_timeout(cx, TimerSlot::Other, total) {
                 return Poll::Ready(Err(error));
             }
             if ready!(self.poll_read(cx, &mut room, silence))? == 0 {
@@ -413,7 +413,7 @@ impl<L: Locality> Conn<L> {
 
     /// Ends all waits.
     pub(crate) fn disarm_all(&mut self) {
-        [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total].into_iter().for_each(|slot| self.disarm(slot));
+        [TimerSlot::Read, TimerSlot::Write, TimerSlot::Other].into_iter().for_each(|slot| self.disarm(slot));
     }
 
     /// Milliseconds since some fixed moment.
@@ -478,7 +478,7 @@ impl Conn<Sendable> {
 }
 
 impl Conn {
-    /// Lets a handler wait with several wakers. Without this call one task waits, even if its waker changes.
+    /// From here on several tasks may wait; before, a new waker replaced the old.
     #[inline]
     pub(crate) fn share(&mut self) {
         self.io_state().is_shared = true;
@@ -532,12 +532,10 @@ impl Conn {
         self.timer.rare_state()
     }
 
-    /// Sets the state that lives as long as the connection.
     pub(crate) fn set_rare_state(&self, rare_state: Rc<dyn Any>) {
         self.timer.set_rare_state(rare_state);
     }
 
-    /// Notes the life of the connection, which opens now.
     pub(crate) fn set_life(&self, life: Life) {
         self.timer.set_life(life);
     }

@@ -3,7 +3,7 @@
 //!
 //! A runtime reports space in a socket's buffer once a third of it is free, for which a slow peer has to read
 //! megabytes. The kernel itself takes more as soon as the peer has acknowledged anything. So the wait for space has
-//! parts, and each part ends with another write.
+//! slices, and each slice ends with another write.
 
 use std::mem;
 use std::sync::atomic::AtomicU64;
@@ -166,8 +166,8 @@ pub(super) struct WriteProgress {
     /// How many bytes the peer had taken when a wait last reached its limit.
     taken: u64,
     /// Whether the kernel has taken bytes before the runtime noticed space, and may take more at once. If each piece
-    /// waited for a part of its own, a peer that takes nothing would be given a part for each piece that the send buffer
-    /// still holds, and one that reads slowly would be sent a piece for each part.
+    /// waited for a slice of its own, a peer that takes nothing would be given a slice for each piece that the send buffer
+    /// still holds, and one that reads slowly would be sent a piece for each slice.
     pub(super) fills_kernel: bool,
 }
 
@@ -175,8 +175,8 @@ pub(super) struct WriteProgress {
 struct WriteWait {
     /// The start of the wait, in milliseconds on the clock of the connection.
     since: u64,
-    /// Whether the limit is reached at the end of the current part.
-    is_last_part: bool,
+    /// Whether the limit is reached at the end of the current slice.
+    is_last_slice: bool,
 }
 
 impl WriteProgress {
@@ -186,25 +186,25 @@ impl WriteProgress {
         self.wait = None;
     }
 
-    /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
-    pub(super) fn begin_part(&mut self, now: u64, limit: Duration) -> Duration {
-        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last_part: false });
+    /// Begins the next slice of the wait, `now`. Returns how long the slice may take, of `limit` in all.
+    pub(super) fn begin_slice(&mut self, now: u64, limit: Duration) -> Duration {
+        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last_slice: false });
         let left = limit.saturating_sub(Duration::from_millis(now.saturating_sub(wait.since)));
-        let part = left.min(limit / PARTS);
-        wait.is_last_part = left == part;
-        part
+        let slice = left.min(limit / SLICES);
+        wait.is_last_slice = left == slice;
+        slice
     }
 
-    /// Whether a part of a wait has begun.
+    /// Whether a slice of a wait has begun.
     pub(super) fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// Whether the wait goes on after a part in which the peer, which has taken `taken` bytes in all, took nothing. A
+    /// Whether the wait goes on after a slice in which the peer, which has taken `taken` bytes in all, took nothing. A
     /// peer that has taken much since a limit was last reached has the limit once more: some peers read a lot at once
     /// and then pause, such as `curl --limit-rate` for up to 100 s.
     pub(super) fn goes_on(&mut self, taken: u64) -> bool {
-        if self.wait.as_ref().is_some_and(|wait| !wait.is_last_part) {
+        if self.wait.as_ref().is_some_and(|wait| !wait.is_last_slice) {
             return true;
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;
@@ -217,8 +217,8 @@ impl WriteProgress {
 }
 
 /// A peer that stops taking bytes is given up at the end of the limit if it has taken nothing since the wait began, and
-/// up to a part later otherwise.
-const PARTS: u32 = 4;
+/// up to a slice later otherwise.
+const SLICES: u32 = 4;
 
 /// More than a peer that has never read holds in its buffer.
 const BURST: u64 = 256 << 10;
@@ -279,37 +279,37 @@ mod tests {
 
     use super::*;
 
-    /// The parts of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
+    /// The slices of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
     #[track_caller]
-    fn check_parts(limit: u64, late: u64, taken: u64, expected: &[u64]) {
+    fn check_slices(limit: u64, late: u64, taken: u64, expected: &[u64]) {
         let mut progress = WriteProgress::default();
         let mut now = 7;
-        let mut parts = Vec::new();
+        let mut slices = Vec::new();
         loop {
-            let part = progress.begin_part(now, Duration::from_millis(limit)).as_millis() as u64;
-            parts.push(part);
-            now += part + late;
+            let slice = progress.begin_slice(now, Duration::from_millis(limit)).as_millis() as u64;
+            slices.push(slice);
+            now += slice + late;
             if !progress.goes_on(taken) {
                 break;
             }
         }
-        assert_eq!(parts, expected);
+        assert_eq!(slices, expected);
     }
 
     #[test]
-    fn a_wait_ends_with_its_last_part() {
-        check_parts(60_000, 0, 0, &[15_000; 4]);
-        check_parts(60_000, 500, 0, &[15_000, 15_000, 15_000, 13_500]);
-        check_parts(1_000, 300, 0, &[250, 250, 0]);
-        check_parts(0, 0, 0, &[0]);
-        assert_eq!(WriteProgress::default().begin_part(0, Duration::MAX), Duration::MAX / PARTS);
+    fn a_wait_ends_with_its_last_slice() {
+        check_slices(60_000, 0, 0, &[15_000; 4]);
+        check_slices(60_000, 500, 0, &[15_000, 15_000, 15_000, 13_500]);
+        check_slices(1_000, 300, 0, &[250, 250, 0]);
+        check_slices(0, 0, 0, &[0]);
+        assert_eq!(WriteProgress::default().begin_slice(0, Duration::MAX), Duration::MAX / SLICES);
     }
 
     #[test]
     fn a_peer_that_has_taken_much_is_granted_the_limit_once_more() {
-        check_parts(4_000, 0, BURST - 1, &[1_000; 4]);
-        check_parts(4_000, 0, BURST, &[1_000; 8]);
-        check_parts(4_000, 0, u64::MAX, &[1_000; 8]);
+        check_slices(4_000, 0, BURST - 1, &[1_000; 4]);
+        check_slices(4_000, 0, BURST, &[1_000; 8]);
+        check_slices(4_000, 0, u64::MAX, &[1_000; 8]);
     }
 
     #[derive(Default)]

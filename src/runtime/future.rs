@@ -58,8 +58,9 @@ impl<I: 'static, O: 'static> ReusableFuture<I, O> {
     }
 }
 
-/// Boxes a future that few exchanges need, or the future that awaits it would be larger by its size. `make` is called
-/// in a function of its own, or each poll of the awaiting future would set up a stack frame for it, over several pages.
+/// Boxes a future that few exchanges need; otherwise the future that awaits it would be larger by its size. `make` is called
+/// in a function of its own; otherwise each poll of the awaiting future would set up a stack frame for it, over several
+/// pages.
 #[cold]
 #[inline(never)]
 pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {

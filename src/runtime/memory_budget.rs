@@ -132,7 +132,7 @@ pub(crate) enum MemoryError {
 
 impl MemoryShare {
     /// Grows to at least so many bytes, which others may hold for up to `limit`. A share that is dropped meanwhile leaves
-    /// the queue; one that is kept needs [`LeaveQueueOnDrop`] if its wait may be given up.
+    /// the queue; one that is kept needs [`CancelMemoryWaitOnDrop`] if its wait may be given up.
     pub(crate) fn poll_grow_to(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,9 +228,9 @@ impl MemoryShare {
 
 /// The owner of a share during a wait. One that is given up leaves the queue for memory, whose turn may come without a
 /// poll.
-pub(crate) struct LeaveQueueOnDrop<'a, T: AsMut<MemoryShare>>(pub(crate) &'a mut T);
+pub(crate) struct CancelMemoryWaitOnDrop<'a, T: AsMut<MemoryShare>>(pub(crate) &'a mut T);
 
-impl<T: AsMut<MemoryShare>> Drop for LeaveQueueOnDrop<'_, T> {
+impl<T: AsMut<MemoryShare>> Drop for CancelMemoryWaitOnDrop<'_, T> {
     fn drop(&mut self) {
         self.0.as_mut().stop_waiting();
     }

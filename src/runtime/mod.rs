@@ -26,7 +26,7 @@ pub(crate) use cores::{
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
 pub use memory_budget::MemoryCounts;
-pub(crate) use memory_budget::{LeaveQueueOnDrop, MemoryBudget, MemoryError, MemoryShare};
+pub(crate) use memory_budget::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryError, MemoryShare};
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;

@@ -26,7 +26,7 @@ pub(crate) struct CoreState {
     pub(super) events: CoreEvents,
     report_limiter: ReportLimiter,
     /// The number of the connection whose handler has waited in this poll, if polls are timed.
-    pub(super) waiting: Cell<Option<u64>>,
+    pub(super) waiting_id: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
@@ -70,7 +70,7 @@ impl CoreState {
             bounds,
             events,
             report_limiter: ReportLimiter::default(),
-            waiting: Cell::new(None),
+            waiting_id: Cell::new(None),
             error_response,
             error_statuses,
             proxy_protocol,
@@ -144,8 +144,8 @@ impl CoreState {
 
     /// How much longer the connection may stay open, of `age_max` at most.
     ///
-    /// Connections that opened together are closed apart, or all of their peers would connect again at once. The
-    /// numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
+    /// Connections that opened together are closed apart; otherwise all of their peers would connect again at once.
+    /// The numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
     #[cold]
     pub(super) fn age_left(&self, conn: &Conn, age_max: Duration) -> Duration {
         let share = conn.peer().id.wrapping_mul(GOLDEN) >> u32::BITS;

@@ -146,8 +146,8 @@ impl Events<'_> {
         self.out.request.headers.get("last-event-id")
     }
 
-    /// Returns whether the server is about to stop. A stream that has not ended when the grace is over is cut, like any
-    /// other response, and the page reconnects.
+    /// Returns whether the server stops, as [`BodyWriter::is_stopping`] does. A stream that has not ended when the grace
+    /// is over is cut, like any other response, and the page reconnects.
     ///
     /// If events are rare, wait for [`Context::stopping`] alongside them.
     pub fn is_stopping(&self) -> bool {

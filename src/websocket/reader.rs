@@ -10,8 +10,7 @@ use std::time::Duration;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::net::millis;
-use crate::runtime::{Budget, LeaveQueueOnDrop, MemoryError, MemoryShare};
-use crate::server::WebSocketCounter;
+use crate::runtime::{Budget, CancelMemoryWaitOnDrop, MemoryBudget, MemoryError, MemoryShare};
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
 use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
@@ -19,12 +18,14 @@ use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close; none of that happens while nobody receives.
 pub struct Reader<R: Role = ServerRole> {
-    shared: Half<R>,
+    half: Half<R>,
     input: Input,
     decoder: Decoder,
     /// The memory of a message that is not small, and since when it waits for that or has it, in milliseconds.
     memory: MemoryShare,
     memory_since: u64,
+    /// The memory that the peers of a server share; without a bound at a client.
+    memory_budget: MemoryBudget,
     controls: ControlRate,
     /// Messages that are here need no socket, so tokio's budget does not count them.
     budget: Budget,
@@ -53,13 +54,20 @@ enum EndStep {
 }
 
 impl<R: Role> Reader<R> {
-    pub(super) fn new(shared: Half<R>, early: &[u8], decoder: Decoder, control_rate_max: u32) -> Reader<R> {
+    pub(super) fn new(
+        half: Half<R>,
+        early: &[u8],
+        decoder: Decoder,
+        memory_budget: MemoryBudget,
+        control_rate_max: u32,
+    ) -> Reader<R> {
         Reader {
-            shared,
+            half,
             input: Input::from_bytes(early),
             decoder,
             memory: MemoryShare::default(),
             memory_since: 0,
+            memory_budget,
             controls: ControlRate::new(control_rate_max),
             budget: Budget::default(),
             reason: None,
@@ -91,14 +99,14 @@ impl<R: Role> Reader<R> {
     /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
     /// `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
-        let wait = LeaveQueueOnDrop(self);
+        let wait = CancelMemoryWaitOnDrop(self);
         let received = poll_fn(|cx| {
             wait.0.decoder.skip_rest();
             wait.0.poll_next(cx, Reading::Whole)
         });
         let kind = received.await?.map(|(kind, _)| kind);
         drop(wait);
-        let Reader { shared, input, decoder, ending, .. } = self;
+        let Reader { half, input, decoder, ending, .. } = self;
         let content = decoder.content(input);
         match kind {
             None => Ok(None),
@@ -106,8 +114,8 @@ impl<R: Role> Reader<R> {
             Some(MessageKind::Text) => match std::str::from_utf8(content) {
                 Ok(text) => Ok(Some(Message::Text(text))),
                 Err(_) => {
-                    begin_end(shared, ending, Error::Text);
-                    poll_fn(|cx| poll_end(shared, ending, cx)).await?;
+                    begin_end(half, ending, Error::Text);
+                    poll_fn(|cx| poll_end(half, ending, cx)).await?;
                     Ok(None)
                 }
             },
@@ -175,6 +183,7 @@ impl<R: Role> Reader<R> {
             let is_unwanted = self.decoder.is_skipping() || self.is_away;
             let reading = if is_unwanted { Reading::Parts } else { reading };
             let received = ready!(self.poll_step(cx, reading))?;
+            // `poll_step` may itself have sent the stop's close frame.
             if received.is_none() || !is_unwanted && !self.is_away {
                 return Poll::Ready(Ok(received));
             }
@@ -184,7 +193,7 @@ impl<R: Role> Reader<R> {
     /// Closes because the server stops, as soon as no message is under way.
     fn go_away(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
         let is_within = self.decoder.is_within_message();
-        self.is_away |= self.shared.with(|link| link.try_go_away(cx, is_within))?;
+        self.is_away |= self.half.with(|link| link.try_go_away(cx, is_within))?;
         Ok(())
     }
 
@@ -210,20 +219,20 @@ impl<R: Role> Reader<R> {
                 Err(error) => Err(error),
             };
             if let Err(error) = processed {
-                begin_end(&self.shared, &mut self.ending, error);
+                begin_end(&self.half, &mut self.ending, error);
                 // Bytes that the peer still sends are discarded.
                 self.memory.clear();
                 self.input.reset();
                 self.input.return_memory();
             }
         }
-        ready!(poll_end(&self.shared, &mut self.ending, cx))?;
+        ready!(poll_end(&self.half, &mut self.ending, cx))?;
         Poll::Ready(Ok(None))
     }
 
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
-        self.shared.has_unread.store(self.input.has_raw(), Relaxed);
-        if let Some(counter) = self.shared.counter.as_ref().filter(|_| is_last) {
+        self.half.has_unread.store(self.input.has_raw(), Relaxed);
+        if let Some(counter) = self.half.counter.as_ref().filter(|_| is_last) {
             counter.count_received();
         }
         Poll::Ready(Ok(Some((kind, is_last))))
@@ -235,10 +244,8 @@ impl<R: Role> Reader<R> {
         if len <= MESSAGE_UNRESERVED_MAX {
             return Poll::Ready(Ok(()));
         }
-        let Some(budget) = self.shared.counter.as_ref().and_then(WebSocketCounter::memory) else {
-            return Poll::Ready(Ok(()));
-        };
-        let now = self.shared.with(|link| link.now());
+        let budget = &self.memory_budget;
+        let now = self.half.with(|link| link.now());
         if self.memory.len() == 0 {
             self.memory_since = now;
         } else if budget.is_contended() && now.saturating_sub(self.memory_since) > millis(MEMORY_WAIT) {
@@ -257,9 +264,9 @@ impl<R: Role> Reader<R> {
     }
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.has_unread.store(false, Relaxed);
+        self.half.has_unread.store(false, Relaxed);
         self.input.borrow_memory();
-        let polled = self.shared.with(|link| {
+        let polled = self.half.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
                 self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
@@ -269,7 +276,7 @@ impl<R: Role> Reader<R> {
         self.input.return_memory();
         let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;
         if count == 0 {
-            self.shared.with(Link::close_now);
+            self.half.with(Link::close_now);
             self.ending = Some(Box::new(Ending::OVER));
             return Poll::Ready(Err(ExchangeError::NoCloseFrame.into()));
         }
@@ -278,8 +285,8 @@ impl<R: Role> Reader<R> {
 
     /// Processes a control frame.
     fn process_control(&mut self, step: Step) -> io::Result<Result<(), Error>> {
-        let Reader { shared, input, controls, reason, ending, .. } = self;
-        shared.with(|link| {
+        let Reader { half, input, controls, reason, ending, .. } = self;
+        half.with(|link| {
             let is_solicited = step == Step::Pong && link.heartbeat.admit_pong();
             if !is_solicited && let Err(error) = controls.admit(link.now()) {
                 return Ok(Err(error));
@@ -384,7 +391,7 @@ impl ControlRate {
 
 impl<R: Role> Drop for Reader<R> {
     fn drop(&mut self) {
-        self.shared.has_unread.store(false, Relaxed);
+        self.half.has_unread.store(false, Relaxed);
         self.input.clear_message();
         self.input.return_memory();
     }

@@ -8,6 +8,7 @@ use super::options::Options;
 use super::reader::Reader;
 use super::writer::Writer;
 use crate::net::{Conn, ReadBuffer};
+use crate::runtime::MemoryBudget;
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Decoder, DeflateParams, Encoder};
 use crate::websocket::frame::{CloseCode, CloseReason, Message};
@@ -70,6 +71,15 @@ pub(super) struct Agreement {
     pub(super) deflate: Option<DeflateParams>,
 }
 
+/// The parts of a WebSocket that only a server has.
+pub(super) struct ServerParts<G> {
+    pub(super) counter: WebSocketCounter,
+    /// The memory that the peers of the server share.
+    pub(super) memory_budget: MemoryBudget,
+    /// The guard by which the server counts the connection.
+    pub(super) guard: G,
+}
+
 impl<R: Role> WebSocket<R> {
     /// A WebSocket over `conn`, on which `early` has arrived already.
     pub(super) fn new(
@@ -77,18 +87,23 @@ impl<R: Role> WebSocket<R> {
         early: &ReadBuffer,
         options: &Options,
         agreement: Agreement,
-        server: Option<(WebSocketCounter, R::Guard)>,
+        server: Option<ServerParts<R::Guard>>,
         close_in_background: fn(Arc<Shared<R>>),
     ) -> WebSocket<R> {
-        let (counter, guard) = server.unzip();
+        let (counter, memory_budget, guard) = match server {
+            Some(ServerParts { counter, memory_budget, guard }) => {
+                (Some(counter), memory_budget, Some(guard))
+            }
+            None => (None, MemoryBudget::default(), None),
+        };
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(R::SIDE, deflate.zip(options.deflate));
         let decoder = Decoder::new(R::SIDE, options.message_bounds(), deflate);
         let link = Link::new(conn, options.link_bounds(), encoder, guard);
         let (reading, writing) = Half::pair(link, counter, close_in_background);
         WebSocket {
-            reader: Reader::new(reading, early.unread(), decoder, options.control_rate_max),
-            writer: Writer { shared: writing },
+            reader: Reader::new(reading, early.unread(), decoder, memory_budget, options.control_rate_max),
+            writer: Writer { half: writing },
             protocol,
         }
     }

@@ -13,7 +13,7 @@ use crate::websocket::link::{Half, Link, Role, ServerRole};
 
 /// The half of a [`WebSocket`](crate::websocket::WebSocket) that sends messages.
 pub struct Writer<R: Role = ServerRole> {
-    pub(super) shared: Half<R>,
+    pub(super) half: Half<R>,
 }
 
 impl<R: Role> Writer<R> {
@@ -40,7 +40,7 @@ impl<R: Role> Writer<R> {
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
-            self.shared.with(|link| {
+            self.half.with(|link| {
                 if let Some(message) = message.take() {
                     link.write_message(cx, message)?;
                 }
@@ -85,8 +85,8 @@ impl<R: Role> Writer<R> {
     /// }
     /// ```
     pub async fn send_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
-        self.shared.with(|link| link.write_part(part))?;
-        poll_fn(|cx| self.shared.with(|link| self.poll_send(link, cx))).await
+        self.half.with(|link| link.write_part(part))?;
+        poll_fn(|cx| self.half.with(|link| self.poll_send(link, cx))).await
     }
 
     /// Sends a ping with `payload`, which the peer answers by a pong: see [`Writer::round_trip`]. A peer that is
@@ -96,7 +96,7 @@ impl<R: Role> Writer<R> {
     ///
     /// As [`Writer::send`], or if the payload exceeds 125 bytes.
     pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
-        self.shared.with(|link| link.write_ping(payload))?;
+        self.half.with(|link| link.write_ping(payload))?;
         self.flush().await
     }
 
@@ -104,7 +104,7 @@ impl<R: Role> Writer<R> {
     /// [`Writer::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
     /// measured. Their pongs are seen while the reader waits for messages, which it does not hand out.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.shared.with(|link| link.heartbeat.round_trip())
+        self.half.with(|link| link.heartbeat.round_trip())
     }
 
     /// Sends all messages that wait.
@@ -113,7 +113,7 @@ impl<R: Role> Writer<R> {
     ///
     /// Fails if the connection does, or the peer takes nothing for too long.
     pub async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.shared.with(|link| link.poll_send(cx, 0))).await
+        poll_fn(|cx| self.half.with(|link| link.poll_send(cx, 0))).await
     }
 
     /// Sends a close frame, unless one was sent already. With [`CloseCode::NONE`] it has neither code nor reason.
@@ -127,7 +127,7 @@ impl<R: Role> Writer<R> {
     /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_writable =
-            self.shared.with(|link| link.write_close(code, reason).map(|()| link.state().is_writable()))?;
+            self.half.with(|link| link.write_close(code, reason).map(|()| link.state().is_writable()))?;
         if is_writable { self.flush().await } else { Ok(()) }
     }
 
@@ -143,7 +143,7 @@ impl<R: Role> Writer<R> {
     ) -> io::Result<()> {
         let mut write = Some(write);
         poll_fn(|cx| {
-            self.shared.with(|link| {
+            self.half.with(|link| {
                 if let Some(write) = write.take() {
                     write(link, cx)?;
                 }
@@ -155,23 +155,23 @@ impl<R: Role> Writer<R> {
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.
     pub(super) async fn closed(&self) -> io::Result<()> {
-        poll_fn(|cx| self.shared.with(|link| link.poll_closed(cx))).await
+        poll_fn(|cx| self.half.with(|link| link.poll_closed(cx))).await
     }
 
     /// Whether a close frame was sent.
     pub(super) fn has_sent_close(&self) -> bool {
-        self.shared.with(|link| link.state().has_sent_close())
+        self.half.with(|link| link.state().has_sent_close())
     }
 
     /// Returns whether nothing can be sent any more: a close frame was sent, a write has failed, or the connection has
     /// ended.
     pub fn is_closed(&self) -> bool {
-        self.shared.with(|link| !link.state().is_open())
+        self.half.with(|link| !link.state().is_open())
     }
 
     /// Sends what waits, unless the handler is about to receive more.
     fn poll_send(&self, link: &mut Link<R>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let is_held_back = self.shared.has_unread.load(Relaxed) && link.is_handler(cx);
+        let is_held_back = self.half.has_unread.load(Relaxed) && link.is_handler(cx);
         let buffer_max = if is_held_back { link.bounds.buffer_max } else { 0 };
         link.poll_send(cx, buffer_max)
     }

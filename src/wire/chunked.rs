@@ -162,7 +162,7 @@ impl ChunkedDecoder {
         if size == 0 || self.overhead > 0 || framing > FRAMING_EXCUSED {
             return None;
         }
-        let data = self.data(size, input.len() - framing);
+        let data = self.take_data(size, input.len() - framing);
         Some(Decoded { framing, data })
     }
 
@@ -177,7 +177,7 @@ impl ChunkedDecoder {
         while framing < input.len() && !self.is_done() {
             match self.state {
                 State::Data { left } => {
-                    let data = self.data(left, input.len() - framing);
+                    let data = self.take_data(left, input.len() - framing);
                     return Ok(Decoded { framing, data });
                 }
                 State::Trailers(search) => {
@@ -252,8 +252,8 @@ impl ChunkedDecoder {
         self.leniency == Leniency::Used
     }
 
-    /// How many of the next `here` bytes are data of a chunk of which `left` bytes remain.
-    fn data(&mut self, left: u64, here: usize) -> usize {
+    /// Advances over the data of a chunk of which `left` bytes remain. Returns how many of the next `here` bytes that is.
+    fn take_data(&mut self, left: u64, here: usize) -> usize {
         debug_assert!(left > 0, "a chunk without data is the last one");
         let data = usize::try_from(left).unwrap_or(usize::MAX).min(here);
         self.state = match left - data as u64 {

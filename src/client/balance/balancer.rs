@@ -10,7 +10,7 @@ use super::round::{Assignment, Round, not_assigned};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::retry::{Outcome, Place, Retry, Tries};
+use crate::client::retry::{NextHost, Outcome, Retry, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
@@ -154,7 +154,7 @@ impl Balancer {
             };
             if !is_again {
                 let call = opened.map_err(|error| round.describe(error))?;
-                let call = call.after(round.tries.take().and_then(Tries::into_log));
+                let call = call.with_retry_log(round.tries.take().and_then(Tries::into_log));
                 return Ok(call.recorded_by(self.inner.clone().recorder(round.assignment)));
             }
             if let Ok(unwanted) = opened
@@ -277,7 +277,7 @@ impl Balancer {
         let Some(next) = next else { return false };
         let Ok(next) = next.through(self.sender.as_ref(), round.request) else { return false };
         round.assignment = match &round.tries {
-            Some(tries) => next.after(tries.earlier()),
+            Some(tries) => next.with_earlier(tries.earlier()),
             None => next,
         };
         true
@@ -380,12 +380,12 @@ impl BalancerInner {
     ) -> Option<Assignment> {
         let now = runtime::now();
         let is_other = |member: &Arc<Member>| member.host.origin() != failed.member.host.origin();
-        let place = match read_lock(&self.members).iter().any(is_other) {
-            true => Place::OtherHost,
-            false => Place::SameHost,
+        let next_host = match read_lock(&self.members).iter().any(is_other) {
+            true => NextHost::Other,
+            false => NextHost::Same,
         };
         let mut chosen = None;
-        let retry = tries.next(outcome, place, now, || {
+        let retry = tries.next(outcome, next_host, now, || {
             let other = self.choose(Some(&failed.member));
             let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
             chosen.insert(next).member.withdraw(now)

@@ -87,8 +87,8 @@ impl Assignment {
     }
 
     /// Assigns the request after these attempts.
-    pub(super) fn after(self, earlier: EarlierAttempts) -> Assignment {
-        let host = Some(self.host().after(earlier));
+    pub(super) fn with_earlier(self, earlier: EarlierAttempts) -> Assignment {
+        let host = Some(self.host().with_earlier(earlier));
         Assignment { host, ..self }
     }
 

@@ -58,8 +58,8 @@ impl Call {
         self
     }
 
-    /// Returns this call after others, which its response and its errors show.
-    pub(in crate::client) fn after(mut self, retries: Option<Arc<RetryLog>>) -> Call {
+    /// Returns this call with the log of the attempts before it, which its response and its errors show.
+    pub(in crate::client) fn with_retry_log(mut self, retries: Option<Arc<RetryLog>>) -> Call {
         self.0.set_retries(retries);
         self
     }

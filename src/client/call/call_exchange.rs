@@ -61,7 +61,7 @@ impl CallExchange {
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
-        let response_head = pooled.exchange.early.take().unwrap_or_default();
+        let response_head = pooled.exchange.call_response.take().unwrap_or_default();
         let recorder = OutcomeRecorder::from_span(span);
         CallExchange { pooled, response_head, head, cookies, recorder }
     }
@@ -233,7 +233,7 @@ impl CallExchange {
         // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
         self.response_head.reset();
-        self.pooled.exchange.early = Some(self.response_head);
+        self.pooled.exchange.call_response = Some(self.response_head);
         self.pooled.release();
     }
 

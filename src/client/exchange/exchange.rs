@@ -22,8 +22,8 @@ pub(crate) struct ClientExchange {
     pub(crate) outgoing: Outgoing,
     /// Lent to the connection during an exchange.
     pub(crate) io_state: Option<Box<IoState>>,
-    /// Receives the head for a `Call`, and is lent to it while it is open. Absent before the first call.
-    pub(crate) early: Option<Box<Response>>,
+    /// Receives the head of the response for a `Call`, and is lent to it while it is open. Absent before the first call.
+    pub(crate) call_response: Option<Box<Response>>,
     /// How much more may be decoded before the task yields.
     pub(crate) budget: Budget,
     /// The target of the request for errors, if the caller keeps no request.
@@ -47,7 +47,7 @@ impl ClientExchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             io_state: Some(Box::new(IoState::with_totals(dropped.clone()))),
-            early: None,
+            call_response: None,
             budget: Budget::default(),
             target: String::new(),
             connection_info: None,
@@ -145,7 +145,7 @@ impl Reset for ClientExchange {
             incoming,
             outgoing,
             io_state,
-            early,
+            call_response,
             budget,
             target,
             connection_info,
@@ -160,8 +160,8 @@ impl Reset for ClientExchange {
         if let Some(io_state) = io_state {
             io_state.reset();
         }
-        if let Some(early) = early {
-            early.reset();
+        if let Some(call_response) = call_response {
+            call_response.reset();
         }
         (*budget, *spec) = Default::default();
         target.clear();
@@ -179,7 +179,7 @@ impl Reset for ClientExchange {
             + self.incoming.shrink()
             + self.outgoing.shrink()
             + self.io_state.as_mut().map_or(0, |io_state| io_state.shrink())
-            + self.early.as_mut().map_or(0, |early| early.shrink())
+            + self.call_response.as_mut().map_or(0, |call_response| call_response.shrink())
             + self.target.capacity()
     }
 }

@@ -39,14 +39,14 @@ impl<'a> OutgoingRequest<'a> {
         OutgoingRequest { cookie, ..self }
     }
 
-    /// Returns the same request after so many others for it.
-    pub(crate) fn after(self, more: u32) -> OutgoingRequest<'a> {
+    /// Returns the same request after so many more others for it.
+    pub(crate) fn with_resends(self, more: u32) -> OutgoingRequest<'a> {
         OutgoingRequest { resends: self.resends.saturating_add(more), ..self }
     }
 
     /// Returns the same request without its expectation.
     pub(crate) fn without_expectation(self) -> OutgoingRequest<'a> {
-        OutgoingRequest { expect: ExpectField::Drop, ..self.after(1) }
+        OutgoingRequest { expect: ExpectField::Drop, ..self.with_resends(1) }
     }
 
     /// Checks that the request may be sent with content of this length.

@@ -119,12 +119,12 @@ impl PipelineTask {
         let mut state = self.queue.lock();
         let is_closed = state.register_task(cx);
         if state.has_waiting() {
-            self.idle_timer.disarm(TimerSlot::Total);
+            self.idle_timer.disarm(TimerSlot::Other);
             return Poll::Ready(true);
         }
         if !is_closed {
             let idle = self.sender.settings().timeouts.idle;
-            ready!(self.idle_timer.poll_timeout(cx, TimerSlot::Total, idle));
+            ready!(self.idle_timer.poll_timeout(cx, TimerSlot::Other, idle));
         }
         state.remove_task();
         self.has_left_queue = true;
@@ -325,10 +325,10 @@ impl PipelineTask {
     /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue_timeout(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
         let queue = self.timeouts.of_phases(pooled.settings()).queue;
-        pooled.conn.disarm(TimerSlot::Total);
+        pooled.conn.disarm(TimerSlot::Other);
         match self.queue.lock().expire(queue) {
             // A timer counts whole milliseconds, and this method is polled again until nothing is left.
-            Some(left) => pooled.conn.poll_timeout(cx, TimerSlot::Total, left.max(MILLISECOND)).map(|_| ()),
+            Some(left) => pooled.conn.poll_timeout(cx, TimerSlot::Other, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
     }

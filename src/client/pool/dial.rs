@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::dial_places::DialPlace;
+use super::dial_permits::DialPermit;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -31,9 +31,9 @@ pub(in crate::client) async fn wait_for_conn(
         CheckoutMiss::NoPermit(pool, since) => (pool, since),
     };
     let permit = pool.acquire(since, timeouts).await?;
-    let queue = runtime::now().saturating_duration_since(since);
-    permit.pool.events.count_queued(queue);
-    boxed(|| dial_or_take_returned(permit, queue, timeouts)).await
+    let queued = runtime::now().saturating_duration_since(since);
+    permit.pool.events.count_queued(queued);
+    boxed(|| dial_or_take_returned(permit, queued, timeouts)).await
 }
 
 /// Opens a connection in place of a stale one, for the same request, with its permit.
@@ -49,16 +49,16 @@ pub(in crate::client) async fn replace_stale(
 /// Opens a connection for a request that must have a new one.
 async fn dial_with_permit(
     permit: PoolPermit,
-    queue: Duration,
+    queued: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     let since = runtime::now();
-    let place = wait_for_place(&permit.pool, queue, since, timeouts).await?;
+    let dial_permit = wait_for_dial_permit(&permit.pool, queued, since, timeouts).await?;
     let waited = runtime::now().saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
-    let mut dial = Dial::new(permit, place, timeouts);
+    let mut dial = Dial::new(permit, dial_permit, timeouts);
     let opened = before(timeouts.deadline, poll_fn(|cx| dial.poll(cx))).await;
-    dial.end(opened).map(|new| new.into_pooled(queue + waited))
+    dial.end(opened).map(|new| new.into_pooled(queued + waited))
 }
 
 /// Opens a connection, for a request that has met a stale one, as soon as a permit is free.
@@ -78,22 +78,22 @@ pub(in crate::client) async fn open_new(
 /// Opens a connection, or takes one that comes back before. The new one is then for the next request.
 async fn dial_or_take_returned(
     permit: PoolPermit,
-    queue: Duration,
+    queued: Duration,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
     // A request may wait in one runtime, and go on in another.
     if !permit.pool.is_of_current_runtime() {
-        return dial_with_permit(permit, queue, timeouts).await;
+        return dial_with_permit(permit, queued, timeouts).await;
     }
     let since = runtime::now();
     let mut returns = Pool::await_return(&permit.pool);
     // A connection may have come back before the wait for it has begun.
-    let permit = match PooledConn::from_idle(permit, queue, since) {
+    let permit = match PooledConn::from_idle(permit, queued, since) {
         Ok(pooled) => return Ok(pooled),
         Err(permit) => permit,
     };
-    let place = match wait_for_turn(&permit.pool, &mut returns, queue, since, timeouts).await? {
-        Turn::Dial(place) => place,
+    let dial_permit = match wait_for_turn(&permit.pool, &mut returns, queued, since, timeouts).await? {
+        Turn::Dial(dial_permit) => dial_permit,
         Turn::Returned(pooled) => {
             pooled.permit.pool.events.count_queued(runtime::now().saturating_duration_since(since));
             return Ok(pooled);
@@ -102,55 +102,55 @@ async fn dial_or_take_returned(
     let turn_at = runtime::now();
     let waited = turn_at.saturating_duration_since(since);
     permit.pool.events.count_queued(waited);
-    dial_or_take(Dial::new(permit, place, timeouts), returns, queue + waited, turn_at, timeouts).await
+    dial_or_take(Dial::new(permit, dial_permit, timeouts), returns, queued + waited, turn_at, timeouts).await
 }
 
 /// Waits until the request may dial, or for a connection that comes back before. The wait began at `since`, after
-/// another of `queue`.
+/// another of `queued`.
 async fn wait_for_turn(
     pool: &Arc<Pool>,
     returns: &mut ReturnWait,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<Turn, ClientError> {
-    let mut place = pin!(wait_for_place(pool, queue, since, timeouts));
+    let mut dial_permit = pin!(wait_for_dial_permit(pool, queued, since, timeouts));
     let turn = poll_fn(|cx| {
         // A connection that comes back at the deadline is left to a request that can still use it.
         if !timeouts.is_over()
-            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queue)
+            && let Poll::Ready(pooled) = poll_returned(cx, returns, pool, since, queued)
         {
             return Poll::Ready(Ok(Turn::Returned(pooled)));
         }
-        place.as_mut().poll(cx).map_ok(Turn::Dial)
+        dial_permit.as_mut().poll(cx).map_ok(Turn::Dial)
     });
     turn.await
 }
 
 /// The end of a request's wait for its turn to dial.
 enum Turn {
-    Dial(DialPlace),
+    Dial(DialPermit),
     Returned(PooledConn),
 }
 
-/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queue`.
+/// Waits until fewer connections of `pool` are dialed than may be. The wait began at `since`, after another of `queued`.
 ///
 /// # Errors
 ///
-/// Fails if there was no place in time.
-async fn wait_for_place(
+/// Fails if there was none in time.
+async fn wait_for_dial_permit(
     pool: &Pool,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
-) -> Result<DialPlace, ClientError> {
-    if let Some(place) = pool.dials().try_take() {
-        return Ok(place);
+) -> Result<DialPermit, ClientError> {
+    if let Some(dial_permit) = pool.dials().try_take() {
+        return Ok(dial_permit);
     }
-    let began = since.checked_sub(queue).unwrap_or(since);
+    let began = since.checked_sub(queued).unwrap_or(since);
     match timeout_at(timeouts.queue_until(began, &pool.settings), pool.dials().take()).await {
-        // A place that becomes free only after the deadline is left to a request that can still use it.
-        Ok(place) if !timeouts.is_over() => Ok(place),
+        // A permit that becomes free only after the deadline is left to a request that can still use it.
+        Ok(dial_permit) if !timeouts.is_over() => Ok(dial_permit),
         _ => {
             let most = pool.settings.limits.dials_per_host_max.unwrap_or(usize::MAX);
             Err(pool.queue_timed_out(since, &format!("one of the {most} dials")))
@@ -159,11 +159,11 @@ async fn wait_for_place(
 }
 
 /// Awaits the end of `dial`, or takes a connection that comes back before. The wait began at `since`, after another of
-/// `queue`.
+/// `queued`.
 async fn dial_or_take(
     mut dial: Dial,
     mut returns: ReturnWait,
-    queue: Duration,
+    queued: Duration,
     since: Instant,
     timeouts: &RequestTimeouts,
 ) -> Result<PooledConn, ClientError> {
@@ -172,16 +172,16 @@ async fn dial_or_take(
         // A connection that comes back at the deadline is left to a request that can still use it.
         opened if timeouts.is_over() => opened.map_ok(First::Opened),
         // A dial that fails does not matter if another connection is there.
-        opened => match poll_returned(cx, &mut returns, &dial.pool, since, queue) {
+        opened => match poll_returned(cx, &mut returns, &dial.pool, since, queued) {
             Poll::Ready(pooled) => Poll::Ready(Ok(First::Returned(pooled))),
             Poll::Pending => opened.map_ok(First::Opened),
         },
     });
     let first = before(timeouts.deadline, first).await;
     match dial.end(first)? {
-        First::Opened(new) => Ok(new.into_pooled(queue)),
+        First::Opened(new) => Ok(new.into_pooled(queued)),
         First::Returned(pooled) => {
-            let waited = pooled.exchange.progress.timings.queue.saturating_sub(queue);
+            let waited = pooled.exchange.progress.timings.queue.saturating_sub(queued);
             pooled.permit.pool.events.count_queued(waited);
             Ok(pooled)
         }
@@ -200,13 +200,13 @@ fn poll_returned(
     returns: &mut ReturnWait,
     pool: &Arc<Pool>,
     since: Instant,
-    queue: Duration,
+    queued: Duration,
 ) -> Poll<PooledConn> {
     loop {
         let returned = ready!(returns.poll(cx));
         let now = runtime::now();
-        let queue = queue + now.saturating_duration_since(since);
-        if let Some(pooled) = PooledConn::from_returned(returned, pool, queue, now) {
+        let queued = queued + now.saturating_duration_since(since);
+        if let Some(pooled) = PooledConn::from_returned(returned, pool, queued, now) {
             return Poll::Ready(pooled);
         }
         // Its server has closed it meanwhile.
@@ -237,7 +237,7 @@ struct Dial {
 type ConnectFuture = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
 
 impl Dial {
-    fn new(permit: PoolPermit, place: DialPlace, timeouts: &RequestTimeouts) -> Dial {
+    fn new(permit: PoolPermit, dial_permit: DialPermit, timeouts: &RequestTimeouts) -> Dial {
         let pool = permit.pool.clone();
         let step = Arc::<Mutex<DialStep>>::default();
         let mut connector = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
@@ -245,7 +245,7 @@ impl Dial {
             // The operator has chosen the proxy, and the proxy chooses what it connects to.
             connector.allowed = AllowedAddresses::default();
         }
-        let connecting = Box::pin(NewConn::connect(permit, place, connector, timeouts.clone()));
+        let connecting = Box::pin(NewConn::connect(permit, dial_permit, connector, timeouts.clone()));
         Dial { pool, connecting: Some(connecting), step }
     }
 
@@ -320,7 +320,7 @@ impl NewConn {
     /// The error has the phase that failed, and names the other side.
     async fn connect(
         permit: PoolPermit,
-        place: DialPlace,
+        dial_permit: DialPermit,
         connector: HostConnector,
         timeouts: RequestTimeouts,
     ) -> Result<NewConn, ClientError> {
@@ -334,15 +334,15 @@ impl NewConn {
                 proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
             )
         })?;
-        drop(place);
+        drop(dial_permit);
         pool.events.count_opened(&timings);
         let is_own = was_here && pool.is_of_current_runtime();
         Ok(NewConn { conn, permit, timings, is_own })
     }
 
     /// The connection in use. It is not used again if its runtime may be another than that of its pool.
-    fn into_pooled(self, queue: Duration) -> PooledConn {
-        let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue, ..self.timings });
+    fn into_pooled(self, queued: Duration) -> PooledConn {
+        let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue: queued, ..self.timings });
         pooled.exchange.persistence.persists = self.is_own;
         pooled
     }

@@ -4,7 +4,7 @@
 
 mod client_pools;
 mod dial;
-mod dial_places;
+mod dial_permits;
 mod idle_conns;
 mod pool;
 mod pool_group;

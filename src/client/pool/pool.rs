@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::dial_places::{DialPlaces, LoneDial};
+use super::dial_permits::{DialPermits, LoneDial};
 use super::idle_conns::{IdleConn, IdleConns};
 use super::pool_group::PoolGroup;
 use crate::client::cookies::RequestCookies;
@@ -68,7 +68,7 @@ pub(super) struct SharedConns {
     permits: Semaphore,
     /// How many requests wait for a permit.
     waiting: AtomicUsize,
-    dials: Arc<DialPlaces>,
+    dials: Arc<DialPermits>,
     state: Mutex<PoolState>,
 }
 
@@ -88,7 +88,7 @@ impl SharedConns {
         SharedConns {
             permits: Semaphore::new(limits.connections_per_host_max),
             waiting: AtomicUsize::new(0),
-            dials: DialPlaces::new(limits),
+            dials: DialPermits::new(limits),
             state: Mutex::new(PoolState { pools: 0, idle, exchanges, dialing: VecDeque::new() }),
         }
     }
@@ -338,14 +338,14 @@ impl Pool {
     }
 
     /// Allows a dial to go on without its request, until the guard is dropped. `None` if another one does already, or if
-    /// requests wait for its place.
+    /// requests wait for its permit.
     pub(super) fn begin_lone_dial(&self) -> Option<LoneDial> {
         let has_waiting = self.shared.waiting.load(Ordering::Relaxed) > 0;
         if has_waiting { None } else { self.shared.dials.begin_lone() }
     }
 
     /// The dials of these connections.
-    pub(super) fn dials(&self) -> &DialPlaces {
+    pub(super) fn dials(&self) -> &DialPermits {
         &self.shared.dials
     }
 

@@ -213,7 +213,7 @@ impl PooledConn {
             return;
         }
         let PooledConn { mut conn, mut exchange, permit } = self;
-        conn.disarm(TimerSlot::Total);
+        conn.disarm(TimerSlot::Other);
         conn.swap_io_state(&mut exchange.io_state);
         permit.give(conn, exchange, now);
     }
@@ -305,8 +305,8 @@ impl PooledConn {
         deadline: Instant,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        self.conn.arm(TimerSlot::Total, deadline);
-        match self.conn.poll_timeout(cx, TimerSlot::Total, Duration::ZERO) {
+        self.conn.arm(TimerSlot::Other, deadline);
+        match self.conn.poll_timeout(cx, TimerSlot::Other, Duration::ZERO) {
             Poll::Ready(_) => Err(self
                 .error(phase, ClientCause::TimedOut)
                 .with_total_limit(self.exchange.spec.timeouts.total)),

@@ -50,12 +50,12 @@ pub(in crate::client) struct HostBudget {
     settings: RetryBudget,
     /// The retries that requests have added, in hundredths.
     earned: AtomicU64,
-    floor: Mutex<Floor>,
+    timed: Mutex<TimedBucket>,
 }
 
 /// The retries that time adds.
 #[derive(Debug)]
-struct Floor {
+struct TimedBucket {
     /// In billionths.
     left: u64,
     /// The time up to which retries were added; none were, before the first one was taken.
@@ -64,8 +64,8 @@ struct Floor {
 
 impl HostBudget {
     fn new(settings: RetryBudget) -> HostBudget {
-        let floor = Floor { left: Floor::most(settings), added_until: None };
-        HostBudget { settings, earned: AtomicU64::new(0), floor: Mutex::new(floor) }
+        let timed = TimedBucket { left: TimedBucket::most(settings), added_until: None };
+        HostBudget { settings, earned: AtomicU64::new(0), timed: Mutex::new(timed) }
     }
 
     /// Adds the share of one request.
@@ -82,14 +82,14 @@ impl HostBudget {
     pub(in crate::client) fn withdraw(&self, now: Instant) -> bool {
         let take = |earned: u64| earned.checked_sub(EARNED_RETRY);
         self.earned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
-            || lock(&self.floor).withdraw(self.settings, now)
+            || lock(&self.timed).withdraw(self.settings, now)
     }
 }
 
-impl Floor {
+impl TimedBucket {
     /// How much time adds at most.
     fn most(settings: RetryBudget) -> u64 {
-        u64::from(settings.per_second).saturating_mul(FLOOR_SECONDS * FLOOR_RETRY)
+        u64::from(settings.per_second).saturating_mul(TIMED_SECONDS * TIMED_RETRY)
     }
 
     fn withdraw(&mut self, settings: RetryBudget, now: Instant) -> bool {
@@ -97,8 +97,8 @@ impl Floor {
         let passed = now.saturating_duration_since(since).as_nanos();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         let added = passed.saturating_mul(settings.per_second.into());
-        self.left = self.left.saturating_add(added).min(Floor::most(settings));
-        let left = self.left.checked_sub(FLOOR_RETRY);
+        self.left = self.left.saturating_add(added).min(TimedBucket::most(settings));
+        let left = self.left.checked_sub(TIMED_RETRY);
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
@@ -111,10 +111,10 @@ const EARNED_RETRY: u64 = 100;
 const EARNED_MAX: u64 = 100 * EARNED_RETRY;
 
 /// One retry, among those that time adds.
-const FLOOR_RETRY: u64 = 1_000_000_000;
+const TIMED_RETRY: u64 = 1_000_000_000;
 
 /// How many seconds' worth time adds at most.
-const FLOOR_SECONDS: u64 = 10;
+const TIMED_SECONDS: u64 = 10;
 
 /// The budget of a host, if the client has one.
 pub(in crate::client) type BudgetShare = Option<Arc<HostBudget>>;

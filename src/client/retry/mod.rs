@@ -12,4 +12,4 @@ pub(super) use backoff::Backoff;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub use retry::Retry;
-pub(super) use tries::{EarlierAttempts, Outcome, Place, Tries};
+pub(super) use tries::{EarlierAttempts, NextHost, Outcome, Tries};

@@ -14,10 +14,10 @@ pub(in crate::client) type Outcome<'a> = Result<&'a Response, &'a ClientError>;
 
 /// The host of the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) enum Place {
-    SameHost,
+pub(in crate::client) enum NextHost {
+    Same,
     /// Another one, for which the `retry-after` of this one does not count.
-    OtherHost,
+    Other,
 }
 
 /// The attempts that a balancer has made at a request before, on other hosts.
@@ -61,19 +61,19 @@ impl<'a> Tries<'a> {
         EarlierAttempts { failed: self.failed(), deadline: self.deadline }
     }
 
-    /// Decides whether the request, whose attempt had this outcome, is sent again, and after which wait. The body is
-    /// then as it was before. `withdraw` takes the retry from a budget, if there is one left.
+    /// Decides whether the request, whose attempt had this outcome, is sent again, and after which wait. If so, the
+    /// body is rewound. `withdraw` takes the retry from a budget, if there is one left.
     pub(in crate::client) fn next(
         &mut self,
         outcome: Outcome<'_>,
-        place: Place,
+        next_host: NextHost,
         now: Instant,
         withdraw: impl FnOnce() -> bool,
     ) -> Option<RetryReport> {
         if !self.policy.may_help(outcome) {
             return None;
         }
-        match self.wait(outcome, place, now) {
+        match self.wait(outcome, next_host, now) {
             Ok(_) if !withdraw() => self.log.stop = Some(RetryStop::Budget),
             Ok(wait) => {
                 let cause = match outcome {
@@ -122,8 +122,8 @@ impl<'a> Tries<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if there must be none.
-    fn wait(&self, outcome: Outcome<'_>, place: Place, now: Instant) -> Result<Duration, RetryStop> {
+    /// Fails if there must be no other attempt.
+    fn wait(&self, outcome: Outcome<'_>, next_host: NextHost, now: Instant) -> Result<Duration, RetryStop> {
         let failed = self.failed() + 1;
         if failed >= self.policy.attempts_max {
             return Err(RetryStop::AttemptsMax);
@@ -134,9 +134,9 @@ impl<'a> Tries<'a> {
         if self.body.is_some_and(|body| !body.rewind()) {
             return Err(RetryStop::BodyConsumed);
         }
-        let asked = match (outcome, place) {
-            (Ok(response), Place::SameHost) => retry_after(&response.headers, SystemTime::now),
-            (Ok(_), Place::OtherHost) | (Err(_), _) => None,
+        let asked = match (outcome, next_host) {
+            (Ok(response), NextHost::Same) => retry_after(&response.headers, SystemTime::now),
+            (Ok(_), NextHost::Other) | (Err(_), _) => None,
         };
         let asked = asked.unwrap_or_default();
         if asked > self.policy.retry_after_max {

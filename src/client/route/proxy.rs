@@ -446,7 +446,7 @@ async fn open_tunnel(
             let mut message = IncomingResponse::new(&mut response, request_info, Leniency::None);
             match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
                 Poll::Ready(head) => Poll::Ready(head),
-                Poll::Pending => conn.poll_timeout(cx, TimerSlot::Total, limit).map(|_| Ok(idle)),
+                Poll::Pending => conn.poll_timeout(cx, TimerSlot::Other, limit).map(|_| Ok(idle)),
             }
         });
         match head.await {

@@ -56,7 +56,7 @@ impl<'r> RedirectChain<'r> {
         };
         self.request = Cow::Owned(next);
         let resends = u32::try_from(self.followed.len()).unwrap_or(u32::MAX);
-        let outgoing = OutgoingRequest::new(&self.request).after(resends);
+        let outgoing = OutgoingRequest::new(&self.request).with_resends(resends);
         Ok(Some(OutgoingRequest { taint: self.taint, ..outgoing }))
     }
 

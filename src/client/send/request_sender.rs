@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::redirect_chain::RedirectChain;
 use super::retry_loop::RetryLoop;
 use super::sent_request::{SentRequest, Until, written_length};
-use super::surrounded::send_once;
+use super::surrounded::send_through_middleware;
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
@@ -36,12 +36,12 @@ pub(in crate::client) struct RequestSender {
     earlier: EarlierAttempts,
 }
 
-/// [`RequestSender::attempt`] within the future of its caller: one around it would cost each request 150 instructions.
+/// [`RequestSender::attempt`] within the future of its caller: a future of its own would cost each request time.
 macro_rules! attempt {
     ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
-        match $sender.sends_once() {
-            true => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
-            false => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
+        match $sender.has_policies() {
+            false => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
+            true => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
         }
     };
 }
@@ -57,18 +57,15 @@ impl RequestSender {
         RequestSender { pools, total, phases: None, redirects, retry, earlier: EarlierAttempts::default() }
     }
 
-    /// Returns this sender, with another time limit for whole exchanges.
     pub(in crate::client) fn with_total(&self, total: Option<Duration>) -> RequestSender {
         RequestSender { total, ..self.clone() }
     }
 
-    /// Returns this sender, with other timeouts of the phases.
     pub(in crate::client) fn with_timeouts(&self, timeouts: ClientTimeouts) -> RequestSender {
         let phases = PhaseTimeouts::new(timeouts, self.timeouts().bounds(self.settings()));
         RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
     }
 
-    /// Returns this sender, for bodies of at most so many bytes.
     pub(in crate::client) fn with_body_max(&self, most: usize) -> RequestSender {
         let (timeouts, settings) = (self.timeouts(), self.settings());
         let mut bounds = timeouts.bounds(settings).clone();
@@ -77,24 +74,22 @@ impl RequestSender {
         RequestSender { phases: Some(Arc::new(phases)), ..self.clone() }
     }
 
-    /// Returns this sender, with another policy for redirects.
     pub(in crate::client) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
         RequestSender { redirects, ..self.clone() }
     }
 
-    /// Returns this sender, with another policy for retries.
     pub(in crate::client) fn with_retry(&self, retry: Option<Arc<Retry>>) -> RequestSender {
         RequestSender { retry, ..self.clone() }
     }
 
     /// Returns this sender, for a request after these attempts.
-    pub(in crate::client) fn after(&self, earlier: EarlierAttempts) -> RequestSender {
+    pub(in crate::client) fn with_earlier(&self, earlier: EarlierAttempts) -> RequestSender {
         RequestSender { earlier, ..self.clone() }
     }
 
     /// A request as the caller has made it.
     pub(super) fn outgoing<'r>(&self, request: &'r Request) -> OutgoingRequest<'r> {
-        OutgoingRequest::new(request).after(self.earlier.failed)
+        OutgoingRequest::new(request).with_resends(self.earlier.failed)
     }
 
     /// Returns this sender, with connections of its own that have these settings.
@@ -206,10 +201,10 @@ impl RequestSender {
         attempt!(self, pool, outgoing, until, timeouts)
     }
 
-    /// Whether each request is sent once, as it is.
+    /// Whether a request may be changed, or sent more than once.
     #[inline]
-    fn sends_once(&self) -> bool {
-        self.retry.is_none() && self.settings().middleware.is_empty()
+    fn has_policies(&self) -> bool {
+        self.retry.is_some() || !self.settings().middleware.is_empty()
     }
 
     /// Makes an attempt through the middleware of the client, or as many as the policy for retries says.
@@ -224,7 +219,7 @@ impl RequestSender {
             response.reset();
         }
         match self.retry.as_deref() {
-            None => send_once(&self.pools, pool, outgoing, until, timeouts).await,
+            None => send_through_middleware(&self.pools, pool, outgoing, until, timeouts).await,
             Some(policy) => RetryLoop::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await,
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::hedge::{Winner, race};
 use super::sent_request::{SentRequest, Until};
-use super::surrounded::send_once;
+use super::surrounded::send_through_middleware;
 use crate::client::error::{ClientError, RetryReport};
 use crate::client::exchange::OutgoingRequest;
 use crate::client::pool::{ClientPools, Pool};
-use crate::client::retry::{Place, Retry, Tries};
+use crate::client::retry::{NextHost, Retry, Tries};
 use crate::client::settings::RequestTimeouts;
 use crate::message::Response;
 use crate::runtime::{self, Instant, boxed, later, sleep_until, timeout};
@@ -54,7 +54,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         }
         let request = self.outgoing.request;
         let mut tries = Tries::new(self.policy, request, until.sent_body(request), self.timeouts.deadline);
-        let mut attempted = match (self.policy.hedge_after(), until.again()) {
+        let mut attempted = match (self.policy.hedge_after(), until.reborrow()) {
             (Some(percent), Until::Answered(response)) => self.hedge(percent, &mut tries, response).await,
             (_, until) => self.attempt(0, until).await,
         };
@@ -126,10 +126,10 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         loop {
             let due = later(runtime::now(), retry.wait);
             if let Ok(unwanted) = attempted {
-                unwanted.discard(until.again()).await;
+                unwanted.discard(until.reborrow()).await;
             }
             sleep_until(due).await;
-            attempted = self.attempt(tries.failed(), until.again()).await;
+            attempted = self.attempt(tries.failed(), until.reborrow()).await;
             match self.next(&mut tries, &mut attempted, &mut until) {
                 Some(next) => retry = next,
                 None => return finish(attempted, tries),
@@ -146,8 +146,8 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         let RetryLoop { pools, outgoing, timeouts, .. } = *self;
         let pool = self.pool.clone();
         async move {
-            let outgoing = outgoing.after(failed);
-            send_once(pools, Some(pool), &outgoing, until, timeouts).await
+            let outgoing = outgoing.with_resends(failed);
+            send_through_middleware(pools, Some(pool), &outgoing, until, timeouts).await
         }
     }
 
@@ -159,11 +159,11 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         until: &mut Until<'_>,
     ) -> Option<RetryReport> {
         let outcome = match attempted {
-            Ok(attempt) => Ok(attempt.outcome(until)?),
+            Ok(attempt) => Ok(attempt.store_client_info(until)?),
             Err(error) => Err(&*error),
         };
         let now = runtime::now();
-        let retry = tries.next(outcome, Place::SameHost, now, || self.withdraw(now))?;
+        let retry = tries.next(outcome, NextHost::Same, now, || self.withdraw(now))?;
         self.pool.events.count_retry(&retry);
         Some(retry)
     }
@@ -175,7 +175,7 @@ fn finish<'r>(
     tries: Tries<'_>,
 ) -> Result<SentRequest<'r>, ClientError> {
     match attempted {
-        Ok(attempt) => Ok(attempt.after(tries.into_log())),
+        Ok(attempt) => Ok(attempt.with_retry_log(tries.into_log())),
         Err(error) => Err(tries.describe(error)),
     }
 }

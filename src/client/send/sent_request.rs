@@ -102,21 +102,21 @@ impl<'r> SentRequest<'r> {
         answered.map_err(|error| error.sent_before(true))
     }
 
-    /// Returns this attempt after others, which its response and its errors show.
-    pub(super) fn after(mut self, retries: Option<Arc<RetryLog>>) -> SentRequest<'r> {
+    /// Returns this attempt with the log of those before it, which its response and its errors show.
+    pub(super) fn with_retry_log(mut self, retries: Option<Arc<RetryLog>>) -> SentRequest<'r> {
         self.pooled.exchange.spec.retries = retries;
         self
     }
 
-    /// Stores in the response, which may be asked for another attempt, how it was received so far. Returns the response,
-    /// unless it is not there yet.
-    pub(super) fn outcome<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
+    /// Stores in the response how it was received, as [`PooledConn::set_client_info`] does. Returns the response, unless it
+    /// is not there yet.
+    pub(super) fn store_client_info<'x>(&'x mut self, until: &'x mut Until<'_>) -> Option<&'x Response> {
         match until {
             Until::Answered(response) => {
                 self.pooled.set_client_info(response);
             }
             Until::FirstHead(_) if self.pooled.exchange.progress.has_response() => {
-                with_early_response(&mut self.pooled, |pooled, early| pooled.set_client_info(early));
+                with_call_response(&mut self.pooled, |pooled, response| pooled.set_client_info(response));
             }
             Until::FirstHead(_) | Until::HeadSent(_) => {}
         }
@@ -128,9 +128,9 @@ impl<'r> SentRequest<'r> {
         let pooled = match until {
             Until::Answered(response) => self.into_answered(response),
             Until::FirstHead(_) | Until::HeadSent(_) => {
-                let mut early = self.pooled.exchange.early.take().unwrap_or_default();
-                let mut pooled = self.into_answered(&mut early);
-                pooled.exchange.early = Some(early);
+                let mut response = self.pooled.exchange.call_response.take().unwrap_or_default();
+                let mut pooled = self.into_answered(&mut response);
+                pooled.exchange.call_response = Some(response);
                 pooled
             }
         };
@@ -162,7 +162,7 @@ impl<'r> SentRequest<'r> {
         match until {
             Until::Answered(response) => Some(response),
             Until::FirstHead(_) if self.pooled.exchange.progress.has_response() => {
-                self.pooled.exchange.early.as_deref()
+                self.pooled.exchange.call_response.as_deref()
             }
             Until::FirstHead(_) | Until::HeadSent(_) => None,
         }
@@ -170,8 +170,8 @@ impl<'r> SentRequest<'r> {
 }
 
 impl Until<'_> {
-    /// As far again, for another attempt.
-    pub(super) fn again(&mut self) -> Until<'_> {
+    /// The same, lent to another attempt.
+    pub(super) fn reborrow(&mut self) -> Until<'_> {
         match self {
             Until::Answered(response) => Until::Answered(response),
             Until::FirstHead(length) => Until::FirstHead(*length),
@@ -281,25 +281,25 @@ fn poll_first_head(
     pooled: &mut PooledConn,
     request: &Request,
 ) -> Poll<Result<(), ClientError>> {
-    with_early_response(pooled, |pooled, early| pooled.poll_response(cx, Some(request), early))
+    with_call_response(pooled, |pooled, response| pooled.poll_response(cx, Some(request), response))
 }
 
 /// Sends the head of the request of a call. Before it has left, the response that refuses the body may be here, or the
 /// reason why the server has closed.
 fn poll_head_sent(cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<Result<(), ClientError>> {
-    with_early_response(pooled, |pooled, early| {
-        pooled.poll_unless_refused(cx, early, (), PooledConn::poll_flush)
+    with_call_response(pooled, |pooled, response| {
+        pooled.poll_unless_refused(cx, response, (), PooledConn::poll_flush)
     })
 }
 
 /// Lends the memory that an exchange has for the response of a call.
-fn with_early_response<T>(
+fn with_call_response<T>(
     pooled: &mut PooledConn,
     then: impl FnOnce(&mut PooledConn, &mut Response) -> T,
 ) -> T {
-    let mut early = pooled.exchange.early.take().unwrap_or_default();
-    let done = then(pooled, &mut early);
-    pooled.exchange.early = Some(early);
+    let mut response = pooled.exchange.call_response.take().unwrap_or_default();
+    let done = then(pooled, &mut response);
+    pooled.exchange.call_response = Some(response);
     done
 }
 

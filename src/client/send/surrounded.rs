@@ -12,8 +12,8 @@ use crate::client::settings::RequestTimeouts;
 use crate::message::{Request, Response};
 use crate::runtime::boxed;
 
-/// Sends a request once, through the middleware of the client if there is any.
-pub(super) async fn send_once<'r>(
+/// Sends a request through the middleware of the client, or at once if there is none.
+pub(super) async fn send_through_middleware<'r>(
     pools: &ClientPools,
     pool: Option<Arc<Pool>>,
     outgoing: &OutgoingRequest<'r>,
@@ -77,14 +77,15 @@ impl Surrounded<'_> {
     async fn send(&mut self, request: &Request) -> Result<(), ClientError> {
         let Surrounded { pools, ref pool, outgoing, timeouts, .. } = *self;
         if let Some(unwanted) = self.sent.take() {
-            unwanted.discard(self.until.again()).await;
+            unwanted.discard(self.until.reborrow()).await;
         }
         origin::check(request.target(), pool.origin.key())?;
         let outgoing = OutgoingRequest { request, ..outgoing };
-        let sent = SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.again(), timeouts).await;
+        let sent =
+            SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.reborrow(), timeouts).await;
         self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |_| true);
         let mut sent = sent?.into_owned();
-        sent.outcome(&mut self.until);
+        sent.store_client_info(&mut self.until);
         self.sent = Some(sent);
         Ok(())
     }

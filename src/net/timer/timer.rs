@@ -35,7 +35,7 @@ pub(crate) enum TimerSlot {
     Write,
     /// The handler of a request, a whole exchange, a body that is drained, a peer that lingers, or in a server that stops
     /// the grace of an idle connection.
-    Total,
+    Other,
 }
 
 pub(super) const SLOTS: usize = 3;
@@ -248,7 +248,7 @@ mod tests {
                 runtime.block_on(async {
                     let start = Instant::now();
                     assert!(
-                        poll_fn(|cx| Poll::Ready(timer.poll_timeout(cx, TimerSlot::Total, hour)))
+                        poll_fn(|cx| Poll::Ready(timer.poll_timeout(cx, TimerSlot::Other, hour)))
                             .await
                             .is_pending()
                     );
@@ -256,7 +256,7 @@ mod tests {
                     assert!((limit..hour).contains(&start.elapsed()));
                 });
                 timer.disarm(TimerSlot::Read);
-                timer.disarm(TimerSlot::Total);
+                timer.disarm(TimerSlot::Other);
             }
         }
     }
@@ -268,13 +268,13 @@ mod tests {
         let second = Duration::from_secs(1);
         for whole in [5, 3] {
             poll_fn(|cx| {
-                assert!(timer.poll_timeout(cx, TimerSlot::Total, whole * second).is_pending());
+                assert!(timer.poll_timeout(cx, TimerSlot::Other, whole * second).is_pending());
                 timer.poll_timeout(cx, TimerSlot::Read, second)
             })
             .await;
             timer.disarm(TimerSlot::Read);
         }
-        poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Total, second)).await;
+        poll_fn(|cx| timer.poll_timeout(cx, TimerSlot::Other, second)).await;
         let waited = start.elapsed();
         assert!(waited >= 5 * second && waited < 5 * second + Duration::from_millis(5), "{waited:?}");
         assert!(

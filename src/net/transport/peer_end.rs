@@ -25,7 +25,7 @@ pub(crate) enum PeerEnd {
 
 /// A socket. The system tells of its end whatever is unread before it, so no byte is read to see that.
 ///
-/// tokio wakes a task for bytes and for the end alike, and not while it takes the socket for readable. So a wait for the
+/// tokio wakes a task for bytes and for the end alike, but no task while it believes the socket readable. So a wait for the
 /// end clears tokio's readiness and leaves the bytes in the kernel, which the next read asks itself.
 pub(crate) struct EndAware<S> {
     socket: S,

@@ -378,7 +378,7 @@ impl Server {
 
     /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
     ///
-    /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, [`Context::is_stopping`](crate::Context::is_stopping) is
+    /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, [`Context::is_stop_ordered`](crate::Context::is_stop_ordered) is
     /// true, and each response is the last one of its connection, with `connection: close`. So load balancers send new
     /// requests elsewhere before the first connection is refused. With Kubernetes, a delay of about twice
     /// the period of its probes takes the place of a `preStop` hook that sleeps.

@@ -97,7 +97,7 @@ pub(super) fn poll_stop(
         return Poll::Pending;
     }
     let left = grace(exchange_count).saturating_sub(conn.waited(TimerSlot::Read, limit));
-    ready!(conn.poll_timeout(cx, TimerSlot::Total, left));
+    ready!(conn.poll_timeout(cx, TimerSlot::Other, left));
     // A request may still be on its way, so the sending half is closed without delay.
     conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
 }
@@ -119,7 +119,7 @@ fn grace(exchange_count: u64) -> Duration {
 /// Ready when a connection that is still being opened should close because the server stops.
 pub(super) fn poll_stop_opening(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
-        true => conn.poll_timeout(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
+        true => conn.poll_timeout(cx, TimerSlot::Other, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }

@@ -99,12 +99,12 @@ impl<H: Handler + 'static> Connection<H> {
     fn poll_timed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         self.per_core.core.clock.refresh();
         let begun = self.per_core.core.clock.now();
-        self.per_core.core.waiting.take();
+        self.per_core.core.waiting_id.take();
         let polled = self.poll_untimed(cx);
-        let CoreState { clock, events, waiting, .. } = &*self.per_core.core;
+        let CoreState { clock, events, waiting_id, .. } = &*self.per_core.core;
         clock.refresh();
         let took = clock.now().saturating_duration_since(begun);
-        events.report_poll(&PollReport { took, waiting: waiting.take() });
+        events.report_poll(&PollReport { took, waiting: waiting_id.take() });
         polled
     }
 
@@ -151,6 +151,7 @@ impl<H: Handler + 'static> Connection<H> {
                 self.per_core.give_context(context);
             }
             JobOutcome::Closed(result) => {
+                // Only an upgraded connection is still reported by `Drop`.
                 self.end = ConnectionEnd::Upgraded;
                 return Some(result.map(|upgraded| self.upgraded = upgraded));
             }
@@ -184,9 +185,9 @@ impl<H: Handler + 'static> Connection<H> {
         let mut context = per_core.take_context();
         let woken = context.exchange.poll_first_bytes(cx, conn, limit);
         if let Poll::Ready(true) = woken {
-            // The timers are disarmed before the clock is read, which takes long enough for these writes to reach memory
-            // before the connection is moved.
-            conn.disarm(TimerSlot::Total);
+            // Disarmed first: the clock read gives these stores time before `attach` copies the connection.
+            conn.disarm(TimerSlot::Other);
+            // The first head's time runs from the accept.
             if *exchange_count > 0 {
                 conn.disarm(TimerSlot::Read);
             }

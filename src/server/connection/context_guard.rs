@@ -64,6 +64,7 @@ impl<H: Handler + 'static> Drop for ContextGuard<'_, H> {
 #[inline]
 pub(super) fn drop_user_values(ctx: &mut Context) {
     let Context { request, response, extensions, transform, head_filters, .. } = ctx;
+    // A saver that is left has left an extension as well.
     let has_user_values = !extensions.is_empty()
         || transform.is_some()
         || head_filters.first.is_some()

@@ -24,7 +24,7 @@ pub(super) enum HandlerOutcome {
     Refused(Status),
     Returned(Result),
     /// The response was over with its head, and the handler waited.
-    Over,
+    DoneWithHead,
     Panicked,
     /// The body could not be received, the peer is gone, or the handler took longer than its time limit: an
     /// [`ExchangeError`].
@@ -32,7 +32,7 @@ pub(super) enum HandlerOutcome {
 }
 
 impl HandlerOutcome {
-    /// The outcome of a request that was refused, once it has passed through its middleware.
+    /// Undoes the trip through middleware: an error that it has passed on unchanged is a refusal again.
     pub(super) fn of_refusal(self, origin: RefusalOrigin) -> HandlerOutcome {
         match (self, origin) {
             (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Plan) if error.cause().is_none() => {
@@ -47,8 +47,8 @@ impl HandlerOutcome {
         }
     }
 
-    /// The outcome, where middleware has passed on a panic or the end of the time limit as an error.
-    fn unconfined(self) -> HandlerOutcome {
+    /// Undoes what `confined` did: its error is a panic, or the end of the time limit, again.
+    fn undo_confined(self) -> HandlerOutcome {
         match self {
             HandlerOutcome::Returned(Err(error)) if is_panic(&error) => HandlerOutcome::Panicked,
             HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => HandlerOutcome::Failed(error),
@@ -59,8 +59,10 @@ impl HandlerOutcome {
 
 /// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
-    let cause = match outcome.unconfined() {
-        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
+    let cause = match outcome.undo_confined() {
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::DoneWithHead => {
+            return;
+        }
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::Failed(error) => match error.into_cause::<ExchangeError>() {
@@ -91,9 +93,9 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
 #[inline(never)]
 fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Failure>> {
     ctx.exchange.conn.set_on_pending(OnPending::CancelIfGone);
-    match (with_chosen_status(ctx, outcome.unconfined()), ctx.exchange.outgoing.has_begun()) {
+    match (with_chosen_status(ctx, outcome.undo_confined()), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => set_refusal_response(ctx, status),
-        (HandlerOutcome::Over, _) => return Ok(false),
+        (HandlerOutcome::DoneWithHead, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_finished_or_full() => {
             return Ok(false);
@@ -119,8 +121,8 @@ fn set_outcome_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bo
     Ok(true)
 }
 
-/// Chooses the status of an error that no function has returned, but a type that is a handler. The application's function
-/// may panic as a handler may.
+/// Chooses the status of an error. For errors of `impl Handler` types and middleware; those of functions got their status
+/// in `handler::outcome`. The application's function may panic as a handler may.
 fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome {
     let HandlerOutcome::Returned(Err(error)) = outcome else { return outcome };
     let statuses = &ctx.exchange.conn.core().error_statuses;
@@ -151,8 +153,8 @@ pub(super) fn check_status(ctx: &mut Context) {
     }
 }
 
-/// Writes the response to a failure to the write buffer, unless part of another response has been sent. Returns how to close, and how
-/// the connection ended.
+/// Appends the response for a failure to the write buffer, unless part of another response has been sent. Returns how to
+/// close, and how the connection ended.
 #[cold]
 pub(super) fn answer_failure(ctx: &mut Context, failure: Failure) -> (CloseMode, io::Result<()>) {
     let Failure { status, cause } = failure;

@@ -1,4 +1,4 @@
-//! [`PerCore`]: the handler of one core, and the memory that its connections take turns with.
+//! [`PerCore`]: the handler of one core, and the memory that is lent to its connections from free lists.
 
 use std::cell::Cell;
 use std::io;
@@ -17,7 +17,7 @@ use crate::server::exchange::UpgradedHandle;
 use crate::server::handler::Handler;
 use crate::server::opening::Opening;
 
-/// The handler of one core, and the memory that its connections take turns with.
+/// The handler of one core, and the memory that is lent to its connections from free lists.
 pub(crate) struct PerCore<H: Handler + 'static> {
     pub(super) handler: H,
     pub(crate) core: Rc<CoreState>,

@@ -60,7 +60,7 @@ async fn serve_exchanges<H: Handler + 'static>(
         }
         let outcome = match action {
             RequestAction::Refuse(status) => boxed(|| run_refusal(per_core, ctx, status)).await,
-            _ if conn.is_gone_after_queue() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
+            _ if conn.left_before_handler() => HandlerOutcome::Failed(ExchangeError::PeerClosed.into()),
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -221,8 +221,8 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 /// Runs the handler, confining its panics and enforcing its time limit. Ends once the handler waits although its
 /// response is over, or its peer is gone.
 ///
-/// When the time limit is over, the handler is polled once more. The innermost `confined`
-/// within it then fails, so middleware can answer. A limit that was not claimed so ends the handler here.
+/// When the time is over, the handler is polled once more: the innermost `confined` drops what it runs, and returns the
+/// error to its middleware. Without middleware there is no `confined`, and the handler ends here.
 ///
 /// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
 /// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
@@ -236,7 +236,7 @@ pub(super) fn run_handler(
     poll_fn(move |cx| {
         loop {
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-            let unclaimed = time.take_unclaimed();
+            let ended_limit = time.take_ended();
             match polled {
                 Err(_) => return Poll::Ready(HandlerOutcome::Panicked),
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
@@ -245,7 +245,7 @@ pub(super) fn run_handler(
             if let Some(end) = end_of_wait(conn, cx) {
                 return Poll::Ready(end);
             }
-            if let Some(limit) = unclaimed {
+            if let Some(limit) = ended_limit {
                 return Poll::Ready(HandlerOutcome::Returned(Err(time_over(limit))));
             }
             conn.flush_while_handler_waits(cx);
@@ -260,7 +260,7 @@ pub(super) fn run_handler(
 /// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
 fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
     match conn.on_pending() {
-        OnPending::Cancel => Some(HandlerOutcome::Over),
+        OnPending::Cancel => Some(HandlerOutcome::DoneWithHead),
         OnPending::GoOn => None,
         OnPending::CancelIfGone => match conn.poll_gone(cx) {
             Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),

@@ -24,9 +24,10 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
-    /// How much of a buffered body has been read, and the length of the current piece after that.
+    /// How much of a buffered body has been read, and the length of the current piece after that. 0 if the piece is none of
+    /// a buffered body.
     buffered: usize,
-    piece_len: usize,
+    buffered_piece_len: usize,
     decoder: Option<Box<ContentDecoder>>,
     /// The memory of the decoder's window.
     window: MemoryShare,
@@ -44,7 +45,7 @@ impl<'a> BodyReader<'a> {
             incoming,
             conn,
             buffered: 0,
-            piece_len: 0,
+            buffered_piece_len: 0,
             decoder: None,
             window: MemoryShare::default(),
             budget: Budget::default(),
@@ -182,21 +183,21 @@ impl<'a> BodyReader<'a> {
     /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     fn truncate_piece(&mut self, count: usize) {
         debug_assert!(count <= self.piece().len(), "a piece is truncated, not extended");
-        match (&mut self.decoder, self.piece_len) {
+        match (&mut self.decoder, self.buffered_piece_len) {
             (Some(decoder), _) => decoder.truncate_piece(count),
             (None, 0) => self.incoming.truncate_piece(count),
-            (None, _) => self.piece_len = count,
+            (None, _) => self.buffered_piece_len = count,
         }
     }
 
     /// Makes the next piece, as it was sent, the current one: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        self.buffered += self.piece_len;
+        self.buffered += self.buffered_piece_len;
         debug_assert!(self.buffered <= self.request.body.len(), "pieces of a buffered body lie within it");
         let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
-        self.piece_len = most.min(self.request.body.len() - self.buffered);
-        if self.piece_len > 0 {
-            return Poll::Ready(Ok(self.piece_len));
+        self.buffered_piece_len = most.min(self.request.body.len() - self.buffered);
+        if self.buffered_piece_len > 0 {
+            return Poll::Ready(Ok(self.buffered_piece_len));
         }
         let piece = match (self.incoming.has_discarded(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(discarded())),
@@ -213,9 +214,9 @@ impl<'a> BodyReader<'a> {
 
     /// The current piece, as it was sent.
     fn received(&self) -> &[u8] {
-        match self.piece_len {
+        match self.buffered_piece_len {
             0 => self.incoming.piece(),
-            piece_len => &self.request.body.bytes()[self.buffered..][..piece_len],
+            len => &self.request.body.bytes()[self.buffered..][..len],
         }
     }
 }

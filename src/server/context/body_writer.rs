@@ -132,9 +132,9 @@ impl<'a> BodyWriter<'a> {
         self.finish().await
     }
 
-    /// Returns whether streams are to end, since the server stops: later than
-    /// [`Context::is_stopping`](super::Context::is_stopping), once [`Server::stop_delay`](crate::Server::stop_delay) is
-    /// over. Until then a client that connects anew would come back to this server.
+    /// Returns whether streams are to end, since the server stops: whether [`Context::stopping`](super::Context::stopping)
+    /// is ready, once [`Server::stop_delay`](crate::Server::stop_delay) is over. Until then a client that connects anew
+    /// would come back to this server.
     pub fn is_stopping(&self) -> bool {
         self.conn.with(|conn| conn.is_stopping()).unwrap_or_default()
     }

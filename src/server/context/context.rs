@@ -18,7 +18,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::{LeaveQueueOnDrop, MemoryBudget, MemoryShare};
+use crate::runtime::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -203,7 +203,7 @@ impl Context {
         if exchange.incoming.get_mut().has_discarded() {
             return Err(discarded().into());
         }
-        let wait = LeaveQueueOnDrop(exchange);
+        let wait = CancelMemoryWaitOnDrop(exchange);
         let buffered = poll_fn(|cx| wait.0.poll_body(cx, request, most)).await;
         let incoming = wait.0.incoming.get_mut();
         match buffered {
@@ -463,8 +463,9 @@ impl Context {
     /// was sent before.
     ///
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
-    /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
-    pub fn is_stopping(&self) -> bool {
+    /// [`Server::stop_delay`](crate::Server::stop_delay) is over: work that lasts goes on until then, and waits for
+    /// [`Context::stopping`].
+    pub fn is_stop_ordered(&self) -> bool {
         self.exchange.conn.core().connections.is_stop_ordered()
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct WebSocketConn {
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
     pub(crate) counter: WebSocketCounter,
+    /// The memory that the peers of the server share.
+    pub(crate) memory_budget: MemoryBudget,
     pub(crate) guard: UpgradedGuard,
 }
 
@@ -34,16 +36,18 @@ impl Context {
         let Context { response, exchange, .. } = self;
         let mut reported = None;
         exchange.observe(|observation| reported = Some(observation.note_websocket()));
-        let counter = WebSocketCounter::new(exchange.conn.core().counters.clone(), reported);
+        let core = exchange.conn.core();
+        let counter = WebSocketCounter::new(core.counters.clone(), reported);
+        let memory_budget = core.bounds.memory.clone();
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        Ok(WebSocketConn { conn, early, counter, guard })
+        Ok(WebSocketConn { conn, early, counter, memory_budget, guard })
     }
 
     /// Has `flush` called whenever this handler waits.
-    pub(crate) fn set_upgraded_flush(&self, flush: impl Fn(&mut task::Context<'_>) + 'static) {
-        *self.exchange.conn.upgraded_flush().borrow_mut() = Some(Box::new(flush));
+    pub(crate) fn set_on_handler_wait(&self, flush: impl Fn(&mut task::Context<'_>) + 'static) {
+        *self.exchange.conn.on_handler_wait().borrow_mut() = Some(Box::new(flush));
     }
 }
 
@@ -60,11 +64,6 @@ impl WebSocketCounter {
         reported: Option<Arc<WebSocketCounts>>,
     ) -> WebSocketCounter {
         WebSocketCounter { counters, reported }
-    }
-
-    /// The memory that the peers of the server share.
-    pub(crate) fn memory(&self) -> Option<&MemoryBudget> {
-        self.counters.memory.get()
     }
 
     /// Counts bytes.

@@ -190,7 +190,7 @@ impl Exchange {
                 && !conn.is_stop_ordered()
                 && !core.is_aged(conn);
             if incoming.expectation == Expectation::Continue {
-                incoming.expectation = Expectation::Unmet;
+                incoming.mark_body_end_unknown();
             }
             if info.is_captured {
                 return outgoing.begin_raw();
@@ -387,7 +387,7 @@ impl Exchange {
     pub(crate) fn abandon(&mut self) {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
-        conn.upgraded_flush().take();
+        conn.on_handler_wait().take();
         conn.set_on_pending(OnPending::CancelIfGone);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_taken() {
@@ -426,8 +426,8 @@ impl Exchange {
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that
     /// was reported fails afterwards, the failure is not reported.
     pub(crate) fn send_error_report(&mut self, report: ErrorReport<'_>) {
-        let last = self.info.reported.replace((report.connection_id, report.exchange_number));
-        if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.reported {
+        let last = self.info.last_error_reported.replace((report.connection_id, report.exchange_number));
+        if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.last_error_reported {
             self.conn.core().report_error(report);
         }
     }

@@ -26,8 +26,8 @@ pub(crate) struct ExchangeInfo {
     pub(crate) connection_end: ConnectionEnd,
     /// The head of the current request. If it was refused, the previous request must not be reported in its place.
     pub(crate) head: HeadState,
-    /// The connection and the number of the exchange that was reported last.
-    pub(super) reported: Option<(u64, u64)>,
+    /// The connection and the number of the exchange whose error was reported last.
+    pub(super) last_error_reported: Option<(u64, u64)>,
     pub(crate) arrived: Instant,
     /// Whether a stream captures the response in place of a peer, for [`Service::respond`](crate::Service::respond).
     pub(crate) is_captured: bool,
@@ -44,7 +44,7 @@ impl ExchangeInfo {
             exchange_count: 0,
             connection_end: ConnectionEnd::Aborted,
             head: HeadState::Accepted,
-            reported: None,
+            last_error_reported: None,
             arrived,
             is_captured: false,
             has_own_bounds: false,
@@ -106,7 +106,7 @@ pub(super) fn may_persist(
     let may_follow = incoming.is_end_stream()
         || match incoming.expectation {
             // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::Unmet => false,
+            Expectation::Continue | Expectation::EndUnknown => false,
             Expectation::None if unread == UnreadBody::Keep => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)

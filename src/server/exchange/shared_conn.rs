@@ -22,7 +22,7 @@ pub(crate) struct SharedConn(Rc<SharedInner>);
 struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
-    upgraded_flush: RefCell<Option<FlushFn>>,
+    on_handler_wait: RefCell<Option<FlushFn>>,
     on_pending: Cell<OnPending>,
 }
 
@@ -53,9 +53,9 @@ impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
         let lent = RefCell::new(lent);
-        let upgraded_flush = RefCell::default();
+        let on_handler_wait = RefCell::default();
         let on_pending = Cell::default();
-        SharedConn(Rc::new(SharedInner { lent, core, upgraded_flush, on_pending }))
+        SharedConn(Rc::new(SharedInner { lent, core, on_handler_wait, on_pending }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -74,8 +74,8 @@ impl SharedConn {
         })
     }
 
-    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Its parts and the loop may wait with
-    /// different wakers, so the step waits with the one that it is given.
+    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Futures within the handler and the loop
+    /// may have different wakers; the step uses the `cx` that it is given.
     #[inline]
     pub(crate) fn poll_shared<T, E: From<ExchangeError>>(
         &self,
@@ -119,7 +119,7 @@ impl SharedConn {
     /// as well, since a response may be streamed for days. An error is left to the next write.
     pub(crate) fn flush_while_handler_waits(&self, cx: &mut task::Context<'_>) {
         if self.is_taken() {
-            return self.flush_upgraded(cx);
+            return self.run_on_handler_wait(cx);
         }
         let _: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
@@ -133,20 +133,20 @@ impl SharedConn {
     #[inline]
     pub(crate) fn note_waiting(&self) {
         if self.core().events.observes_polls() {
-            self.core().waiting.set(self.with(|conn| conn.peer().id));
+            self.core().waiting_id.set(self.with(|conn| conn.peer().id));
         }
     }
 
     #[cold]
-    fn flush_upgraded(&self, cx: &mut task::Context<'_>) {
-        if let Some(flush) = &*self.upgraded_flush().borrow() {
+    fn run_on_handler_wait(&self, cx: &mut task::Context<'_>) {
+        if let Some(flush) = &*self.on_handler_wait().borrow() {
             flush(cx);
         }
     }
 
-    /// The function that is called when the handler of an upgraded connection waits.
-    pub(crate) fn upgraded_flush(&self) -> &RefCell<Option<FlushFn>> {
-        &self.0.upgraded_flush
+    /// Called when the handler of an upgraded connection waits.
+    pub(crate) fn on_handler_wait(&self) -> &RefCell<Option<FlushFn>> {
+        &self.0.on_handler_wait
     }
 
     /// Sets the fate of the handler when it is pending.
@@ -191,11 +191,11 @@ impl SharedConn {
         }
     }
 
-    /// Whether the peer was gone before its handler is called. Checked only on a core that is behind, where requests have
+    /// Whether the peer has left before its handler is called. Checked only on a core that is behind, where requests have
     /// waited. Elsewhere the handler is called at once: it may answer, and a peer that has closed its sending half can
     /// still read that.
     #[inline]
-    pub(crate) fn is_gone_after_queue(&self) -> bool {
+    pub(crate) fn left_before_handler(&self) -> bool {
         self.core().is_behind.get() && self.has_ended()
     }
 

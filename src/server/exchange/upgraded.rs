@@ -41,9 +41,9 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// The owner's end of a channel to the server. The owner of a connection that was upgraded drops this end after the
-/// connection, which counts as open until then. An owner that goes away before the connection has closed in order, such
-/// as a WebSocket, sends the future that closes the connection first.
+/// The owner's end of a channel to the server. An upgraded connection counts as open until its owner drops this end, which
+/// the owner does after it has dropped the connection. An owner that is dropped while the connection must still be closed
+/// in order, such as a WebSocket, first sends the future that does so, and the server polls that to its end.
 pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
 
 /// Closes a connection whose owner was dropped.

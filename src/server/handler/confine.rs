@@ -19,7 +19,7 @@ use crate::server::error::{Error, Result};
 use crate::server::exchange::SharedConn;
 
 thread_local! {
-    /// The time limit of the handler that is being polled, if that is over and not claimed yet.
+    /// The time limit of the handler that is being polled, if that is over, until the innermost [`confined`] takes it.
     static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
@@ -77,8 +77,7 @@ enum HandlerPhase {
     /// That of the handler.
     #[default]
     Handler,
-    /// That of the handler is over: in the next poll the innermost [`confined`] claims the limit, and drops the handler
-    /// that waits there.
+    /// That of the handler is over: in the next poll the innermost [`confined`] drops what it runs.
     TimeOver,
     /// That of the middleware around the handler, which has as long again to finish.
     Middleware,
@@ -86,9 +85,9 @@ enum HandlerPhase {
 
 impl HandlerTime {
     /// Called after each poll of the handler. Returns the limit if the handler's time was over before that poll, and no
-    /// [`confined`] within it has claimed the limit, as there is none without middleware.
+    /// [`confined`] within it has taken the limit: without middleware there is none.
     #[inline]
-    pub(crate) fn take_unclaimed(&mut self) -> Option<Duration> {
+    pub(crate) fn take_ended(&mut self) -> Option<Duration> {
         if self.phase == HandlerPhase::TimeOver { self.begin_middleware() } else { None }
     }
 
@@ -106,7 +105,7 @@ impl HandlerTime {
     pub(crate) fn poll_time_over(&mut self, cx: &mut task::Context<'_>, conn: &SharedConn) -> Poll<Result> {
         let Some(limit) = conn.bounds(|bounds| bounds.timeouts.handler) else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| conn.core().connections.add(Peer::default()));
-        ready!(timer.poll_timeout(cx, TimerSlot::Total, limit));
+        ready!(timer.poll_timeout(cx, TimerSlot::Other, limit));
         self.timer = None;
         if self.phase == HandlerPhase::Middleware {
             return Poll::Ready(Err(time_over(limit)));

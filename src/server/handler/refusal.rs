@@ -12,8 +12,8 @@ use crate::server::error::Error;
 pub struct Refusal {
     pub(crate) error: Error,
     pub(crate) origin: RefusalOrigin,
-    /// How many middlewares are around the one that has refused the request, or around the handler.
-    depth: usize,
+    /// Layers that the refusal still passes inward; `MAX` is all of them.
+    layers_left: usize,
 }
 
 /// Why a request is refused, on which its report depends.
@@ -29,25 +29,25 @@ pub(crate) enum RefusalOrigin {
 impl Refusal {
     /// A request that no handler takes.
     pub(crate) fn unplanned(status: Status) -> Refusal {
-        Refusal { error: status.into(), origin: RefusalOrigin::Plan, depth: usize::MAX }
+        Refusal { error: status.into(), origin: RefusalOrigin::Plan, layers_left: usize::MAX }
     }
 
     /// A request whose body cannot be received, for this reason.
     pub(crate) fn of_body(error: Error) -> Refusal {
-        Refusal { error, origin: RefusalOrigin::Body, depth: usize::MAX }
+        Refusal { error, origin: RefusalOrigin::Body, layers_left: usize::MAX }
     }
 
     /// Takes the refusal to which `on_head` has led, with this status.
     pub(crate) fn take(ctx: &mut Context, status: Status) -> Refusal {
         let noted = ctx.extensions.remove::<Refusal>().filter(|noted| noted.error.status() == status);
-        noted.unwrap_or_else(|| Refusal { error: status.into(), origin: RefusalOrigin::Plan, depth: 0 })
+        noted.unwrap_or_else(|| Refusal { error: status.into(), origin: RefusalOrigin::Plan, layers_left: 0 })
     }
 
     /// Notes that middleware has got the refusal from what is beneath it.
     #[cold]
     pub(crate) fn note_passed(ctx: &mut Context, status: Status) {
         let mut refusal = Refusal::take(ctx, status);
-        refusal.depth = refusal.depth.saturating_add(1);
+        refusal.layers_left = refusal.layers_left.saturating_add(1);
         refusal.note(ctx);
     }
 
@@ -62,11 +62,11 @@ impl Refusal {
         self.error
     }
 
-    /// The refusal as what is beneath a middleware has it. Fails with the error if this middleware has refused the
-    /// request itself, of which what is beneath must not see anything.
-    pub(crate) fn beneath(self) -> Result<Refusal, Error> {
-        match self.depth.checked_sub(1) {
-            Some(depth) => Ok(Refusal { depth, ..self }),
+    /// Passes the refusal through a layer. Fails with the error if this layer has refused the request itself, of which the
+    /// layers within must not see anything.
+    pub(crate) fn pass_inward(self) -> Result<Refusal, Error> {
+        match self.layers_left.checked_sub(1) {
+            Some(layers_left) => Ok(Refusal { layers_left, ..self }),
             None => Err(self.error),
         }
     }
@@ -108,7 +108,7 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refuse(&mut self, error: impl Into<Error>) -> BodyPlan {
-        let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, depth: 0 };
+        let refusal = Refusal { error: error.into(), origin: RefusalOrigin::Error, layers_left: 0 };
         BodyPlan::Refuse(refusal.note(self))
     }
 

@@ -56,7 +56,7 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
 
     #[inline]
     fn handle_confined(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        // The handler beneath is confined, and a panic of the middleware itself is one for the middleware around it.
+        // Not confined: a panic of this middleware unwinds through those around it.
         self.middleware.call(ctx, &self.inner)
     }
 
@@ -65,7 +65,7 @@ impl<M: Middleware, H: Handler> Handler for Wrapped<M, H> {
     }
 
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        match refusal.beneath() {
+        match refusal.pass_inward() {
             Err(error) => Box::pin(ready(Err(error))),
             Ok(refusal) => Box::pin(async move {
                 let next = Refusing::new(&self.inner.0, refusal);
@@ -119,7 +119,7 @@ impl<H: Handler> Handler for Inner<H> {
 
     // `on_head` has counted a middleware, the one that refuses here.
     fn refuse<'a>(&'a self, ctx: &'a mut Context, refusal: Refusal) -> BoxedFuture<'a> {
-        match refusal.beneath() {
+        match refusal.pass_inward() {
             Err(error) => Box::pin(ready(Err(error))),
             Ok(refusal) => self.0.refuse(ctx, refusal),
         }

@@ -242,8 +242,7 @@ pub(crate) struct Observation {
     status: Option<Status>,
     is_event_stream: bool,
     head: HeadState,
-    /// When the head of the response was written. `None` as long as it waits in the write buffer, and nothing else was
-    /// waited for.
+    /// When the head of the response left. `None` if the head left with the end of the response.
     responded: Option<Instant>,
     method: Option<Method>,
     version: Version,
@@ -341,7 +340,7 @@ impl Observation {
         request: &Request,
         on_end: Box<ExchangeEndFn>,
     ) {
-        // The first such function of a context makes its notes, too late for what was noted before.
+        // Without an observer nothing was noted so far; make up for it.
         if !self.is_open() {
             self.begin(arrived, request);
             self.note_handler(called);

@@ -68,6 +68,7 @@ impl AcceptLoop {
             Ok(())
         };
         let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
+        // Stops the other cores too, if accepting failed.
         drop(stop_on_drop);
         let CoreState { connections, counters, .. } = &*per_core.core;
         connections.stop();
@@ -150,7 +151,7 @@ impl AcceptLoop {
             NewConnection::HandedOff(Handoff { detached, peer, info, open }) => {
                 // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
-                    self.admit(per_core, (transport, peer), info, open);
+                    self.begin(per_core, (transport, peer), info, open);
                 }
             }
             NewConnection::Accepted(accepted, acceptor, placement) => {
@@ -159,7 +160,7 @@ impl AcceptLoop {
                 let info =
                     AcceptInfo { acceptor, accepted_at: events.observes_accepts().then(|| clock.now()) };
                 if let Some((kept, info)) = self.hand_off(accepted, info, placement, counters.open()) {
-                    self.admit(per_core, kept, info, OpenGuard::new(counters));
+                    self.begin(per_core, kept, info, OpenGuard::new(counters));
                 }
             }
         }
@@ -182,7 +183,8 @@ impl AcceptLoop {
         }
     }
 
-    fn admit<H: Handler + 'static>(
+    /// Begins to serve a connection, unless there are too many.
+    fn begin<H: Handler + 'static>(
         &self,
         per_core: &Rc<PerCore<H>>,
         (transport, peer): Accepted,
@@ -347,8 +349,8 @@ struct AcceptInfo {
     accepted_at: Option<Instant>,
 }
 
-/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit,
-/// or refused peers would keep the server full.
+/// A connection that was refused, and stays open until its peer has been answered. Such a connection holds no permit;
+/// otherwise refused peers would keep the server full.
 struct RefusedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,

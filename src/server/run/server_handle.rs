@@ -174,7 +174,8 @@ impl ServerHandle {
         }
     }
 
-    /// Returns whether the server is stopping, or has stopped.
+    /// Returns whether a stop has been ordered: the server stops, or will after its
+    /// [`stop_delay`](crate::Server::stop_delay), or has stopped.
     pub fn is_stopping(&self) -> bool {
         self.inner.stop.borrow().is_some()
     }

@@ -141,7 +141,9 @@ impl Decoder {
         self.is_inflated = self.message.is_some();
         match &mut self.inflater {
             Some(inflater) if self.message.is_some() => inflater.out.clear(),
-            Some(inflater) if self.deflate.is_some_and(|deflate| deflate.keeps_peers) => inflater.begin(),
+            Some(inflater) if self.deflate.is_some_and(|deflate| deflate.peer_context_takeover) => {
+                inflater.begin()
+            }
             _ => {
                 if let Some(inflater) = self.inflater.take() {
                     inflater.give();
@@ -217,7 +219,7 @@ impl Decoder {
             }),
         };
         if message.is_compressed && self.inflater.is_none() {
-            let context_takeover = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
+            let context_takeover = self.deflate.is_some_and(|deflate| deflate.peer_context_takeover);
             self.inflater = Some(Inflater::take(context_takeover));
         }
         self.is_inflated = message.is_compressed;

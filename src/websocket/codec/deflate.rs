@@ -13,9 +13,9 @@ use crate::websocket::options::DeflateOptions;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeflateParams {
     /// Whether the messages that are sent refer to those before them.
-    pub(super) keeps_own: bool,
+    pub(super) own_context_takeover: bool,
     /// Whether the messages that are received do.
-    pub(super) keeps_peers: bool,
+    pub(super) peer_context_takeover: bool,
     /// The size of the window for the messages that are sent, as a power of two, up to [`WINDOW_BITS_MAX`]. Below
     /// [`WINDOW_BITS_MIN`], which zlib lacks, messages are sent as they are.
     pub(crate) window_bits: u8,
@@ -96,15 +96,15 @@ pub(crate) fn accept_offer(headers: &Headers, options: DeflateOptions) -> Option
             return None;
         }
         let params = DeflateParams {
-            keeps_own: options.context_takeover && !offer.server_no_context,
-            keeps_peers: options.context_takeover && !offer.client_no_context,
+            own_context_takeover: options.context_takeover && !offer.server_no_context,
+            peer_context_takeover: options.context_takeover && !offer.client_no_context,
             window_bits,
         };
         let mut answer = NAME.to_owned();
-        if !params.keeps_own {
+        if !params.own_context_takeover {
             answer.push_str("; server_no_context_takeover");
         }
-        if !params.keeps_peers {
+        if !params.peer_context_takeover {
             answer.push_str("; client_no_context_takeover");
         }
         if let Some(bits) = offer.server_bits {
@@ -144,8 +144,8 @@ pub(crate) fn read_answer(
         return Err(InvalidAnswer);
     }
     Ok(Some(DeflateParams {
-        keeps_own: options.context_takeover && !answer.client_no_context,
-        keeps_peers: !answer.server_no_context,
+        own_context_takeover: options.context_takeover && !answer.client_no_context,
+        peer_context_takeover: !answer.server_no_context,
         window_bits,
     }))
 }
@@ -186,7 +186,7 @@ impl Deflater {
             let deflate = Compress::new_with_window_bits(Compression::new(level), false, window_bits);
             Box::new(Deflater { deflate, window_bits, level, context_takeover: false })
         });
-        deflater.context_takeover = params.keeps_own;
+        deflater.context_takeover = params.own_context_takeover;
         deflater
     }
 

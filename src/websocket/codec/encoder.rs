@@ -68,7 +68,7 @@ impl Encoder {
     /// The form in which a message of `len` bytes of a broadcast is written.
     pub(crate) fn shares(&self, len: usize) -> SharedForm {
         let Some(&deflate) = self.deflate_for(len) else { return SharedForm::Plain };
-        if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
+        if deflate.0.own_context_takeover { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
 
     fn compressed(
@@ -81,10 +81,11 @@ impl Encoder {
         let written = with_scratch(|scratch| {
             deflater.compress(message.as_bytes(), scratch)?;
             // Content that does not shrink is sent as it is, unless the compressor has to refer to it later.
-            let (flags, payload) = match scratch.len() < message.as_bytes().len() || params.keeps_own {
-                true => (Flags { is_compressed: true, ..Flags::WHOLE }, &scratch[..]),
-                false => (Flags::WHOLE, message.as_bytes()),
-            };
+            let (flags, payload) =
+                match scratch.len() < message.as_bytes().len() || params.own_context_takeover {
+                    true => (Flags { is_compressed: true, ..Flags::WHOLE }, &scratch[..]),
+                    false => (Flags::WHOLE, message.as_bytes()),
+                };
             self.frame(message.kind().opcode(), flags, payload, out)
         });
         self.deflater = deflater.give();

@@ -11,7 +11,7 @@ use crate::websocket::codec::{EXTENSIONS, accept_offer};
 use crate::websocket::frame::{Error, HandshakeFault};
 use crate::websocket::link::{Link, ServerRole, Shared, close_dropped};
 use crate::websocket::options::Options;
-use crate::websocket::websocket::{Agreement, WebSocket};
+use crate::websocket::websocket::{Agreement, ServerParts, WebSocket};
 
 impl Context {
     /// Opens a WebSocket (RFC 6455 §4.2): checks the request and the origin of the page, answers 101 with the
@@ -95,11 +95,18 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let WebSocketConn { conn, early, counter, guard } = self.upgrade_to_websocket().await?;
-        let socket =
-            WebSocket::new(conn, &early, options, agreement, Some((counter, guard)), close_in_background);
-        let shared = Arc::downgrade(socket.writer.shared.shared());
-        self.set_upgraded_flush(move |cx| {
+        let WebSocketConn { conn, early, counter, memory_budget, guard } =
+            self.upgrade_to_websocket().await?;
+        let socket = WebSocket::new(
+            conn,
+            &early,
+            options,
+            agreement,
+            Some(ServerParts { counter, memory_budget, guard }),
+            close_in_background,
+        );
+        let shared = Arc::downgrade(socket.writer.half.shared());
+        self.set_on_handler_wait(move |cx| {
             if let Some(shared) = shared.upgrade() {
                 shared.with(|link| link.flush_held_back(cx));
             }

@@ -73,7 +73,7 @@ impl<R: RoleParts> Link<R> {
         &self.state
     }
 
-    /// Whether the server is about to stop.
+    /// Whether the server stops, since the delay of the stop is over.
     pub(crate) fn is_stopping(&self) -> bool {
         R::is_stopping(&self.conn)
     }
@@ -225,13 +225,13 @@ impl<R: RoleParts> Link<R> {
         }
         let limit = self.bounds.close;
         let expired = |link: &mut Link<R>, cx: &mut task::Context<'_>| {
-            link.conn.poll_timeout(cx, TimerSlot::Total, limit).is_ready()
+            link.conn.poll_timeout(cx, TimerSlot::Other, limit).is_ready()
         };
         if is_within && !self.with_waker(cx, expired) {
             return Ok(false);
         }
         // The close has this time once more.
-        self.conn.disarm(TimerSlot::Total);
+        self.conn.disarm(TimerSlot::Other);
         self.write_close(CloseCode::AWAY, "")?;
         Ok(true)
     }
@@ -374,7 +374,7 @@ impl<R: RoleParts> Link<R> {
 
     /// Fails once the close has taken too long.
     fn check_close_timeout(&mut self, cx: &mut task::Context<'_>) -> io::Result<()> {
-        match self.conn.poll_timeout(cx, TimerSlot::Total, self.bounds.close) {
+        match self.conn.poll_timeout(cx, TimerSlot::Other, self.bounds.close) {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
         }

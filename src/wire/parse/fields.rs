@@ -73,7 +73,7 @@ pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
 /// The first fault of an input.
 pub(super) struct Fault {
     pub(super) error: WireError,
-    /// How many octets before it are not malformed.
+    /// The length of the longest prefix without a fault.
     pub(super) at: usize,
 }
 

@@ -1166,9 +1166,9 @@ mod upgrade {
             let who = |ctx: &Context| (ctx.peer_addr(), ctx.connection_id());
             let before = who(ctx);
             let mut io = ctx.upgrade("echo").await?;
-            assert!(who(ctx) == before && !ctx.is_stopping());
+            assert!(who(ctx) == before && !ctx.is_stop_ordered());
             io.write_all(b"known").await?;
-            while !ctx.is_stopping() {
+            while !ctx.is_stop_ordered() {
                 sleep(Duration::from_millis(1)).await;
             }
             Ok(io.write_all(b"stopping").await?)

@@ -95,7 +95,7 @@ async fn app(ctx: &mut Context, gate: &Gate) {
     if ctx.request.path() == "/gate" {
         gate.pass().await;
     }
-    ctx.response.set_text(if ctx.is_stopping() { "stopping" } else { "fine" });
+    ctx.response.set_text(if ctx.is_stop_ordered() { "stopping" } else { "fine" });
 }
 
 fn serve(set: impl FnOnce(Server) -> Server) -> (Served, Gate) {

@@ -163,10 +163,10 @@ fn long_messages_are_compressed_autobahn_13() {
     ] {
         let (mut own, text) = (deflate(), "All work and no play. ".repeat(900));
         let (mut sent, mut inflate) = (Vec::new(), Decompress::new(false));
-        let keeps_peers = context_takeover && !lines.contains("client_no");
+        let peer_context_takeover = context_takeover && !lines.contains("client_no");
         for _ in 0..3 {
             sent.extend(frame(TEXT | RSV1, compressed(&mut own, text.as_bytes())));
-            if !keeps_peers {
+            if !peer_context_takeover {
                 own.reset();
             }
         }
