@@ -373,3 +373,24 @@ async fn the_body_that_middleware_sets_is_sent() {
     assert!(stage.received()[0].ends_with("\r\n\r\nMILK"));
     assert_eq!(request.body.bytes(), b"milk");
 }
+
+/// The error of a pipeline's request says whether that was sent, as the errors of all others do.
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_tells_whether_a_request_was_sent() {
+    for (fault, is_sent) in [
+        (Fault::NeverSends, false),
+        (Fault::Fails, false),
+        (Fault::FailsAfterwards, true),
+        (Fault::HidesTheError, true),
+    ] {
+        let reply = if matches!(fault, Fault::HidesTheError) { "" } else { OK };
+        let stage = Stage::answering(move |_| reply.to_owned());
+        let pipeline = stage.builder().wrap(fault).build().pipeline("http://a").unwrap().build();
+        let error = pipeline.send(&get("/"), &mut Response::new()).await.unwrap_err();
+        assert_eq!(
+            (error.is_sent(), stage.received().is_empty()),
+            (is_sent, !is_sent),
+            "{fault:?}: {error:#}"
+        );
+    }
+}

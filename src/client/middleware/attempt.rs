@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use crate::client::error::ClientError;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::message::{Request, Response, TargetForm};
 
 /// One attempt at a request, as [middleware](crate::client::ClientMiddleware) sees it.
@@ -16,6 +16,8 @@ pub struct Attempt<'a> {
     pub request: Request,
     details: AttemptDetails<'a>,
     transmit: &'a mut (dyn Transmit + 'a),
+    /// Whether the server may have received any of the request.
+    was_sent: bool,
 }
 
 /// The circumstances of an attempt.
@@ -32,6 +34,9 @@ pub(in crate::client) trait Transmit: Send {
     /// Sends the request, and waits for the head of its response, unless the caller is to write a body.
     fn transmit<'x>(&'x mut self, request: &'x Request) -> SendFuture<'x>;
 
+    /// Whether the request was sent the last time, as far as [`Transmit::transmit`] goes.
+    fn is_sent(&self) -> bool;
+
     /// The response, if the request that was transmitted last has one.
     fn response(&self) -> Option<&Response>;
 }
@@ -47,7 +52,7 @@ impl<'a> Attempt<'a> {
         details: AttemptDetails<'a>,
         transmit: &'a mut (dyn Transmit + 'a),
     ) -> Attempt<'a> {
-        Attempt { request, details, transmit }
+        Attempt { request, details, transmit, was_sent: false }
     }
 
     /// Returns how many attempts there are so far, with this one: 1 for the first. Redirects and retries count, also those
@@ -86,8 +91,19 @@ impl<'a> Attempt<'a> {
     }
 
     /// Sends the request.
-    pub(super) fn transmit(&mut self) -> SendFuture<'_> {
-        self.transmit.transmit(&self.request)
+    pub(super) async fn transmit(&mut self) -> Result<(), ClientError> {
+        let sent = self.transmit.transmit(&self.request).await;
+        self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |()| true);
+        sent
+    }
+
+    /// The outcome of the attempt, which has passed all middleware with this one.
+    pub(super) fn end(self, passed: Result<(), ClientError>) -> Result<(), ClientError> {
+        let ended = passed.and_then(|()| match self.transmit.is_sent() {
+            true => Ok(()),
+            false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::NotSent)),
+        });
+        ended.map_err(|error| error.sent_before(self.was_sent))
     }
 }
 

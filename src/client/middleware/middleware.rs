@@ -212,7 +212,12 @@ impl Middlewares {
     }
 }
 
-/// Passes a request through `middleware` to `transmit`, until `deadline` at the latest.
+/// Passes a request through `middleware` to `transmit`, until `deadline` at the latest. It has been sent then.
+///
+/// # Errors
+///
+/// Fails as middleware or `transmit` does, or if middleware is content although the request was not sent. The error says
+/// whether it was sent before.
 pub(in crate::client) async fn surround(
     middleware: &Middlewares,
     request: &Request,
@@ -221,11 +226,12 @@ pub(in crate::client) async fn surround(
     deadline: Option<Instant>,
 ) -> Result<(), ClientError> {
     let mut attempt = Attempt::new(request.clone(), details, transmit);
-    let sent = ClientNext { rest: &middleware.0 }.send(&mut attempt);
-    match deadline {
-        None => sent.await,
-        Some(deadline) => timeout_at(deadline, sent).await.unwrap_or_else(|_| Err(late())),
-    }
+    let passing = ClientNext { rest: &middleware.0 }.send(&mut attempt);
+    let passed = match deadline {
+        None => passing.await,
+        Some(deadline) => timeout_at(deadline, passing).await.unwrap_or_else(|_| Err(late())),
+    };
+    attempt.end(passed)
 }
 
 /// The error of middleware that was still busy when the whole exchange had to be complete.

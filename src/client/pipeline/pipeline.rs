@@ -131,11 +131,7 @@ impl Pipeline {
         let details = AttemptDetails { origin: &shared.key, resends: 0, is_cross_origin: false };
         let mut surrounded = Surrounded { pipeline: self, timeouts, response, is_answered: false };
         let middleware = &shared.sender.settings().middleware;
-        surround(middleware, request, details, &mut surrounded, timeouts.deadline).await?;
-        match surrounded.is_answered {
-            true => Ok(()),
-            false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::NotSent)),
-        }
+        surround(middleware, request, details, &mut surrounded, timeouts.deadline).await
     }
 
     async fn send_within(
@@ -199,6 +195,10 @@ impl Transmit for Surrounded<'_> {
             self.is_answered = true;
             Ok(())
         })
+    }
+
+    fn is_sent(&self) -> bool {
+        self.is_answered
     }
 
     fn response(&self) -> Option<&Response> {

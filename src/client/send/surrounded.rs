@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::sent_request::{SentRequest, Until};
-use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::error::ClientError;
 use crate::client::exchange::{OutgoingRequest, RedirectTaint};
 use crate::client::middleware::{AttemptDetails, SendFuture, Transmit, surround};
 use crate::client::pool::{ClientPools, Pool};
@@ -35,8 +35,6 @@ struct Surrounded<'a> {
     timeouts: &'a RequestTimeouts,
     /// The request that was sent last, unless it has failed.
     sent: Option<SentRequest<'static>>,
-    /// Whether the server may have received any of a request before.
-    was_sent: bool,
 }
 
 impl Surrounded<'_> {
@@ -58,20 +56,12 @@ impl Surrounded<'_> {
             resends: outgoing.resends,
             is_cross_origin: outgoing.taint == RedirectTaint::CrossOrigin,
         };
-        let mut surrounded = Surrounded {
-            pools,
-            pool: pool.clone(),
-            outgoing: *outgoing,
-            until,
-            timeouts,
-            sent: None,
-            was_sent: false,
-        };
+        let mut surrounded =
+            Surrounded { pools, pool: pool.clone(), outgoing: *outgoing, until, timeouts, sent: None };
         let middleware = &pools.settings.middleware;
         let passed = surround(middleware, request, details, &mut surrounded, timeouts.deadline).await;
-        let Surrounded { sent, was_sent, .. } = surrounded;
-        let sent = passed.and_then(|()| sent.ok_or_else(not_sent));
-        sent.map_err(|error| describe(error.sent_before(was_sent)))
+        passed.map_err(describe)?;
+        Ok(surrounded.sent.expect("a request that has passed was sent"))
     }
 
     async fn send(&mut self, request: &Request) -> Result<(), ClientError> {
@@ -81,10 +71,8 @@ impl Surrounded<'_> {
         }
         origin::check(request.target(), pool.origin.key())?;
         let outgoing = OutgoingRequest { request, ..outgoing };
-        let sent =
-            SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.reborrow(), timeouts).await;
-        self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |_| true);
-        let mut sent = sent?.into_owned();
+        let sent = SentRequest::run(pools, Some(pool.clone()), &outgoing, self.until.reborrow(), timeouts);
+        let mut sent = sent.await?.into_owned();
         sent.store_client_info(&mut self.until);
         self.sent = Some(sent);
         Ok(())
@@ -96,12 +84,11 @@ impl Transmit for Surrounded<'_> {
         Box::pin(self.send(request))
     }
 
+    fn is_sent(&self) -> bool {
+        self.sent.is_some()
+    }
+
     fn response(&self) -> Option<&Response> {
         self.sent.as_ref()?.response(&self.until)
     }
-}
-
-/// The error of middleware that is content without a response.
-fn not_sent() -> ClientError {
-    ClientError::new(ClientPhase::Prepare, ClientCause::NotSent)
 }
