@@ -95,6 +95,7 @@ pub use observe::{
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirects::{NextRequest, RedirectAction, Redirects};
 pub use request_builder::Awaited;
+pub(crate) use retry::Backoff;
 pub use retry::{Retry, RetryBudget};
 #[cfg(feature = "tracing")]
 pub(crate) use route::Origin;

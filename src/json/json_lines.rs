@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use memchr::memchr;
 use serde_core::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -84,7 +85,7 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
         }
         loop {
             let bytes = self.source.fill_buf().await?;
-            let end = bytes.iter().position(|octet| *octet == b'\n');
+            let end = memchr(b'\n', bytes);
             let taken = end.map_or(bytes.len(), |at| at + 1);
             let is_too_long = self.line.len() + taken > self.line_max.saturating_add(1);
             if !is_too_long {

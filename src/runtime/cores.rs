@@ -1,18 +1,20 @@
 //! Threads, each with a current-thread runtime, and the tasks in it; [`Budget`]: when a task yields; [`Handle`] and
-//! [`block_on`] for other runtimes.
+//! [`block_on`] for other runtimes; [`RuntimeThread`] for callers that are in none.
 
 use std::cell::Cell;
 use std::future::pending;
 use std::io;
 use std::num::NonZero;
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::{UnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(crate) use tokio::runtime::Id;
-use tokio::runtime::{self, Builder, LocalOptions, LocalRuntime};
+use tokio::runtime::{self, Builder, LocalOptions};
+use tokio::sync::oneshot;
 use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
@@ -175,7 +177,7 @@ pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
 }
 
 fn run<F: Future>(future: F, blocking_left: impl FnOnce() -> Duration) -> io::Result<F::Output> {
-    let runtime = build_runtime()?;
+    let runtime = build_runtime(|builder| builder.build_local(LocalOptions::default()))?;
     LOCAL.set(Some(runtime.handle().id()));
     let output = runtime.block_on(future);
     // To drop a runtime is to wait until all its threads have ended, however long a call of the system takes.
@@ -183,14 +185,57 @@ fn run<F: Future>(future: F, blocking_left: impl FnOnce() -> Duration) -> io::Re
     Ok(output)
 }
 
+/// A runtime on a thread of its own, which ends when the last clone is dropped. It drives what callers on other threads wait
+/// for.
+#[derive(Clone)]
+pub(crate) struct RuntimeThread {
+    handle: runtime::Handle,
+    /// Dropped with the last clone.
+    _stop: Arc<oneshot::Sender<()>>,
+}
+
+/// The error of a caller that is in a runtime, which would have to wait for another one.
+#[derive(Debug)]
+pub(crate) struct InRuntime;
+
+impl RuntimeThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system cannot provide what a runtime needs.
+    pub(crate) fn start(name: &str) -> io::Result<RuntimeThread> {
+        let runtime = build_runtime(Builder::build)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let drive = move || {
+            // All senders are gone.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(drive)?;
+        Ok(RuntimeThread { handle, _stop: Arc::new(stop) })
+    }
+
+    /// Waits for `future`, in this runtime.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the caller is in a runtime.
+    pub(crate) fn wait<F: Future>(&self, future: F) -> Result<F::Output, InRuntime> {
+        match runtime::Handle::try_current() {
+            Ok(_) => Err(InRuntime),
+            Err(_) => Ok(self.handle.block_on(future)),
+        }
+    }
+}
+
 /// How long work on other threads may take when the future that began it has ended: enough for a last write.
 const BLOCKING_LEFT: Duration = Duration::from_millis(100);
 
-fn build_runtime() -> io::Result<LocalRuntime> {
+fn build_runtime<R>(build: impl FnOnce(&mut Builder) -> io::Result<R> + UnwindSafe) -> io::Result<R> {
     // tokio panics if there are no descriptors for its signals.
-    let built =
-        catch_unwind(|| Builder::new_current_thread().enable_all().build_local(LocalOptions::default()));
-    built
+    catch_unwind(|| build(Builder::new_current_thread().enable_all()))
         .unwrap_or_else(|_| Err(io::Error::other("no runtime can be built, perhaps for lack of descriptors")))
 }
 

@@ -9,7 +9,6 @@ mod future;
 mod hooks;
 mod memory_budget;
 mod queue_probe;
-mod runtime_thread;
 mod shutdown_signal;
 mod time;
 
@@ -21,7 +20,8 @@ pub(crate) use blocking::BlockingLimit;
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{
-    Budget, Handle, Id, Pinning, available_cores, block_on_core, run_beside, spawn, yield_now,
+    Budget, Handle, Id, InRuntime, Pinning, RuntimeThread, available_cores, block_on_core, run_beside, spawn,
+    yield_now,
 };
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
@@ -30,6 +30,5 @@ pub(crate) use memory_budget::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryError
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
-pub(crate) use runtime_thread::{InRuntime, RuntimeThread};
 pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use super::event::Event;
 use super::event_reader::EventReader;
 use crate::client::client::Client;
-use crate::client::{ClientCause, ClientError, ClientPhase, ResponseReader};
+use crate::client::{Backoff, ClientCause, ClientError, ClientPhase, ResponseReader};
 use crate::message::content::essence;
 use crate::message::{FieldName, MessageError, Request, Response, Status};
 use crate::runtime::{Instant, later, now, sleep_until};
@@ -216,9 +216,8 @@ impl EventSource {
     /// Waits before another connection, after one that has ended with this error, if with any.
     fn wait(&mut self, error: Option<io::Error>) {
         self.failed = self.failed.saturating_add(1);
-        let doubled = 1_u32.checked_shl(self.failed - 1).unwrap_or(u32::MAX);
-        let delay = self.delay.saturating_mul(doubled).min(self.delay_max.max(self.delay));
-        self.state = SourceState::Waiting(later(now(), delay));
+        let backoff = Backoff { first: self.delay, most: self.delay_max.max(self.delay) };
+        self.state = SourceState::Waiting(later(now(), backoff.bound(self.failed)));
         self.last_error = error;
     }
 }

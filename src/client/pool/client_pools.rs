@@ -151,7 +151,7 @@ impl RuntimePools {
         if self.settings.https_only && origin.scheme == Scheme::Http {
             return Err(refused(ClientCause::HttpsOnly));
         }
-        let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
+        let proxy = self.settings.proxies.proxy_for(&origin);
         let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy = proxy.map_err(|invalid| refused(unusable(invalid)))?.map(Cow::into_owned);
         let proxy = match way {

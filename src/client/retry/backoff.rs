@@ -9,16 +9,16 @@ use crate::message::{FieldName, Headers, HttpDate, saturating_decimal};
 /// The waits between the attempts at a request. The bound of each doubles, and a wait is anything from nothing to that:
 /// clients that have failed together would otherwise come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) struct Backoff {
+pub(crate) struct Backoff {
     /// The bound of the first wait.
-    pub(super) first: Duration,
+    pub(crate) first: Duration,
     /// The bound of each wait.
-    pub(super) most: Duration,
+    pub(crate) most: Duration,
 }
 
 impl Backoff {
     /// The bound of the wait after `failed` attempts.
-    pub(super) fn bound(self, failed: u32) -> Duration {
+    pub(crate) fn bound(self, failed: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.most)
     }

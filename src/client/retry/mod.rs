@@ -8,7 +8,7 @@ mod latencies;
 mod retry;
 mod tries;
 
-pub(super) use backoff::Backoff;
+pub(crate) use backoff::Backoff;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub use retry::Retry;

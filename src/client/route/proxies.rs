@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::{env, fmt};
 
+use super::origin::Origin;
 use super::proxy::{Proxy, ProxyError};
 use crate::message::{Authority, Scheme, decimal, split_port, uri_host};
 use crate::net::UriHost;
@@ -201,25 +202,23 @@ impl Proxies {
         })));
     }
 
-    /// The proxy for the origin of these parts, if one is used.
+    /// The proxy for `origin`, if one is used.
     ///
     /// # Errors
     ///
     /// Fails if the environment names one that cannot be used.
     pub(in crate::client) fn proxy_for(
         &self,
-        scheme: Scheme,
-        host: &str,
-        port: u16,
+        origin: &Origin,
     ) -> Result<Option<Cow<'_, Proxy>>, &ProxyError> {
-        let setting = match scheme {
+        let setting = match origin.scheme {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
         };
         match (&self.chooser, setting) {
             (None, ProxySetting::Direct) => Ok(None),
-            _ if self.bypass.covers(host, port) => Ok(None),
-            (Some(ProxyChooser(choose)), _) => Ok(choose(&origin_key(scheme, host, port)).map(Cow::Owned)),
+            _ if self.bypass.covers(origin.host(), origin.port) => Ok(None),
+            (Some(ProxyChooser(choose)), _) => Ok(choose(origin.key()).map(Cow::Owned)),
             (None, ProxySetting::Through(proxy)) => Ok(Some(Cow::Borrowed(proxy))),
             (None, ProxySetting::Unusable(invalid)) => Err(invalid),
         }
@@ -229,15 +228,6 @@ impl Proxies {
 impl fmt::Debug for ProxyChooser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ProxyChooser")
-    }
-}
-
-/// An origin as the function that chooses proxies knows it.
-fn origin_key(scheme: Scheme, host: &str, port: u16) -> String {
-    let scheme_text = scheme.as_str();
-    match port == scheme.port() {
-        true => format!("{scheme_text}://{host}"),
-        false => format!("{scheme_text}://{host}:{port}"),
     }
 }
 
@@ -377,6 +367,7 @@ fn is_in_domain(name: &str, domain: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::route::origin::key_of_url;
 
     /// The environment `vars`, given as `NAME=value`, leads to these proxies for `http://a` and for `https://a`.
     #[track_caller]
@@ -493,7 +484,9 @@ mod tests {
         host: &str,
         port: u16,
     ) -> Result<Option<Proxy>, &'a ProxyError> {
-        proxies.proxy_for(scheme, host, port).map(|proxy| proxy.map(Cow::into_owned))
+        let url = format!("{}://{host}:{port}", scheme.as_str());
+        let origin = Origin::from_key(&key_of_url(&url).unwrap()).unwrap();
+        proxies.proxy_for(&origin).map(|proxy| proxy.map(Cow::into_owned))
     }
 
     #[test]
@@ -507,7 +500,8 @@ mod tests {
             let proxy = chosen(&proxies, scheme, host, port).unwrap();
             assert_eq!(proxy.map(|proxy| proxy.address().0.to_owned()).as_deref(), expected, "{host}:{port}");
         }
-        assert_eq!(origin_key(Scheme::Https, "a", 8443), "https://a:8443");
+        let proxies = Proxies::by(|origin| (origin == "https://a:8443").then(|| Proxy::new("p").unwrap()));
+        assert!(chosen(&proxies, Scheme::Https, "a", 8443).unwrap().is_some());
     }
 
     #[test]
