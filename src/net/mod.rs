@@ -28,10 +28,10 @@ mod memory_listener;
 pub(crate) mod address;
 #[cfg(feature = "proxy-protocol")]
 pub(crate) mod proxy_header;
-mod public_address;
 mod uri_host;
 
 mod delegate;
+mod idle_owner;
 mod socket;
 mod stream;
 
@@ -52,9 +52,8 @@ mod dial;
 mod file_io;
 mod page_cache;
 
-pub use address::PeerCredentials;
-pub(crate) use address::{Address, PeerAddr};
-pub(crate) use address::{Peer, subscriber};
+pub(crate) use address::{Address, Peer, PeerAddr, subscriber};
+pub use address::{PeerCredentials, is_public};
 pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 #[cfg(feature = "websocket")]
 pub(crate) use conn::Local;
@@ -63,6 +62,9 @@ pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use idle_owner::with_descriptors;
+pub(crate) use idle_owner::{CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner};
 pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals, WakerSet};
 #[cfg(unix)]
 pub(crate) use listen::ListenFn;
@@ -74,12 +76,8 @@ pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]
 pub(crate) use proxy_header::ProxyHeader;
-pub use public_address::is_public;
 pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
-#[cfg(any(feature = "fs", feature = "multipart"))]
-pub(crate) use timer::with_descriptors;
-pub(crate) use timer::{CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner};
 pub(crate) use timer::{ConnEntry, ConnTable, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub(crate) use tls::{HostName, TlsConnector};
 pub(crate) use transport::{DetachedTransport, PeerEnd, Rewind, Transport};

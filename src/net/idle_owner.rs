@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::memory::lock;
-use crate::net::is_out_of_descriptors;
+use crate::net::socket::is_out_of_descriptors;
 
 /// Has connections, some of which may be idle.
 pub(crate) trait IdleOwner: Send + Sync {

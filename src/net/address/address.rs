@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::memory_listener::MemoryListener;
+use crate::net::memory_listener::MemoryListener;
 
 /// Where a server listens, or a client connects to. Usually converted from text, which is not checked before it is used.
 ///
