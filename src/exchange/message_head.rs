@@ -98,6 +98,21 @@ impl<'a> IncomingResponse<'a> {
         IncomingResponse { response, request, version: Version::default(), leniency }
     }
 
+    /// Parses a head that is refused for `error`, without its faults if they are overlooked.
+    #[cold]
+    fn parse_mended(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        error: WireError,
+    ) -> Result<Option<parse::ResponseHead>, WireError> {
+        if self.leniency == Leniency::None {
+            return Err(error);
+        }
+        self.leniency = Leniency::Used;
+        parse::mended_response(input, limits, self.response, error)
+    }
+
     /// The version that the peer speaks.
     pub(crate) fn version(&self) -> Version {
         self.version
@@ -108,14 +123,11 @@ impl MessageHead for IncomingResponse<'_> {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
-        let parsed = match parse::response(input, limits, self.response) {
-            Err(error) if self.leniency != Leniency::None => {
-                self.leniency = Leniency::Used;
-                parse::mended_response(input, limits, self.response, error)
-            }
-            parsed => parsed,
+        let head = match parse::response(input, limits, self.response) {
+            Ok(head) => head,
+            Err(error) => self.parse_mended(input, limits, error)?,
         };
-        let Some(head) = parsed? else { return Ok(None) };
+        let Some(head) = head else { return Ok(None) };
         self.version = head.version;
         Ok(Some(head.len))
     }

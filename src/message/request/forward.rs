@@ -60,15 +60,20 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forwarded_to(&self, base: &str) -> Result<Request, TargetError> {
-        self.retargeted(self.target_at(base)?)
+        self.retargeted(base, self.resource()?)
     }
 
     /// Returns the target that this request has at the server at `base`, whatever form it has here.
     pub(crate) fn target_at(&self, base: &str) -> Result<Target, TargetError> {
+        self.target_below(base, self.resource()?)
+    }
+
+    /// The path and the query of this request.
+    fn resource(&self) -> Result<[&str; 2], TargetError> {
         match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
-            (Method::Options, ["*", _]) => self.target_below(base, ["", ""]),
-            (_, resource) if resource[0].starts_with('/') => self.target_below(base, resource),
+            (Method::Options, ["*", _]) => Ok(["", ""]),
+            (_, resource) if resource[0].starts_with('/') => Ok(resource),
             _ => Err(TargetError::Form),
         }
     }
@@ -131,7 +136,7 @@ impl Request {
         let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
         match names_host || has_dot_dot(&octets) {
             true => Err(TargetError::Outside),
-            false => self.retargeted(self.target_below(base, [rest, query])?),
+            false => self.retargeted(base, [rest, query]),
         }
     }
 
@@ -145,8 +150,9 @@ impl Request {
         base.target(resource)
     }
 
-    /// Copies the request for another target.
-    fn retargeted(&self, target: Target) -> Result<Request, TargetError> {
+    /// Copies the request for a path and a query below `base`.
+    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, TargetError> {
+        let target = self.target_below(base, resource)?;
         let mut forwarded = Request::with_target(self.method(), target);
         forwarded.headers = self.headers.forwarded();
         forwarded.headers.remove_ambiguous();

@@ -15,4 +15,4 @@ pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, mended_trailers, trailers};
 pub(crate) use leniency::Leniency;
 pub(crate) use request::{begins_with, check_fields, refused_line, request, request_front};
-pub(crate) use response::{mended_response, response};
+pub(crate) use response::{ResponseHead, mended_response, response};
