@@ -122,6 +122,7 @@ impl<'a> IncomingResponse<'a> {
 impl MessageHead for IncomingResponse<'_> {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
+    #[inline]
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
         let head = match parse::response(input, limits, self.response) {
             Ok(head) => head,

@@ -2,6 +2,7 @@
 //! gateway, which uses both sides in one task.
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -27,29 +28,27 @@ pub(crate) struct CallExchange {
     /// The head that has arrived and was not taken yet: of an interim response, or of the final one, if that came before
     /// the body was complete, or if there is none to write.
     response_head: Box<Response>,
-    head: CallHead,
+    head: Option<Box<CallHead>>,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
 }
 
 /// The parts of its request's head that a call keeps. Boxed, since a call moves from one future to the next.
-#[derive(Default)]
 pub(in crate::client) struct CallHead {
-    /// The trailers of the request, if it has any.
-    trailers: Option<Box<Headers>>,
+    trailers: Headers,
     /// The fields that were sent with the head, if trailers may follow.
-    sent_fields: Option<Box<Headers>>,
+    sent_fields: Option<Headers>,
 }
 
 impl CallHead {
-    /// The head of `request`, whose body has this length.
-    pub(in crate::client) fn new(request: &Request, length: BodyLength) -> CallHead {
-        let boxed = |fields: &Headers| Box::new(fields.clone());
-        CallHead {
-            trailers: (!request.trailers.is_empty()).then(|| boxed(&request.trailers)),
-            sent_fields: (length == BodyLength::Unknown).then(|| boxed(&request.headers)),
-        }
+    /// The head of `request`, whose body has this length. `None`: nothing of it need be kept.
+    pub(in crate::client) fn new(request: &Request, length: BodyLength) -> Option<Box<CallHead>> {
+        let keeps_fields = length == BodyLength::Unknown;
+        (keeps_fields || !request.trailers.is_empty()).then(|| {
+            let sent_fields = keeps_fields.then(|| request.headers.clone());
+            Box::new(CallHead { trailers: request.trailers.clone(), sent_fields })
+        })
     }
 }
 
@@ -57,7 +56,7 @@ impl CallExchange {
     /// A call whose head has been sent. If there is no body to write, its response has begun to come.
     pub(in crate::client) fn new(
         mut pooled: PooledConn,
-        head: CallHead,
+        head: Option<Box<CallHead>>,
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
@@ -69,7 +68,7 @@ impl CallExchange {
     /// The fields that were sent with the head, if trailers may follow. No trailer that a gateway forwards may be confused
     /// with them.
     pub(crate) fn sent_fields(&self) -> Option<&Headers> {
-        self.head.sent_fields.as_deref()
+        self.head.as_ref()?.sent_fields.as_ref()
     }
 
     /// Sets the recorder of a balancer.
@@ -107,7 +106,7 @@ impl CallExchange {
 
     /// Takes the trailers of the request.
     pub(super) fn take_trailers(&mut self) -> Headers {
-        self.head.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
+        self.head.as_mut().map(|head| mem::take(&mut head.trailers)).unwrap_or_default()
     }
 
     /// Writes some bytes from the front of `data`, or drops them once the server reads no more.
@@ -170,7 +169,7 @@ impl CallExchange {
     ) -> Poll<Result<(), ClientError>> {
         let has_response = self.has_response();
         if has_response {
-            std::mem::swap(response, &mut *self.response_head);
+            mem::swap(response, &mut *self.response_head);
         }
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
@@ -255,7 +254,7 @@ impl CallExchange {
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
         match pooled.exchange.progress.has_response() {
-            true => std::mem::swap(response, &mut *self.response_head),
+            true => mem::swap(response, &mut *self.response_head),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
@@ -281,6 +280,6 @@ impl CallExchange {
 
     /// Moves the trailers of the response to `trailers`, once its body has come to its end.
     pub(super) fn swap_received_trailers(&mut self, trailers: &mut Headers) {
-        std::mem::swap(trailers, &mut self.pooled.exchange.incoming.trailers);
+        mem::swap(trailers, &mut self.pooled.exchange.incoming.trailers);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::redirect_chain::RedirectChain;
 use super::retry_loop::RetryLoop;
 use super::sent_request::{SentRequest, Until, written_length};
-use super::surrounded::send_through_middleware;
+use super::surrounded::Surrounded;
 use crate::client::call::{Call, ResponseReader};
 use crate::client::error::ClientError;
 use crate::client::exchange::OutgoingRequest;
@@ -39,9 +39,12 @@ pub(in crate::client) struct RequestSender {
 /// [`RequestSender::attempt`] within the future of its caller: a future of its own would cost each request time.
 macro_rules! attempt {
     ($sender:expr, $pool:expr, $outgoing:expr, $until:expr, $timeouts:expr) => {
-        match $sender.has_policies() {
-            false => SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await,
-            true => $sender.attempt_with_policies($pool, $outgoing, $until, $timeouts).await,
+        match $sender.retry.as_deref() {
+            None if $sender.settings().middleware.is_empty() => {
+                SentRequest::run(&$sender.pools, $pool, $outgoing, $until, $timeouts).await
+            }
+            None => boxed(|| Surrounded::run(&$sender.pools, $pool, $outgoing, $until, $timeouts)).await,
+            Some(policy) => $sender.attempt_by(policy, $pool, $outgoing, $until, $timeouts).await,
         }
     };
 }
@@ -201,15 +204,10 @@ impl RequestSender {
         attempt!(self, pool, outgoing, until, timeouts)
     }
 
-    /// Whether a request may be changed, or sent more than once.
-    #[inline]
-    fn has_policies(&self) -> bool {
-        self.retry.is_some() || !self.settings().middleware.is_empty()
-    }
-
-    /// Makes an attempt through the middleware of the client, or as many as the policy for retries says.
-    async fn attempt_with_policies<'a, 'r: 'a>(
+    /// Makes attempts as `policy` says.
+    async fn attempt_by<'a, 'r: 'a>(
         &'a self,
+        policy: &'a Retry,
         pool: Option<Arc<Pool>>,
         outgoing: &'a OutgoingRequest<'r>,
         mut until: Until<'a>,
@@ -218,10 +216,7 @@ impl RequestSender {
         if let Until::Answered(response) = &mut until {
             response.reset();
         }
-        match self.retry.as_deref() {
-            None => send_through_middleware(&self.pools, pool, outgoing, until, timeouts).await,
-            Some(policy) => RetryLoop::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await,
-        }
+        RetryLoop::begin(policy, &self.pools, pool, outgoing, timeouts)?.run(until).await
     }
 
     /// The policy for retries, if there is one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hedge::{Winner, race};
 use super::sent_request::{SentRequest, Until};
-use super::surrounded::send_through_middleware;
+use super::surrounded::Surrounded;
 use crate::client::error::{ClientError, RetryReport};
 use crate::client::exchange::OutgoingRequest;
 use crate::client::pool::{ClientPools, Pool};
@@ -147,7 +147,10 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         let pool = self.pool.clone();
         async move {
             let outgoing = outgoing.with_resends(failed);
-            send_through_middleware(pools, Some(pool), &outgoing, until, timeouts).await
+            match pools.settings.middleware.is_empty() {
+                true => SentRequest::run(pools, Some(pool), &outgoing, until, timeouts).await,
+                false => boxed(|| Surrounded::run(pools, Some(pool), &outgoing, until, timeouts)).await,
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use crate::wire::OutgoingFraming;
 /// A connection that its server has closed while it was idle is replaced within the attempt, and an expectation that the
 /// server refuses is dropped.
 pub(super) struct SentRequest<'r> {
-    head: CallHead,
+    head: Option<Box<CallHead>>,
     span: ClientSpan,
     cookies: RequestCookies<'r>,
     pooled: PooledConn,
@@ -198,9 +198,9 @@ impl Until<'_> {
 
     /// The parts of the head of `request` that a call keeps.
     #[inline]
-    fn call_head(&self, request: &Request) -> CallHead {
+    fn call_head(&self, request: &Request) -> Option<Box<CallHead>> {
         match self {
-            Until::Answered(_) => CallHead::default(),
+            Until::Answered(_) => None,
             Until::FirstHead(length) | Until::HeadSent(length) => CallHead::new(request, *length),
         }
     }

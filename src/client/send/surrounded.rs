@@ -9,25 +9,11 @@ use crate::client::middleware::{AttemptDetails, SendFuture, Transmit, surround};
 use crate::client::pool::{ClientPools, Pool};
 use crate::client::route::origin;
 use crate::client::settings::RequestTimeouts;
+use crate::memory::Reset;
 use crate::message::{Request, Response};
-use crate::runtime::boxed;
-
-/// Sends a request through the middleware of the client, or at once if there is none.
-pub(super) async fn send_through_middleware<'r>(
-    pools: &ClientPools,
-    pool: Option<Arc<Pool>>,
-    outgoing: &OutgoingRequest<'r>,
-    until: Until<'_>,
-    timeouts: &RequestTimeouts,
-) -> Result<SentRequest<'r>, ClientError> {
-    if pools.settings.middleware.is_empty() {
-        return SentRequest::run(pools, pool, outgoing, until, timeouts).await;
-    }
-    boxed(|| Surrounded::run(pools, pool, outgoing, until, timeouts)).await
-}
 
 /// A request beneath the middleware of its client, which sends it, perhaps more than once.
-struct Surrounded<'a> {
+pub(super) struct Surrounded<'a> {
     pools: &'a ClientPools,
     pool: Arc<Pool>,
     outgoing: OutgoingRequest<'a>,
@@ -38,13 +24,17 @@ struct Surrounded<'a> {
 }
 
 impl Surrounded<'_> {
-    async fn run(
+    /// Sends a request through the middleware of the client. `pool` is that of its origin, if the caller has it.
+    pub(super) async fn run(
         pools: &ClientPools,
         pool: Option<Arc<Pool>>,
         outgoing: &OutgoingRequest<'_>,
-        until: Until<'_>,
+        mut until: Until<'_>,
         timeouts: &RequestTimeouts,
     ) -> Result<SentRequest<'static>, ClientError> {
+        if let Until::Answered(response) = &mut until {
+            response.reset();
+        }
         let request = outgoing.request;
         let describe = |error| timeouts.describe(error, request, &pools.settings);
         let pool = match pool {
