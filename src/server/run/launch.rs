@@ -188,7 +188,7 @@ const BLOCKING_LEFT_MIN: Duration = Duration::from_millis(100);
 /// Announces that all cores listen, to the manager and then to the predecessor, which stops: the manager would take its
 /// end for that of the service. A server that is stopped before it serves takes the place of no other.
 fn announce(running: &ServerHandle, announcement: Option<Announcement>, notifier: Option<&Notifier>) {
-    if running.is_stopping() {
+    if running.is_stop_ordered() {
         return;
     }
     if let Some(notifier) = notifier {

@@ -176,7 +176,7 @@ impl ServerHandle {
 
     /// Returns whether a stop has been ordered: the server stops, or will after its
     /// [`stop_delay`](crate::Server::stop_delay), or has stopped.
-    pub fn is_stopping(&self) -> bool {
+    pub fn is_stop_ordered(&self) -> bool {
         self.inner.stop.borrow().is_some()
     }
 

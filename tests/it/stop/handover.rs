@@ -131,7 +131,7 @@ fn a_successor_that_cannot_start_changes_nothing() {
     let mut peer = Peer::new(TcpStream::connect(first.local_addr()).unwrap());
     peer.send(GET);
     assert_eq!(status(&peer.receive()), 200);
-    assert!(!first.is_stopping());
+    assert!(!first.is_stop_ordered());
     let second = start(server(directory.path(), 1, false), 2);
     first.wait().unwrap();
     assert_eq!(second.local_addr(), first.local_addr());
@@ -175,7 +175,7 @@ fn a_successor_that_is_stopped_before_it_listens_changes_nothing() {
     // The first one waits for a successor again, and has not been told to stop before.
     let mut next = UnixStream::connect(directory.path().join("handover")).unwrap();
     next.read_exact(&mut [0; 2]).unwrap();
-    assert!(!first.is_stopping());
+    assert!(!first.is_stop_ordered());
     assert!(ask_near(&directory.path().join("served")).ends_with("server 1."));
     // It ends the wait for a peer that says something else, and still removes its files.
     next.write_all(b"x").unwrap();

@@ -194,7 +194,7 @@ fn a_stop_shows_before_the_listener_closes() {
     idle.send(get("/ready"));
     assert_eq!(status(&idle.receive()), 200);
     served.running.stop(LONG);
-    assert!(served.running.is_stopping());
+    assert!(served.running.is_stop_ordered());
     eventually("all cores refuse", || (0..20).all(|_| status(&served.ask(get("/ready"))) == 503));
     // Requests are still answered, on new connections and on old ones, and each connection is told to close.
     for mut peer in [served.connect(), idle] {

@@ -226,7 +226,7 @@ mod tests {
         late.launch.handover.as_mut().unwrap().start_limit.start_max = Duration::ZERO;
         let error = late.start(|_: &mut Context| {}).unwrap_err().to_string();
         assert!(error.contains("the start took longer than 0 s"), "{error}");
-        assert!(!first.is_stopping());
+        assert!(!first.is_stop_ordered());
         let second = server().start(|_: &mut Context| {}).unwrap();
         first.wait().unwrap();
         assert_eq!(second.local_addr(), first.local_addr());
