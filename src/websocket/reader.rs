@@ -211,9 +211,10 @@ impl<R: Role> Reader<R> {
             let processed = match step {
                 Ok(Step::Message(kind)) => return self.hand_out(kind, true),
                 Ok(Step::Part { kind, is_last }) => return self.hand_out(kind, is_last),
-                Ok(more @ (Step::More | Step::Inflated)) => match ready!(self.poll_memory(cx)) {
-                    Ok(()) if more == Step::More => Ok(ready!(self.poll_fill(cx))?),
-                    taken => taken,
+                Ok(more @ (Step::More | Step::Inflated)) => match self.poll_memory(cx) {
+                    Poll::Pending => return self.poll_lost(cx).map(Err),
+                    Poll::Ready(Ok(())) if more == Step::More => Ok(ready!(self.poll_fill(cx))?),
+                    Poll::Ready(taken) => taken,
                 },
                 Ok(control) => self.process_control(control)?,
                 Err(error) => Err(error),
@@ -261,6 +262,13 @@ impl<R: Role> Reader<R> {
             MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
             MemoryError::TimedOut(_) => Error::Memory,
         })
+    }
+
+    /// Ready with the error of a peer that is gone while its message waits for memory, when nothing is read.
+    fn poll_lost(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Error> {
+        let error = ready!(self.half.with(|link| link.poll_lost(cx)));
+        self.ending = Some(Box::new(Ending::OVER));
+        Poll::Ready(error)
     }
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {

@@ -10,7 +10,7 @@ use super::role::private::RoleParts;
 use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
-use crate::net::{Conn, ConnError, IoState, Locality, TimerSlot, Traffic, Transport};
+use crate::net::{Conn, ConnError, IoState, Locality, PeerEnd, TimerSlot, Traffic, Transport};
 use crate::runtime::Budget;
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Encoder, Input};
@@ -349,6 +349,21 @@ impl<R: RoleParts> Link<R> {
                 }
                 Poll::Pending => return Poll::Pending,
             }
+        }
+    }
+
+    /// Ready with the error of a connection that was reset while its reader waits for something else. What a peer that
+    /// closes has sent before is still read.
+    pub(crate) fn poll_lost(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Error> {
+        self.borrow_memory();
+        let end = self.with_waker(cx, |link, cx| link.conn.poll_peer_end(cx));
+        self.return_memory();
+        match end {
+            Poll::Ready(PeerEnd::Failed) => {
+                let reset = ConnError::Io(io::ErrorKind::ConnectionReset.into());
+                Poll::Ready(self.fail(reset, Phase::Silence))
+            }
+            Poll::Ready(PeerEnd::Eof) | Poll::Pending => Poll::Pending,
         }
     }
 

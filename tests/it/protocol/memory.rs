@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{paused, status, streaming};
+use crate::support::{Served, eventually, paused, status, streaming};
 
 /// The memory of large bodies, that of all, and a body that leaves too little for another one.
 const LARGE: usize = 5 << 18;
@@ -418,4 +418,36 @@ fn a_message_that_does_not_end_does_not_keep_others_out() {
         assert!(octets.ends_with(&1013u16.to_be_bytes()), "{octets:?}");
         assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
     });
+}
+
+/// While its message waits for memory, nothing is read that would find the reset.
+#[cfg(feature = "websocket")]
+#[test]
+fn a_websocket_that_is_reset_leaves_the_queue() {
+    use crate::websocket::support::{BINARY, HEAD, frame};
+
+    let handler = routes! {
+        POST "/hold" => hold,
+        GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&corehttp::websocket::Options::default()).await?;
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        },
+    };
+    let limits = Limits { memory_max: MEMORY, ..Limits::default() };
+    let served = Served::with(|server| server.limits(limits), handler);
+    let memory = || served.running.counts().memory;
+    let mut holder = served.connect();
+    holder.send(format!("POST /hold HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n"));
+    holder.send(vec![7; BODY]);
+    eventually("the body is here", || memory().reserved > 0);
+    let mut peer = served.connect();
+    peer.send(HEAD.replace("/echo", "/socket") + "\r\n");
+    peer.receive_through("\r\n\r\n");
+    peer.send(frame(BINARY, vec![7; BODY]));
+    eventually("the message waits", || memory().waiting == 1);
+    let start = std::time::Instant::now();
+    peer.reset();
+    eventually("the message has left the queue", || memory().waiting == 0);
+    assert!(start.elapsed() < WAIT / 3, "{:?}", start.elapsed());
 }
