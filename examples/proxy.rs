@@ -26,7 +26,7 @@ impl Handler for Proxy {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to(&self.backend)?;
         // A gateway names itself (RFC 9110 §7.6.3), and its peer.
-        onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
+        onward.add_via(ctx.request.version(), "corehttp")?;
         ctx.set_forwarded(&mut onward);
         ctx.forward(self.client.open_call(&onward)).await
     }

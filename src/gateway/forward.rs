@@ -61,7 +61,7 @@ impl Context {
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.forwarded_to("http://127.0.0.1:9000")?;
-    ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
+    ///     onward.add_via(ctx.request.version(), "front")?;
     ///     ctx.forward(client.open_call(&onward)).await
     /// }
     ///

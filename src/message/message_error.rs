@@ -61,7 +61,8 @@ pub enum MessageError {
     EventType,
     /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
     Content,
-    /// A value cannot be made content, or a query, for this reason: see [`RequestBuilder`](crate::RequestBuilder).
+    /// A value cannot be made content, a query or a field, for this reason: see
+    /// [`RequestBuilder`](crate::RequestBuilder) and [`Request::add_via`](crate::Request::add_via).
     Value(Box<str>),
 }
 
@@ -195,6 +196,9 @@ pub enum TargetError {
     Prefix,
     /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
     MaxForwards,
+    /// The request has passed this gateway before, by its `via` (RFC 9110 §7.6.3): see
+    /// [`Request::add_via`](crate::Request::add_via).
+    Loop,
 }
 
 impl fmt::Display for TargetError {
@@ -209,6 +213,7 @@ impl fmt::Display for TargetError {
             TargetError::Outside => "the path could lead out of its base",
             TargetError::Prefix => "the path is not below the prefix",
             TargetError::MaxForwards => "the request may not be forwarded any more",
+            TargetError::Loop => "the request has passed this gateway before",
         })
     }
 }

@@ -30,8 +30,8 @@ impl Request {
     /// as WSGI and PHP, read `X_User` as `x-user`: a client could add to what this gateway sets. If the server behind needs
     /// such a field, copy it.
     ///
-    /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
-    /// such as `via`, are yours to set in the returned request.
+    /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). [`Request::add_via`] adds this gateway to
+    /// `via`; other fields that a proxy adds about itself are yours to set in the returned request.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ impl Request {
     /// `/v1/items`, but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what
     /// the peer sends.
     ///
-    /// The response is forwarded as it is; [`Context::forward_with`](crate::Context::forward_with) can put the prefix
-    /// before a `location` that is only a path.
+    /// The response is forwarded as it is, unless [`Response::rewrite_below`](crate::Response::rewrite_below) changes its
+    /// URLs and cookies back.
     ///
     /// # Errors
     ///

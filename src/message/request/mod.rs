@@ -7,6 +7,7 @@ mod forward;
 mod negotiation;
 mod precondition;
 mod range;
+mod via;
 
 mod matched_route;
 mod path_params;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::client_info::{ClientInfo, Redirect, Timings};
+use super::rewrite::rewrite_below;
 use crate::memory::{Reset, clear_cold};
 use crate::message::content::decode_text;
 use crate::message::request::{
@@ -16,7 +17,7 @@ use crate::message::request::{
 use crate::message::text::{InvalidReference, attachment, encode_reference};
 use crate::message::{
     Body, CONTENT_FIELDS, ContentError, FieldName, Headers, MessageError, Method, Problem, Request,
-    SetCookie, Status, Version,
+    SetCookie, Status, TargetError, Version,
 };
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -499,6 +500,39 @@ impl Response {
         let connection = self.headers.forward();
         self.trailers = self.trailers.forwarded_trailers(&connection);
         self
+    }
+
+    /// Rewrites what this response of the server at `base` says about its own place, for a gateway that offers the server
+    /// below the path `prefix`: the way back of [`Request::forwarded_below`], with the same two values, and for
+    /// [`Context::forward_with`](crate::Context::forward_with).
+    ///
+    /// In `location` and `content-location`, a URL or a path at or below `base` becomes a path below `prefix`. Others and
+    /// relative ones are left. If `base` is only a path, so are all URLs with a host.
+    ///
+    /// In `set-cookie`, a path at or below that of `base` moves below `prefix`, and one above it becomes `prefix`, so that
+    /// no other server behind the gateway gets the cookie. A domain that has the host of `base` goes, and the cookie is the
+    /// gateway's. A `__Host-` cookie keeps its path.
+    ///
+    /// # Errors
+    ///
+    /// Fails, and changes nothing, if `base` is not a URL or path, or has a query; or if `prefix` begins without a `/`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Response;
+    ///
+    /// let mut response = Response::new();
+    /// response.headers.set("location", "http://127.0.0.1:9002/v1/items/7")?;
+    /// response.headers.set("set-cookie", "id=1; path=/; secure")?;
+    /// response.rewrite_below("/shop", "http://127.0.0.1:9002/v1")?;
+    /// assert_eq!(response.headers.get("location"), Some("/shop/items/7"));
+    /// assert_eq!(response.headers.get("set-cookie"), Some("id=1; path=/shop; secure"));
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
+    #[doc(alias("proxy_redirect", "proxy_cookie_path", "proxy_cookie_domain"))]
+    pub fn rewrite_below(&mut self, prefix: &str, base: &str) -> Result<(), TargetError> {
+        rewrite_below(&mut self.headers, prefix, base)
     }
 
     /// Removes the content, and the fields that describe it or follow it.

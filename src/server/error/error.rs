@@ -400,6 +400,7 @@ fn status_of_target(error: TargetError) -> Option<Status> {
         TargetError::Prefix => Some(Status::NOT_FOUND),
         // So this server is the final recipient, and has no response of its own.
         TargetError::MaxForwards => Some(Status::NOT_IMPLEMENTED),
+        TargetError::Loop => Some(Status::LOOP_DETECTED),
         TargetError::Form
         | TargetError::Byte
         | TargetError::Scheme

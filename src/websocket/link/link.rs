@@ -352,8 +352,8 @@ impl<R: RoleParts> Link<R> {
         }
     }
 
-    /// Ready with the error of a connection that was reset while its reader waits for something else. What a peer that
-    /// closes has sent before is still read.
+    /// Ready with the error of a connection that was reset while its reader waits for something else. If the peer has merely
+    /// closed, all that it has sent is still read.
     pub(crate) fn poll_lost(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Error> {
         self.borrow_memory();
         let end = self.with_waker(cx, |link, cx| link.conn.poll_peer_end(cx));

@@ -238,9 +238,12 @@ fn a_port_is_shared_with_servers_at_other_addresses_if_both_share_it() {
         ("::", "0.0.0.0", true),
         ("127.0.0.1", "127.0.0.2", false),
     ] {
-        let served = start(Server::bind((first, 0)).cores(1));
-        let second = Server::bind((second, served.addr().port())).cores(1).reuse_port(true).start(who);
-        assert_eq!(second.is_err(), overlap, "{first}: {second:?}");
+        // Something else may have the port at the second address, but not five times.
+        let is_refused = (0..5).all(|_| {
+            let served = start(Server::bind((first, 0)).cores(1));
+            Server::bind((second, served.addr().port())).cores(1).reuse_port(true).start(who).is_err()
+        });
+        assert_eq!(is_refused, overlap, "{first}, {second}");
     }
 }
 
