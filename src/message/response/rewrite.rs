@@ -154,7 +154,6 @@ fn rest_below<'p>(above: &str, path: &'p str) -> Option<&'p str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::message::Response;
 
     /// `value` of the field `name` is rewritten to `expected`.
