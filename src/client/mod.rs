@@ -77,7 +77,10 @@ mod observe;
 
 #[cfg(feature = "metrics")]
 pub(crate) use balance::BalancerCounters;
-pub use balance::{Balancer, BalancerBuilder, BalancerChoice, BalancerCounts};
+pub use balance::{
+    Balancer, BalancerBuilder, BalancerChoice, BalancerCounts, Ejection, EjectionCause, HealthCheck,
+    HostChange, HostReport,
+};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ResponseReader};
 pub use cookies::CookieStore;

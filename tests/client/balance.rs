@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use corehttp::client::{
     Balancer, BalancerBuilder, BalancerChoice, ClientCause, ClientLimits, ClientPhase, ClientTimeouts,
+    Ejection, HealthCheck, HostChange, HostReport,
 };
 use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf, duplex};
 
-use crate::support::{OK, Peer, Received, Stage, paused};
+use crate::support::{OK, Peer, Received, Stage, each, paused};
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,8 +323,7 @@ fn a_balancer_without_hosts_is_an_error() {
         assert!(!Client::new().balance(["http://a"]).unwrap().build().remove(url), "{url:?}");
     }
     for path in ["", "http://a/health", "health"] {
-        let balancer = Client::new().balance(["http://a"]).unwrap();
-        assert!(balancer.health_check(path, Duration::from_secs(1)).is_err(), "{path:?}");
+        assert!(HealthCheck::get(path).is_err(), "{path:?}");
     }
 }
 
@@ -596,7 +596,7 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
     for behavior in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
         paused(async {
             let hosts = Hosts::new(&ALL_WELL[..2]);
-            let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
+            let balancer = hosts.balance().health_check(each("/health", Duration::from_secs(1))).build();
             let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
             assert_eq!((responses(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
             hosts.set("a", behavior);
@@ -627,7 +627,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
     paused(async {
         let hosts = Hosts::new(&ALL_WELL[..2]);
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
+        let balancer = hosts.balance().health_check(each("/health", Duration::from_secs(1))).build();
         // The third one gives memory back.
         assert_eq!((responses(&balancer, 1).await.as_str(), tasks()), ("a", 3));
         // In between no check is due.
@@ -668,7 +668,7 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
             let timeouts = ClientTimeouts { idle: Duration::ZERO, ..ClientTimeouts::default() };
             let client = stage.builder().timeouts(timeouts).build();
             let balancer = client.balance(["http://a"]).unwrap();
-            let balancer = balancer.health_check("/health", Duration::from_secs(20)).unwrap().build();
+            let balancer = balancer.health_check(each("/health", Duration::from_secs(20))).build();
             assert_eq!(ask(&balancer).await.unwrap(), "ok");
             assert_eq!(leaving.recv().await, Some(OK));
             seconds(1).await;
@@ -696,7 +696,7 @@ fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
             Ok(())
         });
         let balancer = stage.client().balance(["http://a"]).unwrap();
-        let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
+        let balancer = balancer.health_check(each("/health", Duration::from_secs(2))).build();
         let asked = tokio::spawn({
             let balancer = balancer.clone();
             async move { ask(&balancer).await.unwrap() }
@@ -727,7 +727,7 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
             .limits(ClientLimits { connections_per_host_max: 1, ..ClientLimits::default() })
             .build();
         let balancer = client.balance(["http://a"]).unwrap();
-        let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
+        let balancer = balancer.health_check(each("/health", Duration::from_secs(2))).build();
         let asked = tokio::spawn({
             let balancer = balancer.clone();
             async move { ask(&balancer).await.unwrap() }
@@ -744,13 +744,292 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
 #[test]
 fn a_balancer_outlives_its_runtime() {
     let hosts = Hosts::new(&ALL_WELL[..1]);
-    let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
+    let balancer = hosts.balance().health_check(each("/health", Duration::from_secs(1))).build();
     for _ in 0..2 {
         paused(async {
             assert_eq!(responses(&balancer, 1).await, "a");
             hosts.asked();
             seconds(3).await;
             assert!(hosts.asked().contains("a?"));
+        });
+    }
+}
+
+/// Notes the changes of hosts, in their order.
+fn changes() -> (impl Fn(&HostReport<'_>) + Send + Sync + 'static, impl Fn() -> String) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let note = move |report: &HostReport<'_>| {
+        let host = report.origin.trim_start_matches("http://");
+        noted.lock().unwrap().push(match report.change {
+            HostChange::Ejected(cause, time) => {
+                format!("{host} ejected for {} s by {cause:?}", time.as_secs())
+            }
+            change => format!("{host} {change:?}"),
+        });
+    };
+    (note, move || std::mem::take(&mut *seen.lock().unwrap()).join(", "))
+}
+
+#[test]
+fn a_host_that_fails_is_ejected_and_comes_back_after_a_trial() {
+    for behavior in [Well(502), Well(503), Well(504), Refusing, Closing, Babbling] {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL[..2]);
+            let (note, seen) = changes();
+            let ejection = Ejection::new().time(Duration::from_secs(30), Duration::from_secs(100));
+            let builder = hosts.balance().penalty_max(0).ejection(ejection).on_change(note);
+            let balancer = builder.on_change(|_| panic!("a panic is ignored")).build();
+            hosts.set("a", behavior);
+            let _ = responses(&balancer, 9).await;
+            assert_eq!(seen(), "a ejected for 30 s by Failures", "{behavior:?}");
+            assert_eq!(responses(&balancer, 20).await, ["b"; 20].join(" "), "{behavior:?}");
+            assert!(balancer.counts()[0].is_ejected && balancer.counts()[0].ejections == 1);
+            // One trial, which fails.
+            seconds(30).await;
+            hosts.asked();
+            let _ = responses(&balancer, 20).await;
+            assert_eq!(hosts.asked().matches('a').count(), 1, "{behavior:?}");
+            assert_eq!(seen(), "a OnTrial, a ejected for 60 s by Trial", "{behavior:?}");
+            hosts.set("a", Well(200));
+            seconds(59).await;
+            assert_eq!(responses(&balancer, 4).await, "b b b b");
+            seconds(1).await;
+            assert_eq!(responses(&balancer, 20).await.matches('a').count(), 10, "{behavior:?}");
+            assert_eq!(seen(), "a OnTrial, a Returned", "{behavior:?}");
+            assert!(!balancer.counts()[0].is_ejected && balancer.counts()[0].ejections == 2);
+        });
+    }
+}
+
+/// Outcomes that say nothing about the host eject none; and without the policy, nothing does.
+#[test]
+fn hosts_that_answer_are_not_ejected() {
+    for (behavior, ejection) in [
+        (Well(200), Some(Ejection::new())),
+        (Well(404), Some(Ejection::new())),
+        (Well(500), Some(Ejection::new())),
+        (Well(503), Some(Ejection::new().failures(0))),
+        (Well(503), None),
+    ] {
+        paused(async move {
+            let hosts = Hosts::new(&[("a", behavior), ("b", Well(200))]);
+            let (note, seen) = changes();
+            let balancer = hosts.balance().penalty_max(0).ejection(ejection).on_change(note).build();
+            let _ = responses(&balancer, 100).await;
+            assert_eq!((seen().as_str(), hosts.asked().matches('a').count()), ("", 50), "{behavior:?}");
+        });
+    }
+}
+
+/// A fault that all hosts share must not take all of them out.
+#[test]
+fn no_more_than_a_part_of_the_hosts_is_ejected_at_once() {
+    for (percent, expected) in [(0, 0), (24, 0), (25, 1), (50, 2), (99, 3), (100, 4), (255, 4)] {
+        paused(async move {
+            let hosts = Hosts::new(&["a", "b", "c", "d"].map(|host| (host, Refusing)));
+            let balancer =
+                hosts.balance().penalty_max(0).ejection(Ejection::new().percent_max(percent)).build();
+            let _ = responses(&balancer, 100).await;
+            let ejected = balancer.counts().iter().filter(|host| host.is_ejected).count();
+            assert_eq!(ejected, expected, "{percent}");
+        });
+    }
+}
+
+/// One in five requests of a host fails, which never fails five times in a row for long.
+#[test]
+fn a_host_that_fails_more_than_the_others_is_ejected() {
+    paused(async {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let hosts = Hosts::new(&names.map(|host| (host, Well(200))));
+        let (note, seen) = changes();
+        let ejection = Ejection::new().failures(0).compared_from(20);
+        let balancer = hosts.balance().penalty_max(0).ejection(ejection).on_change(note).build();
+        for round in 0..400 {
+            hosts.set("a", if round % 5 == 0 { Well(503) } else { Well(200) });
+            let _ = responses(&balancer, 6).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if round % 100 == 99 && !seen().is_empty() {
+                return;
+            }
+        }
+        panic!("it was never ejected");
+    });
+}
+
+#[test]
+fn a_weight_is_a_share_of_the_requests() {
+    for choice in [BalancerChoice::LeastPending, BalancerChoice::RoundRobin] {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL[..2]);
+            let balancer = hosts.client().balance(["http://a"]).unwrap().weighted("http://b", 3).unwrap();
+            let balancer = balancer.choice(choice).build();
+            assert_eq!(responses(&balancer, 40).await.matches('b').count(), 30, "{choice:?}");
+            assert!(balancer.set_weight("http://b", 1) && !balancer.set_weight("http://c", 1));
+            assert_eq!(responses(&balancer, 40).await.matches('b').count(), 20, "{choice:?}");
+            // Drained, even if the other one is gone.
+            assert!(balancer.set_weight("http://b", 0));
+            assert_eq!(responses(&balancer, 4).await, "a a a a", "{choice:?}");
+            balancer.remove("http://a");
+            let error = ask(&balancer).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::NoHost), "{error:?}");
+            assert!(balancer.set_weight("http://b", u32::MAX));
+            assert_eq!((responses(&balancer, 1).await.as_str(), balancer.counts()[0].weight), ("b", 1_000));
+        });
+    }
+}
+
+/// The shares hold for pending requests as well.
+#[test]
+fn a_weight_is_a_share_of_the_load() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Slow(10)), ("b", Slow(10))]);
+        let balancer = hosts.client().balance(["http://a"]).unwrap().weighted("http://b", 3).unwrap().build();
+        for _ in 0..40 {
+            let balancer = balancer.clone();
+            tokio::spawn(async move { drop(ask(&balancer).await) });
+        }
+        seconds(1).await;
+        assert_eq!(counts(&balancer).iter().map(|host| host.0).collect::<Vec<_>>(), [10, 30]);
+    });
+}
+
+#[test]
+fn a_backup_is_asked_only_while_no_other_host_can_be() {
+    paused(async {
+        let hosts = Hosts::new(&ALL_WELL[..3]);
+        let builder = hosts.client().balance(["http://a", "http://b"]).unwrap().backup("http://c").unwrap();
+        let ejection = Ejection::new().percent_max(100).failures(1);
+        let balancer = builder.penalty_max(0).ejection(ejection).build();
+        assert_eq!(responses(&balancer, 4).await, "a b a b");
+        hosts.set("a", Well(503));
+        let _ = responses(&balancer, 2).await;
+        assert_eq!(responses(&balancer, 4).await, "b b b b");
+        hosts.set("b", Refusing);
+        let _ = responses(&balancer, 1).await;
+        assert_eq!(responses(&balancer, 4).await, "c c c c");
+        hosts.set("c", Refusing);
+        let _ = responses(&balancer, 1).await;
+        hosts.asked();
+        let _ = responses(&balancer, 3).await;
+        assert!(["a", "b", "c"].iter().all(|host| hosts.asked.lock().unwrap().contains(&host.to_string())));
+    });
+}
+
+#[test]
+fn a_host_that_is_back_starts_slowly() {
+    paused(async {
+        let hosts = Hosts::new(&ALL_WELL[..2]);
+        let ejection = Ejection::new().failures(1).time(Duration::from_secs(10), Duration::from_secs(10));
+        let builder = hosts.balance().penalty_max(0).slow_start(Duration::from_secs(100));
+        let balancer = builder.ejection(ejection).build();
+        hosts.set("a", Well(503));
+        let _ = responses(&balancer, 2).await;
+        hosts.set("a", Well(200));
+        seconds(10).await;
+        let mut shares = Vec::new();
+        for _ in 0..5 {
+            shares.push(responses(&balancer, 100).await.matches('a').count());
+            seconds(25).await;
+        }
+        assert!(shares[0] <= 15 && shares.is_sorted() && shares[4] == 50, "{shares:?}");
+    });
+}
+
+#[test]
+fn with_too_few_fit_hosts_all_are_asked() {
+    for (percent, is_asked) in [(0, false), (50, false), (51, true), (100, true)] {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL[..2]);
+            let balancer = hosts.balance().health_check(each("/health", Duration::from_secs(1)));
+            let balancer = balancer.panic_below(percent).penalty_max(0).build();
+            hosts.set("a", Well(500));
+            let _ = responses(&balancer, 1).await;
+            seconds(3).await;
+            hosts.asked();
+            let _ = responses(&balancer, 10).await;
+            assert_eq!(hosts.asked().split(' ').any(|host| host == "a"), is_asked, "{percent}");
+        });
+    }
+}
+
+#[test]
+fn a_key_leads_to_the_same_host_until_that_has_too_much() {
+    fn key(request: &Request) -> Option<&[u8]> {
+        request.headers.get_bytes("x-key")
+    }
+    paused(async {
+        let names = ["a", "b", "c", "d"];
+        let hosts = Hosts::new(&names.map(|host| (host, Well(200))));
+        let balancer = hosts.balance().key_by(key).build();
+        let host_of = async |key: &str| {
+            let (mut request, mut response) = (Request::get("/").unwrap(), Response::new());
+            request.headers.set("x-key", key).unwrap();
+            balancer.send(&request, &mut response).await.unwrap();
+            response.body.text().unwrap().to_owned()
+        };
+        let keys: Vec<_> = (0..40).map(|number| number.to_string()).chain(["x".repeat(1 << 10)]).collect();
+        let mut before = Vec::new();
+        for key in &keys {
+            let host = host_of(key).await;
+            assert_eq!(host, host_of(key).await);
+            before.push(host);
+        }
+        assert!(names.iter().all(|name| before.iter().any(|host| host == name)), "{before:?}");
+        balancer.remove("http://b");
+        for (key, before) in keys.iter().zip(&before) {
+            let after = host_of(key).await;
+            assert!(after == *before || before == "b", "{before} {after}");
+        }
+        // One key for all: each host gets at most a quarter more than its share.
+        for host in ["a", "c", "d"] {
+            hosts.set(host, Slow(10));
+        }
+        for _ in 0..60 {
+            let balancer = balancer.clone();
+            tokio::spawn(async move {
+                let (mut request, mut response) = (Request::get("/").unwrap(), Response::new());
+                request.headers.set("x-key", "popular").unwrap();
+                let _ = balancer.send(&request, &mut response).await;
+            });
+        }
+        seconds(1).await;
+        let pending: Vec<_> = balancer.counts().iter().map(|host| host.pending).collect();
+        assert!(
+            pending.iter().sum::<usize>() == 60 && pending.iter().all(|count| *count <= 26),
+            "{pending:?}"
+        );
+    });
+}
+
+/// A third of the hosts is dead, refuses at once or is ten times slower: callers hardly see it.
+#[test]
+fn most_requests_succeed_with_a_third_of_the_hosts_out_of_order() {
+    for behavior in [Refusing, Well(503), Closing, Unreachable(1), Slow(10)] {
+        paused(async move {
+            let names: Vec<_> = (0..20).map(|number| format!("h{number:02}")).collect();
+            let behaviors: Vec<_> = names
+                .iter()
+                .enumerate()
+                .map(|(at, name)| (name.as_str(), if at < 6 { behavior } else { Slow(1) }))
+                .collect();
+            let hosts = Hosts::new(&behaviors);
+            let balancer = hosts.balance().build();
+            let mut clients = tokio::task::JoinSet::new();
+            for _ in 0..40 {
+                let balancer = balancer.clone();
+                clients.spawn(async move {
+                    let mut served = 0;
+                    for _ in 0..100 {
+                        served += usize::from(ask(&balancer).await.is_ok_and(|host| !host.is_empty()));
+                    }
+                    served
+                });
+            }
+            let served: usize = clients.join_all().await.into_iter().sum();
+            let failed: u64 = balancer.counts().iter().map(|host| host.failed).sum();
+            assert!(failed <= 200, "{behavior:?}: {failed} of 4000 failed, {served} were answered");
         });
     }
 }

@@ -11,7 +11,7 @@ use corehttp::net::{Resolver, is_public};
 use corehttp::sse::EventSource;
 use corehttp::{Client, ClientError, Request, Response};
 
-use crate::support::{OK, Scripted, Stage, ask, eventually, get};
+use crate::support::{OK, Scripted, Stage, ask, each, eventually, get};
 
 /// A response after which its connection is closed, so that the next request dials.
 const LAST: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
@@ -216,7 +216,7 @@ async fn connections_of_every_kind_are_checked() {
     });
     assert!(is_refused(one.await.unwrap().unwrap_err()) && is_refused(other.await.unwrap().unwrap_err()));
     let balancer = client.balance([&server.url]).unwrap();
-    let balancer = balancer.health_check("/", Duration::from_millis(1)).unwrap().build();
+    let balancer = balancer.health_check(each("/", Duration::from_millis(1))).build();
     assert!(is_refused(balancer.send(&request("/"), &mut response).await.unwrap_err()));
     #[cfg(feature = "websocket")]
     {

@@ -13,7 +13,7 @@ use corehttp::{Body, Client, ClientBuilder, ClientError, Method, Request, Respon
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, get, post};
+use crate::support::{OK, Stage, each, get, post};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BUSY: &str = "HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
@@ -589,7 +589,7 @@ async fn the_checks_of_a_balancer_are_not_retried() {
         false => OK.into(),
     });
     let client = stage.builder().retry(Retry::new()).build();
-    let balancer = client.balance(["http://a"]).unwrap().health_check("/health", SECOND).unwrap().build();
+    let balancer = client.balance(["http://a"]).unwrap().health_check(each("/health", SECOND)).build();
     balancer.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
     tokio::time::sleep(5 * SECOND + SECOND / 2).await;
     assert_eq!(stage.received().len(), 1 + 6);

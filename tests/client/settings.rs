@@ -6,7 +6,7 @@ use corehttp::client::{BalancerChoice, ClientLimits, ClientTimeouts};
 use corehttp::{Client, ClientBuilder, Request, Response};
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, ask, get, paused};
+use crate::support::{OK, Stage, ask, each, get, paused};
 
 const SIZES: [usize; 3] = [0, 1, usize::MAX];
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
@@ -128,7 +128,7 @@ async fn a_balancer_takes_sizes_and_times_of_any_value() {
             let balancer =
                 client.balance(["http://a", "http://b"]).unwrap().choice(BalancerChoice::LeastPending);
             let balancer = balancer.penalty(time).penalty_max(size).healthy_if(|_| false);
-            let balancer = balancer.health_check("/health", time).unwrap().build();
+            let balancer = balancer.health_check(each("/health", time)).build();
             for _ in 0..8 {
                 let mut response = Response::new();
                 balancer.send(&Request::get("/").unwrap(), &mut response).await.unwrap();

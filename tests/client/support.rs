@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use corehttp::client::HealthCheck;
 use corehttp::net::Dialer;
 use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use socket2::SockRef;
@@ -20,6 +21,11 @@ use crate::oracle::{Next, Reader};
 
 /// The shortest response with a body.
 pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// Checks after exactly this interval, each of which decides alone.
+pub fn each(path: &str, interval: Duration) -> HealthCheck {
+    HealthCheck::get(path).unwrap().interval(interval).rise(1).fall(1).jitter_percent(0)
+}
 
 /// A server over TCP, for what only a socket can do.
 pub struct Scripted {

@@ -1,11 +1,13 @@
 //! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
-use super::member::{BalancerChoice, BalancerCounts, HealthCheck, HealthPolicy, Member, RandomPairs};
+use super::check_task::start_checks;
+use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
+use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
+use super::health::HealthPolicy;
+use super::member::{BalancerCounts, Member, Turns};
 use super::round::{Assignment, Round, not_assigned};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -14,17 +16,17 @@ use crate::client::retry::{NextHost, Outcome, Retry, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
-use crate::memory::{Reset, read_lock, write_lock};
-use crate::message::{Body, MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::memory::{Reset, lock, read_lock, write_lock};
+use crate::message::{Body, MessageError, Request, Response, TargetForm};
 use crate::runtime::{self, Instant, later};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. A failure is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that
-/// cannot do its work often sends at once: without a penalty, it would be the least busy one. With
-/// [`BalancerBuilder::healthy_if`], other outcomes are failures. Hosts that fail an active check
-/// ([`BalancerBuilder::health_check`]) get no requests as long as there are others.
+/// default. One that fails five times in a row, or much more often than the others, is ejected: see [`Ejection`]. A failure
+/// is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that cannot do its work often
+/// sends at once: it would be the least busy one. With [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are
+/// failures. Hosts that fail active [checks](super::BalancerBuilder::health_check) get no requests as long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
 /// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not
@@ -66,23 +68,29 @@ pub struct Balancer {
 }
 
 /// The state that the clones of a balancer share.
-struct BalancerInner {
-    sender: RequestSender,
-    members: RwLock<Vec<Arc<Member>>>,
-    choice: BalancerChoice,
-    random_pairs: RandomPairs,
-    /// How many requests were assigned to hosts.
-    assigned: AtomicU64,
-    health: HealthPolicy,
-    check: Option<Arc<HealthCheck>>,
-    retry: RetryPolicy,
+pub(super) struct BalancerInner {
+    pub(super) sender: RequestSender,
+    pub(super) members: RwLock<Vec<Arc<Member>>>,
+    pub(super) choice: BalancerChoice,
+    pub(super) key: Option<Box<KeyOf>>,
+    pub(super) random_pairs: RandomPairs,
+    pub(super) turns: Turns,
+    pub(super) health: Arc<HealthPolicy>,
+    /// When hosts are compared next.
+    pub(super) window_end: Mutex<Option<Instant>>,
+    /// With fewer hosts that can be used, all are.
+    pub(super) panic_percent: u8,
+    pub(super) retry: RetryPolicy,
     /// The policy for retries, which decides instead if there is one.
-    policy: Option<Arc<Retry>>,
+    pub(super) policy: Option<Arc<Retry>>,
 }
+
+/// The key of a request, by which its host is chosen.
+pub(super) type KeyOf = dyn Fn(&Request) -> Option<&[u8]> + Send + Sync;
 
 /// Whether a failed request that certainly was not processed is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetryPolicy {
+pub(super) enum RetryPolicy {
     Never,
     /// The request is sent to another host, once.
     Once,
@@ -202,7 +210,21 @@ impl Balancer {
     ///
     /// Fails if the URL is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, MessageError> {
-        self.inner.add(url)
+        add_member(&mut write_lock(&self.inner.members), &self.inner.sender, url, 1, false)
+    }
+
+    /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
+    /// and at most 1,000. With 0 it gets none, and those that are pending are still answered: once
+    /// [`BalancerCounts::pending`] is 0, it is drained. Returns whether it is one of the hosts.
+    #[doc(alias = "drain")]
+    pub fn set_weight(&self, url: &str, weight: u32) -> bool {
+        let Ok(key) = origin::key_of_url(url) else { return false };
+        let members = read_lock(&self.inner.members);
+        let named = members.iter().find(|member| *member.host.origin() == *key);
+        if let Some(member) = named {
+            member.set_weight(weight.min(WEIGHT_MAX));
+        }
+        named.is_some()
     }
 
     /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
@@ -233,6 +255,11 @@ impl Balancer {
         Balancer { inner: self.inner.clone(), sender: Some(sender.with_retry(None)) }
     }
 
+    /// Makes the balancer that a builder has described.
+    pub(super) fn from_inner(inner: BalancerInner) -> Balancer {
+        Balancer { inner: Arc::new(inner), sender: None }
+    }
+
     /// Assigns `request` to a host. `body` is that which is sent with it, unless the caller writes it.
     fn begin<'a>(&'a self, request: &'a Request, body: Option<&'a Body>) -> Result<Round<'a>, ClientError> {
         let assignment = self.inner.assign(request)?.through(self.sender.as_ref(), request)?;
@@ -249,7 +276,7 @@ impl Balancer {
         if outcome.is_err_and(is_callers_fault) {
             return false;
         }
-        round.assignment.member.record(&self.inner.health, outcome);
+        self.inner.record(&round.assignment.member, outcome);
         self.assign_next(round, outcome)
     }
 
@@ -263,7 +290,7 @@ impl Balancer {
         let member = round.assignment.member.clone();
         let is_again = self.assign_next(round, Ok(response));
         if is_again {
-            member.record(&self.inner.health, Ok(response));
+            self.inner.record(&member, Ok(response));
         }
         is_again
     }
@@ -272,7 +299,9 @@ impl Balancer {
     fn assign_next(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
         let next = match &mut round.tries {
             None => self.inner.retry_other_hosts(&round.assignment, round.request, outcome),
-            Some(tries) => self.inner.retry_by_policy(&round.assignment, tries, outcome, &mut round.due),
+            Some(tries) => {
+                self.inner.retry_by_policy(&round.assignment, round.request, tries, outcome, &mut round.due)
+            }
         };
         let Some(next) = next else { return false };
         let Ok(next) = next.through(self.sender.as_ref(), round.request) else { return false };
@@ -302,46 +331,94 @@ impl BalancerInner {
         members.iter().map(|member| member.counts()).collect()
     }
 
-    fn add(&self, url: &str) -> Result<bool, MessageError> {
-        let host = Host::new(self.sender.clone(), url)?;
-        let mut members = write_lock(&self.members);
-        if members.iter().any(|member| member.host.origin() == host.origin()) {
-            return Ok(false);
-        }
-        members.push(Arc::new(Member::new(host)));
-        Ok(true)
-    }
-
     /// Chooses a host for `request`.
     fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
         if request.target().form() != TargetForm::Origin {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
-        self.choose(None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+        self.choose(Some(request), None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
     }
 
-    /// Chooses a host other than `excluded`, even if that was removed and added again.
-    fn choose(&self, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+    /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
+    fn choose(&self, request: Option<&Request>, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
         let members = read_lock(&self.members);
-        if let Some(check) = &self.check {
-            members.iter().for_each(|member| member.start_checks(check));
-        }
-        let is_other =
-            |member: &Member| excluded.is_none_or(|excluded| excluded.host.origin() != member.host.origin());
-        let others = || members.iter().filter(|member| is_other(member));
-        let up = others().filter(|member| member.is_up());
-        // If all are down, all are candidates, even if the last one went down only during this choice.
+        members.iter().for_each(|member| start_checks(member, &self.health));
+        let now = members.iter().any(|member| member.is_out()).then(runtime::now);
+        let is_candidate = |member: &Member| {
+            member.weight() > 0
+                && excluded.is_none_or(|excluded| excluded.host.origin() != member.host.origin())
+        };
+        let candidates = || members.iter().filter(|member| is_candidate(member));
+        let is_fit = |member: &Arc<Member>| {
+            member.is_up() && (!member.is_out() || now.is_none_or(|now| member.admits_trial(now)))
+        };
+        let first = || candidates().filter(|member| !member.is_backup);
+        let is_panic = self.panic_percent > 0 && {
+            let fit = first().filter(|member| is_fit(member)).count();
+            fit * 100 < first().count() * usize::from(self.panic_percent)
+        };
+        let key = request.zip(self.key.as_ref()).and_then(|(request, key)| key(request));
         let chosen = self
-            .choice
-            .choose(up, &self.random_pairs)
-            .or_else(|| self.choice.choose(others(), &self.random_pairs));
+            .choose_of(key, first().filter(|member| is_panic || is_fit(member)))
+            .or_else(|| self.choose_of(key, candidates().filter(|member| member.is_backup && is_fit(member))))
+            // If none is fit, all are candidates, even if the last one went down only during this choice.
+            .or_else(|| self.choose_of(key, candidates()));
         Some(self.assign_to(chosen?.clone()))
+    }
+
+    /// Chooses one of `candidates`, by the key of the request if it has one.
+    fn choose_of<'a>(
+        &self,
+        key: Option<&[u8]>,
+        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+    ) -> Option<&'a Arc<Member>> {
+        let by_key = key.and_then(|key| choose_by_key(key, candidates.clone()));
+        by_key.or_else(|| self.choice.choose(candidates, &self.random_pairs))
     }
 
     /// Assigns a request to this host.
     fn assign_to(&self, member: Arc<Member>) -> Assignment {
-        let in_flight = member.begin_request(self.assigned.fetch_add(1, Ordering::Relaxed) + 1);
+        member.begin_trial(&self.health);
+        let in_flight = member.begin_request(&self.turns);
         Assignment::new(member, in_flight)
+    }
+
+    /// Records the outcome of a request, and ejects hosts that have failed too often.
+    fn record(&self, member: &Arc<Member>, outcome: Outcome<'_>) {
+        let is_healthy = member.record(&self.health, outcome);
+        let Some(ejection) = self.health.ejection.as_ref().filter(|_| !is_healthy) else { return };
+        let now = runtime::now();
+        // Locked, so that no more are ejected at once than may be.
+        let mut window_end = lock(&self.window_end);
+        if let Some(cause) = member.ejection_cause(ejection) {
+            self.eject(member, ejection, cause, now);
+        }
+        let Some(requests_min) = ejection.rates else { return };
+        if window_end.is_some_and(|end| now < end) {
+            return;
+        }
+        let is_first = window_end.replace(later(now, WINDOW)).is_none();
+        let members = read_lock(&self.members).clone();
+        let windows: Vec<_> = members.iter().map(|member| member.end_window()).collect();
+        let outliers = if is_first { Vec::new() } else { outliers(&windows, requests_min) };
+        for at in outliers {
+            if !members[at].is_out() {
+                self.eject(&members[at], ejection, EjectionCause::SuccessRate, now);
+            }
+        }
+    }
+
+    /// Ejects a host, unless too many others are.
+    fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
+        let others_out = {
+            let members = read_lock(&self.members);
+            let is_out = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && other.is_out();
+            let out = members.iter().filter(is_out).count() + 1;
+            out * 100 > members.len() * usize::from(ejection.percent_max)
+        };
+        if !others_out {
+            member.eject(&self.health, ejection, cause, now);
+        }
     }
 
     /// The recorder of a request that goes on.
@@ -349,7 +426,7 @@ impl BalancerInner {
         let Assignment { member, in_flight, .. } = assignment;
         OutcomeRecorder::new(in_flight, move |outcome| {
             if !outcome.is_err_and(is_callers_fault) {
-                member.record(&self.health, outcome);
+                self.record(&member, outcome);
             }
         })
     }
@@ -365,7 +442,7 @@ impl BalancerInner {
             && !failed.is_second
             && outcome.is_err_and(|error| !error.is_sent())
             && request.body.rewind();
-        let other = may_repeat.then(|| self.choose(Some(&failed.member))).flatten()?;
+        let other = may_repeat.then(|| self.choose(Some(request), Some(&failed.member))).flatten()?;
         Some(other.second())
     }
 
@@ -374,6 +451,7 @@ impl BalancerInner {
     fn retry_by_policy(
         &self,
         failed: &Assignment,
+        request: &Request,
         tries: &mut Tries<'_>,
         outcome: Outcome<'_>,
         due: &mut Option<Instant>,
@@ -386,7 +464,7 @@ impl BalancerInner {
         };
         let mut chosen = None;
         let retry = tries.next(outcome, next_host, now, || {
-            let other = self.choose(Some(&failed.member));
+            let other = self.choose(Some(request), Some(&failed.member));
             let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
             chosen.insert(next).member.withdraw(now)
         })?;
@@ -395,6 +473,24 @@ impl BalancerInner {
         chosen
     }
 }
+
+/// Adds the host that `url` names. Returns whether it is new.
+pub(super) fn add_member(
+    members: &mut Vec<Arc<Member>>,
+    sender: &RequestSender,
+    url: &str,
+    weight: u32,
+    is_backup: bool,
+) -> Result<bool, MessageError> {
+    let host = Host::new(sender.clone(), url)?;
+    if members.iter().any(|member| member.host.origin() == host.origin()) {
+        return Ok(false);
+    }
+    members.push(Arc::new(Member::new(host, weight.min(WEIGHT_MAX), is_backup)));
+    Ok(true)
+}
+
+const WEIGHT_MAX: u32 = 1_000;
 
 /// Whether an error is the caller's fault and not the host's.
 fn is_callers_fault(error: &ClientError) -> bool {
@@ -409,165 +505,16 @@ impl fmt::Debug for Balancer {
     }
 }
 
-/// Configures a [`Balancer`]. Made by [`Client::balance`](crate::Client::balance); timeouts and limits are those of the
-/// client.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use corehttp::Client;
-/// use corehttp::client::BalancerChoice;
-///
-/// let balancer = Client::new()
-///     .balance(["http://one", "http://two", "http://three"])?
-///     .choice(BalancerChoice::TwoRandom)
-///     .penalty(Duration::from_secs(10))
-///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
-///     .health_check("/health", Duration::from_secs(5))?
-///     .retry_other_hosts(true)
-///     .build();
-/// assert_eq!(balancer.counts().len(), 3);
-/// # Ok::<(), corehttp::error::MessageError>(())
-/// ```
-#[must_use]
-pub struct BalancerBuilder(BalancerInner);
-
-impl BalancerBuilder {
-    pub(in crate::client) fn new(sender: RequestSender) -> BalancerBuilder {
-        let health = HealthPolicy {
-            penalty: PENALTY,
-            penalty_max: PENALTY_MAX,
-            is_healthy: Box::new(|outcome| outcome.is_ok_and(|response| can_work(response.status))),
-        };
-        let policy = sender.retry().cloned();
-        BalancerBuilder(BalancerInner {
-            // The balancer retries, and not its hosts for themselves. Checks are never retried.
-            sender: sender.with_retry(None),
-            members: RwLock::default(),
-            choice: BalancerChoice::default(),
-            random_pairs: RandomPairs::default(),
-            assigned: AtomicU64::new(0),
-            health,
-            check: None,
-            retry: RetryPolicy::Never,
-            policy,
-        })
-    }
-
-    /// Adds a host. Adding the same one twice has no effect.
-    pub(in crate::client) fn host(self, url: &str) -> Result<Self, MessageError> {
-        self.0.add(url)?;
-        Ok(self)
-    }
-
-    /// Sets how the next host is chosen. Default: [`BalancerChoice::LeastPending`].
-    pub fn choice(mut self, choice: BalancerChoice) -> Self {
-        self.0.choice = choice;
-        self
-    }
-
-    /// Sets how long a failure counts as one more pending request. Default: 3 s.
-    pub fn penalty(mut self, penalty: Duration) -> Self {
-        self.0.health.penalty = penalty;
-        self
-    }
-
-    /// Sets how many failures of one host count at the same time. With zero, none count. Default: 300.
-    pub fn penalty_max(mut self, most: usize) -> Self {
-        self.0.health.penalty_max = most;
-        self
-    }
-
-    /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
-    /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
-    /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
-    pub fn healthy_if(
-        mut self,
-        is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
-    ) -> Self {
-        self.0.health.is_healthy = Box::new(is_healthy);
-        self
-    }
-
-    /// Checks each host by requesting `path` every `interval`, starting with the balancer's first request. Default: no
-    /// check; the least interval is 10 ms.
-    ///
-    /// A host that does not answer with 2xx before the next check is due gets no other requests as long as there are
-    /// other hosts. While all connections to a host are in use, it is not checked. The task that checks ends with the
-    /// balancer.
-    ///
-    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends,
-    /// the next request starts them in its own.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `path` is not a path.
-    pub fn health_check(mut self, path: &str, interval: Duration) -> Result<Self, MessageError> {
-        let request = Request::get(path)?;
-        if request.target().form() != TargetForm::Origin {
-            return Err(MessageError::from_url(TargetError::Form, path));
-        }
-        // Without a pause, checks would keep the hosts busy.
-        let interval = interval.max(INTERVAL_MIN);
-        self.0.check = Some(Arc::new(HealthCheck { request, interval }));
-        Ok(self)
-    }
-
-    /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
-    /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
-    ///
-    /// [`BalancerBuilder::retry`] retries more failures, within a budget. If there is such a policy, it alone decides.
-    pub fn retry_other_hosts(mut self, retry: bool) -> Self {
-        self.0.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
-        self
-    }
-
-    /// Sets the policy by which requests that fail are sent again, or that none are. Default: that of the client.
-    ///
-    /// A request is sent to another host each time, if there is another one, so it does not wait for the `retry-after` of
-    /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.
-    /// The time limit of the client is that of all attempts together.
-    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
-        self.0.policy = retry.into().map(Arc::new);
-        self
-    }
-
-    /// Builds the balancer. Nothing is dialed before the first request.
-    pub fn build(self) -> Balancer {
-        Balancer { inner: Arc::new(self.0), sender: None }
-    }
-}
-
-/// Whether a host that answers so can do its work. The status 500 may be about one request alone.
-fn can_work(status: Status) -> bool {
-    ![Status::BAD_GATEWAY, Status::SERVICE_UNAVAILABLE, Status::GATEWAY_TIMEOUT].contains(&status)
-}
-
-const PENALTY: Duration = Duration::from_secs(3);
-const PENALTY_MAX: usize = 300;
-const INTERVAL_MIN: Duration = Duration::from_millis(10);
-
-impl fmt::Debug for BalancerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BalancerBuilder")
-            .field("choice", &self.0.choice)
-            .field("health", &self.0.health)
-            .field("check", &self.0.check)
-            .field("retry", &self.0.retry)
-            .field("policy", &self.0.policy)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
     use crate::Client;
+    use crate::message::Status;
 
     /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]
@@ -581,13 +528,13 @@ mod tests {
                 scope.spawn(|| {
                     let members = read_lock(&shared.members).clone();
                     for round in 0.. {
-                        members.iter().for_each(|member| member.set_up(round % 2 == 0));
+                        members.iter().for_each(|member| member.set_up(&shared.health, round % 2 == 0));
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
                     }
                 });
-                let missed = (0..50_000).filter(|_| shared.choose(None).is_none()).count();
+                let missed = (0..50_000).filter(|_| shared.choose(None, None).is_none()).count();
                 is_over.store(true, Ordering::Relaxed);
                 assert_eq!(missed, 0, "{choice:?}");
             });
@@ -626,26 +573,26 @@ mod tests {
     /// The shares of three hosts in 2,000 requests, after one of them was absent for as many.
     async fn shares_after(choice: BalancerChoice, absence: Absence, at_once: usize) -> [usize; 3] {
         const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
-        let balancer = Client::new().balance(URLS).unwrap().choice(choice).build();
+        let balancer = Client::new().balance(URLS).unwrap().choice(choice).ejection(None).build();
         let inner = &*balancer.inner;
-        let absent = inner.choose(None).unwrap();
+        let absent = inner.choose(None, None).unwrap();
         let url = absent.host().origin().to_owned();
         let origin = absent.host().origin().to_owned();
         let mut held = Vec::new();
         match absence {
-            Absence::Down => absent.member.set_up(false),
+            Absence::Down => absent.member.set_up(&inner.health, false),
             Absence::Penalized => {
                 let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
-                (0..100).for_each(|_| absent.member.record(&inner.health, Ok(&refusal)));
+                (0..100).for_each(|_| inner.record(&absent.member, Ok(&refusal)));
             }
-            Absence::Slow => held.extend((0..100).map(|number| absent.member.begin_request(number))),
+            Absence::Slow => held.extend((0..100).map(|_| absent.member.begin_request(&inner.turns))),
             Absence::Removed => assert!(balancer.remove(&url)),
         }
         let missed = requests(inner, at_once);
         assert!(missed.iter().all(|asked| *asked != origin), "{absence:?}");
         match absence {
-            Absence::Down => absent.member.set_up(true),
-            Absence::Penalized => tokio::time::sleep(PENALTY).await,
+            Absence::Down => absent.member.set_up(&inner.health, true),
+            Absence::Penalized => tokio::time::sleep(Duration::from_secs(3)).await,
             Absence::Slow => held.clear(),
             Absence::Removed => assert!(balancer.add(&url).unwrap()),
         }
@@ -661,7 +608,7 @@ mod tests {
             if in_flight.len() == at_once {
                 in_flight.pop_front();
             }
-            let assignment = inner.choose(None).unwrap();
+            let assignment = inner.choose(None, None).unwrap();
             let origin = assignment.host().origin().to_owned();
             in_flight.push_back(assignment);
             origin

@@ -1,41 +1,78 @@
-//! [`Member`]: one host of a balancer, its load and its health, and how one is chosen.
+//! [`Member`]: one host of a balancer, its load and its health.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::ejection::{Ejection, EjectionCause, Ejector, WindowCounts};
+use super::health::{HealthPolicy, HostChange};
 use crate::client::call::InFlightGuard;
-use crate::client::error::{ClientError, ClientPhase, RetryReport};
+use crate::client::error::{ClientError, RetryReport};
 use crate::client::host::Host;
 use crate::client::retry::BudgetShare;
 use crate::memory::lock;
-use crate::message::{Request, Response};
-use crate::runtime::{self, Handle, Instant, select, sleep_until};
+use crate::message::Response;
+use crate::runtime::{self, Instant};
 
 /// One host of a balancer.
 pub(super) struct Member {
     pub(super) host: Host,
+    /// Whether it gets requests only if no other host can.
+    pub(super) is_backup: bool,
+    weight: AtomicU32,
     /// How many retries it gets.
     budget: BudgetShare,
     pending: Arc<AtomicUsize>,
-    served: AtomicU64,
-    failed: AtomicU64,
-    /// Responses by the class of their status, from 1xx on.
-    classes: [AtomicU64; 5],
-    /// The number of the last request that was assigned to it; 0 if there was none.
-    last_assigned: AtomicU64,
+    counts: Counts,
+    turn: HostTurn,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
-    /// The result of the last check; true if there was none.
+    /// The result of the last checks; true if there were none.
     is_up: AtomicBool,
+    ejection: MemberEjection,
+    slow_start: SlowStart,
     /// Dropped with the member, which ends the task that checks it.
-    pub(super) check_task: Mutex<Option<oneshot::Sender<Infallible>>>,
+    check_task: Mutex<Option<oneshot::Sender<Infallible>>>,
+}
+
+/// The outcomes of a host's requests.
+#[derive(Default)]
+struct Counts {
+    served: AtomicU64,
+    failed: AtomicU64,
+    /// How many requests in a row have failed.
+    failed_in_a_row: AtomicU32,
+    /// Responses by the class of their status, from 1xx on.
+    classes: [AtomicU64; 5],
+    /// The counts at the beginning of the window in which hosts are compared.
+    window_start: Mutex<WindowCounts>,
+}
+
+/// The place of a host in the [`Turns`] of its balancer.
+#[derive(Default)]
+struct HostTurn {
+    due: AtomicU64,
+    /// The number of the last request that was assigned to the host; 0 if there was none.
+    last_assigned: AtomicU64,
+}
+
+#[derive(Default)]
+struct MemberEjection {
+    /// Whether the host is ejected or on trial. Most never are, and read no more than this.
+    is_out: AtomicBool,
+    count: AtomicU64,
+    ejector: Mutex<Ejector>,
+}
+
+/// The time in which a host that is back gets its full share, step by step.
+#[derive(Default)]
+struct SlowStart {
+    is_on: AtomicBool,
+    began: Mutex<Option<(Instant, Duration)>>,
 }
 
 /// The counts of one host of a [`Balancer`](super::Balancer).
@@ -44,6 +81,8 @@ pub(super) struct Member {
 pub struct BalancerCounts {
     /// Scheme, host and port, such as `http://one:8080`.
     pub origin: String,
+    /// Its share of the requests in proportion to the others; 0 if it gets none.
+    pub weight: u32,
     /// Requests that it has not answered yet, including bodies that are still being read.
     pub pending: usize,
     /// Requests that it has answered, except those that count as failed.
@@ -54,42 +93,48 @@ pub struct BalancerCounts {
     pub classes: [u64; 5],
     /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,
-    /// Whether it passed its last check; true if there was none.
+    /// Whether it is up, by its last checks; true if there were none.
     pub is_up: bool,
+    /// Whether it is ejected or on trial: see [`Ejection`](crate::client::Ejection).
+    pub is_ejected: bool,
+    /// How often it was ejected.
+    pub ejections: u64,
 }
-
-/// Which outcomes are failures of a host, and how long they count.
-pub(super) struct HealthPolicy {
-    /// How long one failure counts.
-    pub(super) penalty: Duration,
-    /// How many count at the same time.
-    pub(super) penalty_max: usize,
-    pub(super) is_healthy: Box<IsHealthy>,
-}
-
-/// Whether an outcome is one of a healthy host.
-type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl Member {
-    pub(super) fn new(host: Host) -> Member {
+    pub(super) fn new(host: Host, weight: u32, is_backup: bool) -> Member {
         Member {
             budget: host.budget(),
             host,
+            is_backup,
+            weight: AtomicU32::new(weight),
             pending: Arc::default(),
-            served: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            classes: Default::default(),
-            last_assigned: AtomicU64::new(0),
+            counts: Counts::default(),
+            turn: HostTurn::default(),
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
+            ejection: MemberEjection::default(),
+            slow_start: SlowStart::default(),
             check_task: Mutex::default(),
         }
     }
 
-    /// Counts the request with this number, of all that the balancer assigns, as pending.
-    pub(super) fn begin_request(&self, number: u64) -> InFlightGuard {
-        self.last_assigned.store(number, Ordering::Relaxed);
+    /// Counts a request as pending, and takes the host's turn.
+    pub(super) fn begin_request(&self, turns: &Turns) -> InFlightGuard {
+        // The turns that a host has missed are not made up for.
+        let begin = self.turn.due.load(Ordering::Relaxed).max(turns.time.load(Ordering::Relaxed));
+        turns.time.fetch_max(begin, Ordering::Relaxed);
+        self.turn.due.store(begin + TURN / self.share().max(1), Ordering::Relaxed);
+        let number = turns.assigned.fetch_add(1, Ordering::Relaxed) + 1;
+        self.turn.last_assigned.store(number, Ordering::Relaxed);
         InFlightGuard::new(&self.pending)
+    }
+
+    /// Notes that a request is assigned to a host that was ejected.
+    pub(super) fn begin_trial(&self, health: &HealthPolicy) {
+        if self.is_out() && lock(&self.ejection.ejector).begin_trial(runtime::now()) {
+            health.report(self.host.origin(), HostChange::OnTrial);
+        }
     }
 
     /// Adds the share of one request to the budget for retries.
@@ -115,52 +160,153 @@ impl Member {
         }
     }
 
-    /// The load of the host, including its penalties.
-    pub(super) fn load(&self) -> usize {
-        self.pending.load(Ordering::Relaxed) + self.penalty_count()
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// The load of the host, including its penalties, in proportion to its share.
+    pub(super) fn load(&self) -> u64 {
+        let requests = (self.pending() + self.penalty_count()) as u64;
+        requests.saturating_mul(TURN) / self.share().max(1)
+    }
+
+    /// When it is the host's turn. Among equals, it is that of the one whose last request is the longest ago.
+    pub(super) fn turn(&self) -> (u64, u64) {
+        (self.turn.due.load(Ordering::Relaxed), self.turn.last_assigned.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_weight(&self, weight: u32) {
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    /// The weight in hundredths, of which a host that is just back has a part.
+    pub(super) fn share(&self) -> u64 {
+        let whole = u64::from(self.weight()) * 100;
+        if !self.slow_start.is_on.load(Ordering::Relaxed) {
+            whole
+        } else {
+            whole * self.slow_start.percent() / 100
+        }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_up(&self, is_up: bool) {
-        self.is_up.store(is_up, Ordering::Relaxed);
+    pub(super) fn set_up(&self, health: &HealthPolicy, is_up: bool) {
+        if self.is_up.swap(is_up, Ordering::Relaxed) == is_up {
+            return;
+        }
+        if is_up {
+            self.slow_start.begin(health.slow_start);
+        }
+        health.report(self.host.origin(), if is_up { HostChange::Up } else { HostChange::Down });
     }
 
-    /// Records the outcome of a request.
-    pub(super) fn record(&self, health: &HealthPolicy, outcome: Result<&Response, &ClientError>) {
+    /// Whether the host is ejected or on trial.
+    pub(super) fn is_out(&self) -> bool {
+        self.ejection.is_out.load(Ordering::Relaxed)
+    }
+
+    /// Whether the host, which is out, may get a trial.
+    pub(super) fn admits_trial(&self, now: Instant) -> bool {
+        lock(&self.ejection.ejector).admits(now)
+    }
+
+    /// Records the outcome of a request. Returns whether it is one of a healthy host.
+    pub(super) fn record(&self, health: &HealthPolicy, outcome: Result<&Response, &ClientError>) -> bool {
         if let Ok(response) = outcome
-            && let Some(class) = self.classes.get(usize::from(response.status.as_u16() / 100).wrapping_sub(1))
+            && let Some(class) =
+                self.counts.classes.get(usize::from(response.status.as_u16() / 100).wrapping_sub(1))
         {
             class.fetch_add(1, Ordering::Relaxed);
         }
         if (health.is_healthy)(outcome) {
-            self.served.fetch_add(1, Ordering::Relaxed);
-            return;
+            self.counts.served.fetch_add(1, Ordering::Relaxed);
+            self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
+            if self.is_out() {
+                self.end_trial(health);
+            }
+            return true;
         }
-        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        self.counts.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
         let now = runtime::now();
         let mut penalties = self.penalties(now);
         if penalties.len() < health.penalty_max {
             penalties.push_back(runtime::later(now, health.penalty));
         }
+        false
+    }
+
+    /// Brings the host back, if it was on trial.
+    fn end_trial(&self, health: &HealthPolicy) {
+        if !lock(&self.ejection.ejector).succeed(runtime::now()) {
+            return;
+        }
+        self.ejection.is_out.store(false, Ordering::Relaxed);
+        self.slow_start.begin(health.slow_start);
+        health.report(self.host.origin(), HostChange::Returned);
+    }
+
+    /// Why a host that has failed is to be ejected, if it is.
+    pub(super) fn ejection_cause(&self, policy: &Ejection) -> Option<EjectionCause> {
+        if self.is_out() {
+            return lock(&self.ejection.ejector).is_half_open().then_some(EjectionCause::Trial);
+        }
+        let failed = self.counts.failed_in_a_row.load(Ordering::Relaxed);
+        (policy.failures > 0 && failed >= policy.failures).then_some(EjectionCause::Failures)
+    }
+
+    /// Ejects the host, unless it is ejected already.
+    pub(super) fn eject(&self, health: &HealthPolicy, policy: &Ejection, cause: EjectionCause, now: Instant) {
+        let Some(time) = lock(&self.ejection.ejector).eject(policy, now) else { return };
+        self.ejection.is_out.store(true, Ordering::Relaxed);
+        self.ejection.count.fetch_add(1, Ordering::Relaxed);
+        self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
+        health.report(self.host.origin(), HostChange::Ejected(cause, time));
+    }
+
+    /// The counts of the window that ends now.
+    pub(super) fn end_window(&self) -> WindowCounts {
+        let all = WindowCounts {
+            served: self.counts.served.load(Ordering::Relaxed),
+            failed: self.counts.failed.load(Ordering::Relaxed),
+        };
+        let start = std::mem::replace(&mut *lock(&self.counts.window_start), all);
+        WindowCounts { served: all.served - start.served, failed: all.failed - start.failed }
     }
 
     pub(super) fn counts(&self) -> BalancerCounts {
         BalancerCounts {
             origin: self.host.origin().to_owned(),
-            pending: self.pending.load(Ordering::Relaxed),
-            served: self.served.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            classes: self.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            weight: self.weight(),
+            pending: self.pending(),
+            served: self.counts.served.load(Ordering::Relaxed),
+            failed: self.counts.failed.load(Ordering::Relaxed),
+            classes: self.counts.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
             penalties: self.penalty_count(),
             is_up: self.is_up(),
+            is_ejected: self.is_out(),
+            ejections: self.ejection.count.load(Ordering::Relaxed),
         }
     }
 
+    /// Ends the task that checks the host.
+    pub(super) fn stop_checks(&self) {
+        *self.check_task() = None;
+    }
+
+    pub(super) fn check_task(&self) -> MutexGuard<'_, Option<oneshot::Sender<Infallible>>> {
+        lock(&self.check_task)
+    }
+
     fn penalty_count(&self) -> usize {
-        match self.failed.load(Ordering::Relaxed) {
+        match self.counts.failed.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.penalties(runtime::now()).len(),
         }
@@ -176,148 +322,37 @@ impl Member {
     }
 }
 
-impl fmt::Debug for HealthPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HealthPolicy")
-            .field("penalty", &self.penalty)
-            .field("penalty_max", &self.penalty_max)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How a [`Balancer`](super::Balancer) chooses the next host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BalancerChoice {
-    /// The host with the fewest pending requests; among equals, the one whose last request is the longest ago, so that
-    /// they take turns. The requests that a host missed while it was down, slow or not there are not made up for.
-    #[default]
-    LeastPending,
-    /// Of two hosts chosen at random, the one with fewer pending requests; between equals, as above. With this choice,
-    /// several independent balancers do not all rush to the same idle host.
-    TwoRandom,
-}
-
-impl BalancerChoice {
-    /// Chooses one of `candidates`, unless there is none.
-    pub(super) fn choose<'a>(
-        self,
-        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
-        random_pairs: &RandomPairs,
-    ) -> Option<&'a Arc<Member>> {
-        // A count of all requests so far would send each one to a host that is back, until it has caught up.
-        let load = |member: &&Arc<Member>| (member.load(), member.last_assigned.load(Ordering::Relaxed));
-        let count = candidates.clone().count();
-        match self {
-            BalancerChoice::TwoRandom if count > 2 => {
-                let (one, other) = random_pairs.two_below(count);
-                let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
-                two.map(|(_, member)| member).min_by_key(load)
-            }
-            BalancerChoice::LeastPending | BalancerChoice::TwoRandom => candidates.min_by_key(load),
-        }
-    }
-}
-
-/// Draws pairs of different numbers at random.
+/// The turns of a balancer's hosts: each request takes as much of a time of their own as the share of its host is small
+/// (start-time fair queueing, Goyal and others).
 #[derive(Default)]
-pub(super) struct RandomPairs {
-    random: RandomState,
-    drawn: AtomicU64,
+pub(super) struct Turns {
+    time: AtomicU64,
+    assigned: AtomicU64,
 }
 
-impl RandomPairs {
-    /// Two different numbers below `count`, which is at least 2.
-    fn two_below(&self, count: usize) -> (usize, usize) {
-        debug_assert!(count >= 2, "there are two different numbers");
-        let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
-        let below = |bits: u64, most: usize| (bits % most as u64) as usize;
-        let one = below(bits >> 32, count);
-        let other = below(bits & u64::from(u32::MAX), count - 1);
-        (one, if other < one { other } else { other + 1 })
-    }
-}
+/// The time that passes with a request to a host whose share is 1.
+const TURN: u64 = 1 << 20;
 
-/// The request of an active check. A response of 2xx within the interval means that the host is up.
-#[derive(Debug)]
-pub(super) struct HealthCheck {
-    pub(super) request: Request,
-    pub(super) interval: Duration,
-}
-
-impl Member {
-    /// Starts the task that checks the host, unless it is running. Without a runtime, none can be started.
-    pub(super) fn start_checks(self: &Arc<Member>, check: &Arc<HealthCheck>) {
-        let mut check_task = lock(&self.check_task);
-        if check_task.as_ref().is_some_and(|check_task| !check_task.is_closed()) {
-            return;
-        }
-        let Some(handle) = Handle::current() else { return };
-        let (sender, gone) = oneshot::channel();
-        *check_task = Some(sender);
-        let host = self.host.with_timeout(check.interval);
-        handle.spawn(check_until(Arc::downgrade(self), host, gone, check.clone()));
-    }
-
-    /// Ends the task that checks the host.
-    pub(super) fn stop_checks(&self) {
-        *lock(&self.check_task) = None;
-    }
-}
-
-/// Checks `member` until it is `gone`, even if that is in the middle of a check.
-async fn check_until(
-    member: Weak<Member>,
-    host: Host,
-    gone: oneshot::Receiver<Infallible>,
-    check: Arc<HealthCheck>,
-) {
-    let gone = async {
-        // Nothing is ever sent; this is the end of the sender.
-        let Err(_) = gone.await;
-    };
-    select(gone, keep_checking(member, host, check)).await;
-}
-
-/// Checks `member`, which is at `host`, for as long as it is there.
-async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>) {
-    let mut response = Response::new();
-    loop {
-        let next = runtime::later(runtime::now(), check.interval);
-        // The member is not held meanwhile, or it would not be gone before the response has come.
-        let is_up = match host.send(&check.request, &mut response).await {
-            Ok(()) => Some(response.status.is_success()),
-            // The check was not sent: all connections to the host are in use.
-            Err(error) if error.phase() == ClientPhase::Queue => None,
-            Err(_) => Some(false),
-        };
-        let Some(member) = member.upgrade() else { return };
-        if let Some(is_up) = is_up {
-            member.set_up(is_up);
-        }
-        drop(member);
-        sleep_until(next).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_pair_of_hosts_is_equally_likely() {
-        const THROWS: usize = 6_000;
-        let random_pairs = RandomPairs::default();
-        let mut thrown = [[0; 4]; 4];
-        for _ in 0..THROWS {
-            let (one, other) = random_pairs.two_below(4);
-            thrown[one][other] += 1;
-        }
-        for (one, row) in thrown.iter().enumerate() {
-            for (other, count) in row.iter().enumerate() {
-                let expected = if one == other { 0..=0 } else { 350..=650 };
-                assert!(expected.contains(count), "{one} and {other}: {count} of {THROWS}");
-            }
+impl SlowStart {
+    fn begin(&self, time: Duration) {
+        if time > Duration::ZERO {
+            *lock(&self.began) = Some((runtime::now(), time));
+            self.is_on.store(true, Ordering::Relaxed);
         }
     }
+
+    /// How much of its share the host has.
+    fn percent(&self) -> u64 {
+        let mut began = lock(&self.began);
+        let Some((since, time)) = *began else { return 100 };
+        let part = runtime::now().saturating_duration_since(since).as_secs_f64() / time.as_secs_f64();
+        if part >= 1.0 {
+            *began = None;
+            self.is_on.store(false, Ordering::Relaxed);
+        }
+        ((part * 100.0) as u64).clamp(SLOW_START_PERCENT_MIN, 100)
+    }
 }
+
+/// With less, a host would hardly get any request from which it warms up.
+const SLOW_START_PERCENT_MIN: u64 = 10;

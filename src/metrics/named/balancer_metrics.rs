@@ -58,19 +58,37 @@ impl BalancerTable {
 }
 
 fn add(sum: &mut BalancerCounts, other: &BalancerCounts) {
-    let BalancerCounts { origin: _, pending, served: _, failed, classes, penalties, is_up } = other;
+    let BalancerCounts {
+        origin: _,
+        weight: _,
+        pending,
+        served: _,
+        failed,
+        classes,
+        penalties,
+        is_up,
+        is_ejected,
+        ejections,
+    } = other;
     sum.pending += pending;
     sum.failed += failed;
     zip(&mut sum.classes, classes).for_each(|(sum, count)| *sum += count);
     sum.penalties += penalties;
     sum.is_up &= is_up;
+    sum.is_ejected |= is_ejected;
+    sum.ejections += ejections;
 }
 
 /// The name of a metric, its type, its meaning, and the count of a host.
 type Metric = (&'static str, &'static str, &'static str, fn(&BalancerCounts) -> u64);
 
-const METRICS: [Metric; 4] = [
-    ("host_up", "gauge", "Whether a host has passed its last check.", |host| host.is_up.into()),
+const METRICS: [Metric; 7] = [
+    ("host_up", "gauge", "Whether a host is up, by its last checks.", |host| host.is_up.into()),
+    ("host_ejected", "gauge", "Whether a host is ejected or on trial.", |host| host.is_ejected.into()),
+    ("ejections_total", "counter", "How often a host was ejected.", |host| host.ejections),
+    ("host_weight", "gauge", "The share of requests that a host gets, beside the others.", |host| {
+        host.weight.into()
+    }),
     ("requests_pending", "gauge", "Requests that a host has not answered yet.", |host| host.pending as u64),
     ("penalties", "gauge", "Failures of a host that count as pending requests now.", |host| {
         host.penalties as u64
@@ -109,6 +127,9 @@ mod tests {
         let text = metrics.to_text(Format::Prometheus);
         for line in [
             "corehttp_balancer_host_up{balancer=\"shop\",host=\"http://one\"} 1",
+            "corehttp_balancer_host_ejected{balancer=\"shop\",host=\"http://two\"} 0",
+            "corehttp_balancer_ejections_total{balancer=\"shop\",host=\"http://two\"} 0",
+            "corehttp_balancer_host_weight{balancer=\"shop\",host=\"http://two\"} 1",
             "corehttp_balancer_failures_total{balancer=\"shop\",host=\"http://two\"} 1",
             "corehttp_balancer_penalties{balancer=\"shop\",host=\"http://two\"} 1",
             "corehttp_balancer_requests_pending{balancer=\"shop\",host=\"http://one\"} 0",

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::model::Model;
 use crate::chance::{Chance, check_histories};
-use crate::support::{Peer, Received, paused, settle};
+use crate::support::{Peer, Received, each, paused, settle};
 
 #[test]
 fn every_request_of_a_random_history_goes_to_the_host_that_it_should() {
@@ -210,10 +210,11 @@ impl Hosts {
         let timeouts = ClientTimeouts { wait: WAIT, idle: Duration::ZERO, ..ClientTimeouts::default() };
         let client = Client::builder().dialer(self.clone()).timeouts(timeouts);
         let mut builder = client.build().balance(&HOSTS[..settings.hosts]).unwrap();
-        builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
+        builder =
+            builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max).ejection(None);
         builder = builder.healthy_if(|it| it.is_ok_and(|response| !response.status.is_server_error()));
         if settings.is_checked {
-            builder = builder.health_check("/health", INTERVAL).unwrap();
+            builder = builder.health_check(each("/health", INTERVAL));
         }
         if settings.is_elsewhere { builder.retry_other_hosts(true).build() } else { builder.build() }
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
+use corehttp::client::HealthCheck;
 use corehttp::proxy_protocol::{ProxyHeader, ProxyProtocol, ProxyVersion};
 use corehttp::server::ExchangeReport;
 use corehttp::{
@@ -412,8 +413,7 @@ fn a_client_begins_its_connections_with_a_header() {
                 assert_eq!(text(&other, &url).await, TOLD);
             }
             // The health checks of a balancer are those of its own client.
-            let balancer =
-                own.balance([&url]).unwrap().health_check("/", Duration::from_secs(60)).unwrap().build();
+            let balancer = own.balance([&url]).unwrap().health_check(HealthCheck::get("/").unwrap()).build();
             let (through, mut response) = (balancer.through(&other), Response::new());
             for (balancer, expected) in
                 [(&through, TOLD), (&balancer, "Some((None, None))"), (&through, TOLD)]

@@ -1,0 +1,247 @@
+//! [`BalancerBuilder`]: the settings of a balancer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use super::balancer::{Balancer, BalancerInner, KeyOf, RetryPolicy, add_member};
+use super::check::HealthCheck;
+use super::choice::{BalancerChoice, RandomPairs};
+use super::ejection::Ejection;
+use super::health::{HealthPolicy, HostReport};
+use super::member::{Member, Turns};
+use crate::client::error::ClientError;
+use crate::client::retry::Retry;
+use crate::client::send::RequestSender;
+use crate::message::{MessageError, Request, Response, Status};
+use crate::runtime::Hooks;
+
+/// Configures a [`Balancer`]. Made by [`Client::balance`](crate::Client::balance); timeouts and limits are those of the
+/// client.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::Client;
+/// use corehttp::client::{BalancerChoice, HealthCheck};
+///
+/// let balancer = Client::new()
+///     .balance(["http://one", "http://two", "http://three"])?
+///     .choice(BalancerChoice::TwoRandom)
+///     .penalty(Duration::from_secs(10))
+///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
+///     .health_check(HealthCheck::get("/health")?)
+///     .retry_other_hosts(true)
+///     .build();
+/// assert_eq!(balancer.counts().len(), 3);
+/// # Ok::<(), corehttp::error::MessageError>(())
+/// ```
+#[must_use]
+pub struct BalancerBuilder {
+    sender: RequestSender,
+    members: Vec<Arc<Member>>,
+    choice: BalancerChoice,
+    key: Option<Box<KeyOf>>,
+    panic_percent: u8,
+    health: HealthPolicy,
+    retry: RetryPolicy,
+    policy: Option<Arc<Retry>>,
+}
+
+impl BalancerBuilder {
+    pub(in crate::client) fn new(sender: RequestSender) -> BalancerBuilder {
+        let health = HealthPolicy {
+            penalty: PENALTY,
+            penalty_max: PENALTY_MAX,
+            is_healthy: Box::new(|outcome| outcome.is_ok_and(|response| can_work(response.status))),
+            ejection: Some(Ejection::default()),
+            slow_start: Duration::ZERO,
+            check: None,
+            on_change: Hooks::default(),
+        };
+        BalancerBuilder {
+            policy: sender.retry().cloned(),
+            // The balancer retries, and not its hosts for themselves. Checks are never retried.
+            sender: sender.with_retry(None),
+            members: Vec::new(),
+            choice: BalancerChoice::default(),
+            key: None,
+            panic_percent: 0,
+            health,
+            retry: RetryPolicy::Never,
+        }
+    }
+
+    /// Adds a host. Adding the same one twice has no effect.
+    pub(in crate::client) fn host(self, url: &str) -> Result<Self, MessageError> {
+        self.weighted(url, 1)
+    }
+
+    /// Adds a host with a [weight](Balancer::set_weight), which the others have too, 1 by default. Adding the same host twice
+    /// has no effect.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn weighted(mut self, url: &str, weight: u32) -> Result<Self, MessageError> {
+        add_member(&mut self.members, &self.sender, url, weight, false)?;
+        Ok(self)
+    }
+
+    /// Adds a host that gets requests only while no other host can be used.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn backup(mut self, url: &str) -> Result<Self, MessageError> {
+        add_member(&mut self.members, &self.sender, url, 1, true)?;
+        Ok(self)
+    }
+
+    /// Sets how the next host is chosen. Default: [`BalancerChoice::LeastPending`].
+    pub fn choice(mut self, choice: BalancerChoice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Sets a function that returns the key of a request, such as the name of a user or the path. Requests with the same key
+    /// go to the same host, as long as that has no more than 1.25 times its share of the pending requests. When a host comes
+    /// or goes, only its own keys move. Balancers with the same hosts choose alike. A request without a key goes where
+    /// [`BalancerBuilder::choice`] says. Default: none has one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    ///
+    /// let balancer = Client::new()
+    ///     .balance(["http://one", "http://two"])?
+    ///     .key_by(|request| request.headers.get_bytes("x-user"))
+    ///     .build();
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
+    #[doc(alias("consistent hashing", "sticky", "affinity", "rendezvous"))]
+    pub fn key_by(mut self, key: impl Fn(&Request) -> Option<&[u8]> + Send + Sync + 'static) -> Self {
+        self.key = Some(Box::new(key));
+        self
+    }
+
+    /// Sets how long a failure counts as one more pending request. Default: 3 s.
+    pub fn penalty(mut self, penalty: Duration) -> Self {
+        self.health.penalty = penalty;
+        self
+    }
+
+    /// Sets how many failures of one host count at the same time. With zero, none count. Default: 300.
+    pub fn penalty_max(mut self, most: usize) -> Self {
+        self.health.penalty_max = most;
+        self
+    }
+
+    /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
+    /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
+    /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
+    pub fn healthy_if(
+        mut self,
+        is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.health.is_healthy = Box::new(is_healthy);
+        self
+    }
+
+    /// Sets when hosts that fail get no requests for a while; `None` ejects none. Default: [`Ejection::new`].
+    pub fn ejection(mut self, ejection: impl Into<Option<Ejection>>) -> Self {
+        self.health.ejection = ejection.into();
+        self
+    }
+
+    /// Sets how long a host that was down or ejected gets only a part of its share, which grows from a tenth to the whole.
+    /// Default: zero, so that it has all at once.
+    pub fn slow_start(mut self, time: Duration) -> Self {
+        self.health.slow_start = time;
+        self
+    }
+
+    /// Sets how many percent of the hosts, backups not counted, must be fit for use; with fewer, all get requests, since the
+    /// others would not bear the load. Default: 0, so that those which are fit get all, and all get some only if none is.
+    #[doc(alias("panic_threshold", "healthy_panic_threshold"))]
+    pub fn panic_below(mut self, percent: u8) -> Self {
+        self.panic_percent = percent.min(100);
+        self
+    }
+
+    /// Adds a function that is called when the state of a host changes: it goes down or up, is ejected or returns. It is
+    /// called where that is found out, and should return quickly. Its panics are ignored.
+    pub fn on_change(mut self, on_change: impl Fn(&HostReport<'_>) + Send + Sync + 'static) -> Self {
+        self.health.on_change.push(Box::new(on_change));
+        self
+    }
+
+    /// Sets how each host is checked, starting with the balancer's first request. Default: not at all.
+    ///
+    /// While all connections to a host are in use, it is not checked. The task that checks ends with the balancer.
+    ///
+    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends,
+    /// the next request starts them in its own.
+    pub fn health_check(mut self, check: HealthCheck) -> Self {
+        self.health.check = Some(check);
+        self
+    }
+
+    /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
+    /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
+    ///
+    /// [`BalancerBuilder::retry`] retries more failures, within a budget. If there is such a policy, it alone decides.
+    pub fn retry_other_hosts(mut self, retry: bool) -> Self {
+        self.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
+        self
+    }
+
+    /// Sets the policy by which requests that fail are sent again, or that none are. Default: that of the client.
+    ///
+    /// A request is sent to another host each time, if there is another one, so it does not wait for the `retry-after` of
+    /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.
+    /// The time limit of the client is that of all attempts together.
+    pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
+        self.policy = retry.into().map(Arc::new);
+        self
+    }
+
+    /// Builds the balancer. Nothing is dialed before the first request.
+    pub fn build(self) -> Balancer {
+        let BalancerBuilder { sender, members, choice, key, panic_percent, health, retry, policy } = self;
+        Balancer::from_inner(BalancerInner {
+            sender,
+            members: RwLock::new(members),
+            choice,
+            key,
+            random_pairs: RandomPairs::default(),
+            turns: Turns::default(),
+            health: Arc::new(health),
+            window_end: Mutex::default(),
+            panic_percent,
+            retry,
+            policy,
+        })
+    }
+}
+
+/// Whether a host that answers so can do its work. The status 500 may be about one request alone.
+fn can_work(status: Status) -> bool {
+    ![Status::BAD_GATEWAY, Status::SERVICE_UNAVAILABLE, Status::GATEWAY_TIMEOUT].contains(&status)
+}
+
+const PENALTY: Duration = Duration::from_secs(3);
+const PENALTY_MAX: usize = 300;
+
+impl fmt::Debug for BalancerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BalancerBuilder")
+            .field("choice", &self.choice)
+            .field("health", &self.health)
+            .field("retry", &self.retry)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,169 @@
+//! [`BalancerChoice`]: which of several hosts gets a request.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::member::Member;
+
+/// How a [`Balancer`](super::Balancer) chooses the next host.
+///
+/// A host's load is the number of its pending requests, with its penalties, in proportion to its
+/// [weight](super::Balancer::set_weight).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BalancerChoice {
+    /// The host with the least load; among equals, the one whose turn it is. The requests that a host missed while it was
+    /// down, slow or not there are not made up for.
+    #[default]
+    LeastPending,
+    /// Of two hosts chosen at random, the one with less load; between equals, as above. With this choice, several
+    /// independent balancers do not all rush to the same idle host.
+    TwoRandom,
+    /// The host whose turn it is, by the weights alone. For requests that take equally long.
+    RoundRobin,
+}
+
+impl BalancerChoice {
+    /// Chooses one of `candidates`, unless there is none.
+    pub(super) fn choose<'a>(
+        self,
+        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+        random_pairs: &RandomPairs,
+    ) -> Option<&'a Arc<Member>> {
+        let load = |member: &&Arc<Member>| (member.load(), member.turn());
+        let count = candidates.clone().count();
+        match self {
+            BalancerChoice::TwoRandom if count > 2 => {
+                let (one, other) = random_pairs.two_below(count);
+                let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
+                two.map(|(_, member)| member).min_by_key(load)
+            }
+            BalancerChoice::LeastPending | BalancerChoice::TwoRandom => candidates.min_by_key(load),
+            BalancerChoice::RoundRobin => candidates.min_by_key(|member| member.turn()),
+        }
+    }
+}
+
+/// Chooses the host of a key: the one for which the two have the highest score (rendezvous hashing). Each gets as many keys
+/// as its weight says, and a host that comes or goes moves no keys between the others.
+///
+/// A host that has more than its share of the pending requests, and a quarter more, is passed over for the next one (Mirrokni
+/// and others, "Consistent hashing with bounded loads"): so one popular key does not bring a host down.
+pub(super) fn choose_by_key<'a>(
+    key: &[u8],
+    candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+) -> Option<&'a Arc<Member>> {
+    let pending: usize = candidates.clone().map(|member| member.pending()).sum();
+    let shares: f64 = candidates.clone().map(|member| member.share() as f64).sum();
+    let has_room = |member: &&Arc<Member>| {
+        let part = member.share() as f64 / shares;
+        (member.pending() as f64) < ((pending + 1) as f64 * part * LOAD_MAX).ceil()
+    };
+    let key = fnv(&[key]);
+    let score = |member: &&Arc<Member>| score(key, member.host.origin(), member.share());
+    candidates.filter(has_room).max_by(|one, other| score(one).total_cmp(&score(other)))
+}
+
+/// The most that a host may have of its share of the load.
+const LOAD_MAX: f64 = 1.25;
+
+/// The score of a host for a key with this hash: the larger the share of the host, the more often it is the highest.
+fn score(key: u64, origin: &str, share: u64) -> f64 {
+    let hash = mixed(fnv(&[origin.as_bytes(), &key.to_le_bytes()]));
+    // From the upper 53 bits, which a float holds exactly, a number between 0 and 1, without both.
+    let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    share as f64 / -uniform.ln()
+}
+
+/// FNV-1a. Several gateways, of several versions, must choose alike, so it is not the standard library's hash, which may
+/// change. A peer that finds keys for one host meets the bound of its load.
+fn fnv(texts: &[&[u8]]) -> u64 {
+    let octets = texts.iter().copied().flatten();
+    octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
+        (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The last steps of MurmurHash3, which spread the bits of a hash.
+fn mixed(hash: u64) -> u64 {
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ (mixed >> 33)
+}
+
+/// Draws pairs of different numbers at random.
+#[derive(Default)]
+pub(super) struct RandomPairs {
+    random: RandomState,
+    drawn: AtomicU64,
+}
+
+impl RandomPairs {
+    /// Two different numbers below `count`, which is at least 2.
+    fn two_below(&self, count: usize) -> (usize, usize) {
+        debug_assert!(count >= 2, "there are two different numbers");
+        let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
+        let below = |bits: u64, most: usize| (bits % most as u64) as usize;
+        let one = below(bits >> 32, count);
+        let other = below(bits & u64::from(u32::MAX), count - 1);
+        (one, if other < one { other } else { other + 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_of_hosts_is_equally_likely() {
+        const THROWS: usize = 6_000;
+        let random_pairs = RandomPairs::default();
+        let mut thrown = [[0; 4]; 4];
+        for _ in 0..THROWS {
+            let (one, other) = random_pairs.two_below(4);
+            thrown[one][other] += 1;
+        }
+        for (one, row) in thrown.iter().enumerate() {
+            for (other, count) in row.iter().enumerate() {
+                let expected = if one == other { 0..=0 } else { 350..=650 };
+                assert!(expected.contains(count), "{one} and {other}: {count} of {THROWS}");
+            }
+        }
+    }
+
+    /// The host of each of 10,000 keys, by the scores alone.
+    fn hosts_of_keys(hosts: &[(String, u64)]) -> Vec<&str> {
+        let host_of = |key: u32| {
+            let key = fnv(&[key.to_string().as_bytes()]);
+            let score = |(origin, share): &&(String, u64)| score(key, origin, *share);
+            let best = hosts.iter().max_by(|one, other| score(one).total_cmp(&score(other)));
+            best.map_or("", |(origin, _)| origin.as_str())
+        };
+        (0..10_000).map(host_of).collect()
+    }
+
+    #[test]
+    fn a_host_that_goes_moves_its_own_keys_alone() {
+        let mut hosts: Vec<_> = (0..10).map(|number| (format!("http://h{number}:80"), 100)).collect();
+        hosts[9].1 = 200;
+        let whole = hosts.clone();
+        let before = hosts_of_keys(&whole);
+        for (origin, share) in &whole {
+            let keys = before.iter().filter(|host| *host == origin).count() as u64;
+            assert!(keys.abs_diff(share * 10_000 / 1_100) < 120, "{origin}: {keys}");
+        }
+        hosts.remove(3);
+        let after = hosts_of_keys(&hosts);
+        for (before, after) in before.iter().zip(&after) {
+            assert!(before == after || *before == "http://h3:80", "{before} {after}");
+        }
+    }
+
+    /// Gateways of several versions choose alike.
+    #[test]
+    fn the_hash_stays_what_it_is() {
+        assert_eq!(fnv(&[b"foobar"]), 0x8594_4171_f739_67e8, "a vector of its authors");
+        assert_eq!(mixed(1), 0xb456_bcfc_34c2_cb2c, "a vector of its author");
+    }
+}

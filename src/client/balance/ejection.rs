@@ -1,0 +1,268 @@
+//! [`Ejection`]: hosts that fail get no requests for a while; [`Ejector`] keeps the record of one.
+
+use std::time::Duration;
+
+use crate::runtime::{Instant, later};
+
+/// When a host of a [`Balancer`](super::Balancer) fails so often that it gets no requests for a while.
+///
+/// A host is ejected after some failures in a row, or if it fails much more often than the others. When its time is over,
+/// it gets one request a second as a trial. If that succeeds, the host is back; if it fails, the host is ejected again, and for
+/// longer each time. No more than a part of the hosts is ejected at once, so a fault that all of them share does not take
+/// all of them out.
+///
+/// A host with less trouble has [penalties](super::BalancerBuilder::penalty) alone.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::Client;
+/// use corehttp::client::Ejection;
+///
+/// let ejection = Ejection::new().failures(3).time(Duration::from_secs(10), Duration::from_secs(120));
+/// let balancer = Client::new().balance(["http://one", "http://two"])?.ejection(ejection).build();
+/// # Ok::<(), corehttp::error::MessageError>(())
+/// ```
+#[doc(alias("outlier", "outlier_detection", "circuit breaker", "max_fails", "fail_timeout"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    pub(super) failures: u32,
+    pub(super) rates: Option<u32>,
+    first: Duration,
+    most: Duration,
+    pub(super) percent_max: u8,
+}
+
+impl Ejection {
+    /// Returns the defaults.
+    pub fn new() -> Ejection {
+        Ejection {
+            failures: 5,
+            rates: Some(100),
+            first: Duration::from_secs(30),
+            most: Duration::from_secs(300),
+            percent_max: 50,
+        }
+    }
+
+    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5.
+    #[must_use]
+    pub fn failures(mut self, in_a_row: u32) -> Self {
+        self.failures = in_a_row;
+        self
+    }
+
+    /// Sets how many requests a host must have had in ten seconds to be compared with the others; `None` compares none.
+    /// Default: 100.
+    ///
+    /// If there are at least five such hosts, one whose share of successes is below the mean by more than 1.9 standard
+    /// deviations is ejected.
+    #[must_use]
+    pub fn compared_from(mut self, requests: impl Into<Option<u32>>) -> Self {
+        self.rates = requests.into();
+        self
+    }
+
+    /// Sets how long a host is ejected the first time, and at most. The time doubles with each failed trial, and begins anew
+    /// once the host has been back for as long as it was ejected at last. Default: 30 s and 300 s.
+    #[must_use]
+    pub fn time(mut self, first: Duration, most: Duration) -> Self {
+        self.first = first;
+        self.most = most.max(first);
+        self
+    }
+
+    /// Sets how many percent of the hosts may be ejected at once, rounded down. Default: 50, so of two hosts one.
+    #[must_use]
+    pub fn percent_max(mut self, percent: u8) -> Self {
+        self.percent_max = percent.min(100);
+        self
+    }
+}
+
+impl Default for Ejection {
+    fn default() -> Ejection {
+        Ejection::new()
+    }
+}
+
+/// Why a host was ejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EjectionCause {
+    /// It has failed as often in a row as [`Ejection::failures`] says.
+    Failures,
+    /// It has failed much more often than the others.
+    SuccessRate,
+    /// It has failed a trial.
+    Trial,
+}
+
+/// The record of one host.
+#[derive(Debug, Default)]
+pub(super) struct Ejector {
+    state: State,
+    /// How long the last ejection was; zero if there was none, or if it is forgotten.
+    last: Duration,
+    /// When the host came back, if it was ejected.
+    back_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Well,
+    Ejected {
+        until: Instant,
+    },
+    /// Requests are trials, of which the next one is due at `next`.
+    HalfOpen {
+        next: Instant,
+    },
+}
+
+impl Ejector {
+    /// Whether the host may get a request at `now`. Asked for a host that was ejected.
+    pub(super) fn admits(&self, now: Instant) -> bool {
+        match self.state {
+            State::Well => true,
+            State::Ejected { until: from } | State::HalfOpen { next: from } => from <= now,
+        }
+    }
+
+    /// Notes that a request is assigned. Returns whether that is the first trial of a host that was ejected.
+    pub(super) fn begin_trial(&mut self, now: Instant) -> bool {
+        let is_first = matches!(self.state, State::Ejected { .. });
+        if !self.is_well() {
+            self.state = State::HalfOpen { next: later(now, TRIAL_INTERVAL) };
+        }
+        is_first
+    }
+
+    /// Ejects the host. Returns for how long; `None` if it is ejected already.
+    pub(super) fn eject(&mut self, policy: &Ejection, now: Instant) -> Option<Duration> {
+        if matches!(self.state, State::Ejected { .. }) {
+            return None;
+        }
+        let was_back = self.back_since.take().map(|since| now.saturating_duration_since(since));
+        if was_back.is_some_and(|time| time >= self.last) {
+            self.last = Duration::ZERO;
+        }
+        let doubled = self.last.saturating_mul(2);
+        self.last = if doubled.is_zero() { policy.first } else { doubled.min(policy.most) };
+        self.state = State::Ejected { until: later(now, self.last) };
+        Some(self.last)
+    }
+
+    /// Notes a success. Returns whether it brings the host back. Requests from before an ejection do not.
+    pub(super) fn succeed(&mut self, now: Instant) -> bool {
+        let is_back = matches!(self.state, State::HalfOpen { .. });
+        if is_back {
+            self.state = State::Well;
+            self.back_since = Some(now);
+        }
+        is_back
+    }
+
+    /// Whether the host is on trial.
+    pub(super) fn is_half_open(&self) -> bool {
+        matches!(self.state, State::HalfOpen { .. })
+    }
+
+    pub(super) fn is_well(&self) -> bool {
+        matches!(self.state, State::Well)
+    }
+}
+
+/// How often a host that was ejected gets a trial, until one succeeds or fails. A caller may drop a request before it has an
+/// outcome.
+const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The successes and failures of one host in a window of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WindowCounts {
+    pub(super) served: u64,
+    pub(super) failed: u64,
+}
+
+/// How long a window of time is in which hosts are compared.
+pub(super) const WINDOW: Duration = Duration::from_secs(10);
+
+/// Which hosts failed much more often than the others, by their counts in one window.
+pub(super) fn outliers(windows: &[WindowCounts], requests_min: u32) -> Vec<usize> {
+    let total = |window: &WindowCounts| window.served + window.failed;
+    let rates: Vec<_> = windows
+        .iter()
+        .enumerate()
+        .filter(|(_, window)| total(window) >= u64::from(requests_min.max(1)))
+        .map(|(at, window)| (at, window.served as f64 / total(window) as f64))
+        .collect();
+    if rates.len() < HOSTS_MIN {
+        return Vec::new();
+    }
+    let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / rates.len() as f64;
+    let average = mean(&mut rates.iter().map(|(_, rate)| *rate));
+    let variance = mean(&mut rates.iter().map(|(_, rate)| (rate - average).powi(2)));
+    let bound = average - DEVIATIONS * variance.sqrt();
+    rates.iter().filter(|(_, rate)| *rate < bound).map(|(at, _)| *at).collect()
+}
+
+const HOSTS_MIN: usize = 5;
+const DEVIATIONS: f64 = 1.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn each_failed_trial_doubles_the_time_up_to_the_most() {
+        let policy = Ejection::new().time(10 * SECOND, 50 * SECOND);
+        let mut ejector = Ejector::default();
+        let mut now = runtime::now();
+        assert!(ejector.admits(now) && !ejector.succeed(now));
+        for seconds in [10, 20, 40, 50, 50] {
+            assert_eq!(ejector.eject(&policy, now), Some(seconds * SECOND));
+            assert_eq!(ejector.eject(&policy, now), None, "it is ejected already");
+            assert!(!ejector.succeed(now), "an answer from before brings no host back");
+            assert!(!ejector.admits(later(now, seconds * SECOND - Duration::from_millis(1))));
+            now = later(now, seconds * SECOND);
+            assert!(ejector.admits(now) && ejector.begin_trial(now));
+            assert!(ejector.is_half_open() && !ejector.admits(now));
+            now = later(now, SECOND);
+            assert!(ejector.admits(now) && !ejector.begin_trial(now), "a trial may have no outcome");
+        }
+        assert!(ejector.succeed(now) && ejector.is_well());
+        now = later(now, 49 * SECOND);
+        assert_eq!(ejector.eject(&policy, now), Some(50 * SECOND), "it was not back for long");
+        now = later(now, 50 * SECOND);
+        ejector.begin_trial(now);
+        assert!(ejector.succeed(now));
+        now = later(now, 50 * SECOND);
+        assert_eq!(ejector.eject(&policy, now), Some(10 * SECOND));
+    }
+
+    /// Hosts with these successes and failures are compared from 100 requests on.
+    #[track_caller]
+    fn check_outliers(windows: &[(u64, u64)], expected: &[usize]) {
+        let windows: Vec<_> =
+            windows.iter().map(|&(served, failed)| WindowCounts { served, failed }).collect();
+        assert_eq!(outliers(&windows, 100), expected, "{windows:?}");
+    }
+
+    #[test]
+    fn a_host_is_an_outlier_beside_at_least_four_others() {
+        let well = (1_000, 0);
+        check_outliers(&[], &[]);
+        check_outliers(&[(0, 100), well, well, well], &[]);
+        check_outliers(&[(0, 100), well, well, well, well], &[0]);
+        check_outliers(&[well, well, well, well, well, (900, 100)], &[5]);
+        check_outliers(&[well, well, well, well, well], &[]);
+        check_outliers(&[(0, 100), (0, 100), (0, 100), (0, 100), (0, 100)], &[]);
+        check_outliers(&[(0, 99), well, well, well, well, well], &[]);
+        check_outliers(&[(990, 10), (980, 20), (990, 10), (985, 15), (980, 20), (900, 100)], &[5]);
+    }
+}
