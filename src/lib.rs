@@ -89,7 +89,9 @@
 //! |---|---|---|
 //! | [`server`] | reports, counters, error pages, transforms | |
 //! | [`middleware`] | what surrounds handlers: logs, guards, limits, compression | |
+//! | [`routing`] | links to routes, and lists of them | |
 //! | [`health`] | probes of load balancers | |
+//! | [`idempotency`] | requests that are sent again, and handled once | |
 //! | [`client`] | redirects, proxies, retries, middleware, pipelines, several hosts | |
 //! | [`blocking`] | a client for programs without a runtime | |
 //! | [`message`] | parts of messages, values, credentials, escapes | |
@@ -226,6 +228,7 @@ pub mod fs;
 pub mod health;
 #[cfg(feature = "http")]
 pub mod http_types;
+pub mod idempotency;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
@@ -287,9 +290,21 @@ pub use server::handler::{BoxHandler, Handler, IntoHandler};
 pub use server::run::ServerHandle;
 pub use wire::Limits;
 
-/// The parts of which [`routes!`] makes a router.
-#[doc(hidden)]
+/// Links to routes, and lists of them.
+///
+/// ```
+/// use corehttp::routing::Link;
+///
+/// const USER: Link = Link::new("/users/{id}");
+/// assert_eq!(USER.with("id", "Ada L.").path()?, "/users/Ada%20L.");
+/// # Ok::<(), corehttp::routing::LinkError>(())
+/// ```
+///
+/// The routes themselves are those of a [`Router`], which [`routes!`] makes.
 pub mod routing {
+    pub use crate::router::{Link, LinkError, LinkValues, RouteInfo};
+    // The parts of which `routes!` makes a router.
+    #[doc(hidden)]
     pub use crate::router::{Chain, FromHandler, HandlerSet, RouteList};
 }
 

@@ -195,6 +195,17 @@ const fn closing_brace(text: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// The names of the parameters of a pattern without faults.
+pub(super) fn params(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split(['/', '.']).filter_map(param)
+}
+
+/// The name of the parameter that a label or a segment is, if it is one.
+pub(super) fn param(part: &str) -> Option<&str> {
+    let name = part.strip_prefix('{')?.strip_suffix('}')?;
+    Some(name.strip_prefix('*').unwrap_or(name))
+}
+
 /// A fault of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {

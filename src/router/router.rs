@@ -5,11 +5,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::handler_set::{FromHandler, HandlerSet};
+use super::outcome::{Outcome, respond, with_other_end};
 use super::pattern::RouteError;
+use super::route_info::RouteInfo;
 use super::routes::RouteList;
 use super::spelling::{Spelling, normal_form};
 use super::table::{Endpoint, Found, Methods, RouteIndex, RouteTable};
-use crate::message::{Method, NO_PATTERN, Request, Response, Status};
+use crate::message::{Method, NO_PATTERN, Request};
 use crate::runtime::boxed;
 use crate::server::{
     BodyPlan, BoxHandler, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, Wrap,
@@ -94,33 +96,6 @@ pub struct Router<S = Vec<BoxHandler>> {
     redirects_slashes: bool,
 }
 
-/// Where a request leads.
-#[derive(Clone, Copy)]
-enum Outcome<'t> {
-    Route(RouteIndex),
-    /// The router itself lists the methods of the path.
-    Options(&'t Endpoint),
-    NotAllowed(&'t Endpoint),
-    NotFound,
-    /// The server as a whole, which is the target `*` (RFC 9110 §9.3.7).
-    ServerOptions,
-    /// A route matches the normal form of the path.
-    OtherSpelling,
-    /// A route matches the path with another end: with a slash or without.
-    OtherEnd,
-}
-
-impl<'t> Outcome<'t> {
-    #[inline]
-    fn new(endpoint: &'t Endpoint, method: &Method) -> Outcome<'t> {
-        match (endpoint.route(method), method) {
-            (Some(route), _) => Outcome::Route(route),
-            (None, Method::Options) => Outcome::Options(endpoint),
-            (None, _) => Outcome::NotAllowed(endpoint),
-        }
-    }
-}
-
 impl<S> Router<S> {
     /// Creates a router with these routes, whose handlers are `handlers`, in the same order. This is what
     /// [`routes!`](crate::routes) calls.
@@ -158,6 +133,31 @@ impl<S> Router<S> {
     pub fn redirect_slashes(mut self, on: bool) -> Router<S> {
         self.redirects_slashes = on;
         self
+    }
+
+    /// Returns the routes in the order in which they were added, for documents and tests that list them. A handler that is
+    /// mounted is one route, even if it is a router.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Method, routes};
+    ///
+    /// # let (show, files) = (|_: &mut Context| {}, |_: &mut Context| {});
+    /// let router = routes! {
+    ///     GET "/users/{id}" => show,
+    ///     mount "/files" => files,
+    /// };
+    /// let mut routes = router.routes();
+    /// let users = routes.next().expect("the first one");
+    /// assert_eq!((users.method(), users.pattern()), (Some(Method::Get), "/users/{id}"));
+    /// assert!(users.params().eq(["id"]));
+    /// let files = routes.next().expect("the second one");
+    /// assert!(files.is_mount() && files.method().is_none() && files.pattern() == "/files/{*rest}");
+    /// ```
+    #[doc(alias("openapi", "url_for"))]
+    pub fn routes(&self) -> impl Iterator<Item = RouteInfo<'_>> {
+        self.table.routes()
     }
 
     /// The routes of another path.
@@ -529,42 +529,6 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.ctx.request.matched_route_mut().leave(self.depth);
     }
-}
-
-/// Responds to a request that has no handler.
-#[cold]
-fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
-    let Context { request, response, .. } = ctx;
-    match outcome {
-        Outcome::NotAllowed(endpoint) => {
-            response.headers.set("allow", &endpoint.allow)?;
-            return Err(Status::METHOD_NOT_ALLOWED.into());
-        }
-        Outcome::Options(endpoint) => {
-            response.headers.set("allow", &endpoint.allow)?;
-            response.status = Status::NO_CONTENT;
-        }
-        Outcome::ServerOptions => response.status = Status::NO_CONTENT,
-        Outcome::OtherSpelling => redirect(response, normal_form(request.path()), request)?,
-        // In normal form, since browsers take the `\` of `/\a/` for a slash, and `a` for a host.
-        Outcome::OtherEnd => redirect(response, normal_form(&with_other_end(request.path())), request)?,
-        Outcome::NotFound | Outcome::Route(_) => return Err(Status::NOT_FOUND.into()),
-    }
-    Ok(())
-}
-
-/// Redirects a request to another path, with the same query.
-fn redirect(response: &mut Response, mut path: String, request: &Request) -> Result {
-    let query = request.query().as_str();
-    if !query.is_empty() {
-        path.extend(["?", query]);
-    }
-    Ok(response.set_redirect(Status::PERMANENT_REDIRECT, &path)?)
-}
-
-/// The path with a slash at its end, or without.
-fn with_other_end(path: &str) -> String {
-    path.strip_suffix('/').map_or_else(|| format!("{path}/"), str::to_owned)
 }
 
 /// The part of a path that a router matches: all of it, or what is below the prefix of a mount, where `rest_at` is.

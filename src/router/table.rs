@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::edges::{Edges, NodeIndex, Segment};
 use super::pattern::{FALLBACK, Fault, RouteError, fault};
+use super::route_info::RouteInfo;
 use crate::memory::Span;
 use crate::message::{Method, RoutePattern};
 
@@ -212,6 +213,17 @@ impl RouteTable {
     /// The route of requests whose path matches no other pattern.
     pub(super) fn fallback(&self) -> Option<RouteIndex> {
         self.fallback
+    }
+
+    /// The routes, in the order in which they were added.
+    pub(super) fn routes(&self) -> impl Iterator<Item = RouteInfo<'_>> {
+        self.routes.iter().map(|route| {
+            let method = match route.methods {
+                Methods::One(method) => Some(method),
+                Methods::Any => None,
+            };
+            RouteInfo::new(method, &route.pattern)
+        })
     }
 
     /// The pattern of a route; none of the fallback.
