@@ -8,6 +8,7 @@ mod free_list;
 mod lock;
 mod machine_memory;
 mod pool_counts;
+mod stable_hash;
 
 pub(crate) use arena::{Arena, Span};
 pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold};
@@ -15,3 +16,4 @@ pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};
 pub(crate) use machine_memory::machine_memory;
 pub use pool_counts::PoolCounts;
 pub(crate) use pool_counts::{POOL_NAMES, PoolGuard, PoolKind, ReuseCounters};
+pub(crate) use stable_hash::stable_hash;

@@ -11,6 +11,7 @@ mod guards;
 mod handlers;
 #[cfg(feature = "http")]
 mod http_types;
+mod idempotency;
 #[cfg(feature = "json")]
 mod json;
 #[cfg(all(feature = "compress", feature = "fs", feature = "tower"))]

@@ -1,0 +1,143 @@
+//! [`Idempotency`]: handles each request with a key once, and answers those that are sent again as the first one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::key::idempotency_key;
+use super::store::{Claim, IdempotencyStore, StoredResponse};
+use crate::memory::stable_hash;
+use crate::message::{FieldName, Problem, Status};
+use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
+
+/// Handles each request with an `idempotency-key` once: one with the same key is answered as the first one was, with
+/// `idempotency-replayed: true`. See the [module](crate::idempotency).
+///
+/// | a request that is not [safe](crate::Method::is_safe) | is answered |
+/// |---|---|
+/// | with a new key | by the handler |
+/// | with a key whose request is still being handled | with 409 |
+/// | with a key whose request was handled | with the same response, or with 409 if that was not kept |
+/// | with a key of another request: another method, target or content | with 422 |
+/// | with a malformed key, with several, or without one that is [required](Idempotency::required) | with 400 |
+///
+/// Safe requests, and those without a key, pass. The key belongs to the client, by default to its `authorization`: see
+/// [`Idempotency::scope`].
+///
+/// A handler runs to its end although its peer may be gone, as with [`uncancelled`](crate::middleware::uncancelled), and its
+/// key stays claimed until then. A response is kept if the handler succeeds with a status below 500. If it fails, panics or
+/// exceeds its time, the key is free again, since the client is told so; a handler that may have done half of its work answers
+/// by itself instead. A response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is.
+/// The content of a request counts only if the plan is to buffer it.
+///
+/// If the store fails before the handler is called, that is the response. If it fails afterwards, the response of the handler
+/// is sent, and the key stays claimed.
+#[derive(Clone)]
+#[must_use]
+pub struct Idempotency<S> {
+    store: S,
+    scope: Arc<Scope>,
+    is_required: bool,
+    response_max: usize,
+}
+
+/// The name of the client to which a key belongs.
+type Scope = dyn Fn(&Context) -> String + Send + Sync;
+
+impl<S: IdempotencyStore> Idempotency<S> {
+    /// Keeps the outcomes in `store`.
+    pub fn new(store: S) -> Idempotency<S> {
+        let authorization = |ctx: &Context| {
+            let lines: Vec<_> = ctx.request.headers.named(FieldName::AUTHORIZATION).collect();
+            format!("{:016x}", stable_hash(&lines))
+        };
+        Idempotency { store, scope: Arc::new(authorization), is_required: false, response_max: 64 << 10 }
+    }
+
+    /// Sets a function that returns the name of the client to which a key belongs, such as the id of a user. With another one,
+    /// the key is another. Default: a hash of `authorization`, so a service whose clients have cookies sets it.
+    pub fn scope(mut self, scope: impl Fn(&Context) -> String + Send + Sync + 'static) -> Idempotency<S> {
+        self.scope = Arc::new(scope);
+        self
+    }
+
+    /// Refuses requests that are not safe and have no key, with 400. Default: they pass.
+    pub fn required(mut self) -> Idempotency<S> {
+        self.is_required = true;
+        self
+    }
+
+    /// Sets how many bytes of fields and content of a response are kept. Default: 64 KiB.
+    pub fn response_max(mut self, bytes: usize) -> Idempotency<S> {
+        self.response_max = bytes;
+        self
+    }
+
+    /// The key of a request that is to be handled once, with the scope of its client.
+    fn key(&self, ctx: &Context) -> Result<Option<String>> {
+        if ctx.request.method().is_safe() {
+            return Ok(None);
+        }
+        match idempotency_key(&ctx.request.headers) {
+            Ok(Some(key)) => Ok(Some(format!("{} {key}", (self.scope)(ctx)))),
+            Ok(None) if !self.is_required => Ok(None),
+            Ok(None) => Err(problem(Status::BAD_REQUEST, "an idempotency-key is required").into()),
+            Err(_) => Err(problem(Status::BAD_REQUEST, "the idempotency-key is malformed").into()),
+        }
+    }
+
+    /// Handles a request that has claimed its key.
+    async fn handle(&self, ctx: &mut Context, next: &impl Handler, key: &str) -> Result {
+        let outcome = next.handle(ctx).await;
+        let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
+        let settled = match is_done {
+            true if ctx.has_responded() => self.store.complete(key, None).await,
+            true => {
+                let response = StoredResponse::of(&ctx.response, self.response_max);
+                self.store.complete(key, response).await
+            }
+            false => self.store.release(key).await,
+        };
+        // The handler has done its work, whether or not that was noted.
+        drop(settled);
+        outcome
+    }
+}
+
+impl<S: IdempotencyStore> Middleware for Idempotency<S> {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        plan_guarded(ctx, next, |ctx| self.key(ctx).map(drop))
+    }
+
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
+        ctx.set_uncancelled();
+        let request = &ctx.request;
+        let method = request.method();
+        let parts = [method.as_str().as_bytes(), request.target().as_str().as_bytes(), request.body.bytes()];
+        let (status, detail) = match self.store.claim(&key, stable_hash(&parts)).await? {
+            Claim::New => return self.handle(ctx, next, &key).await,
+            Claim::Done(Some(response)) => return response.write_to(&mut ctx.response),
+            Claim::Done(None) => (Status::CONFLICT, "the request was handled, and its response was not kept"),
+            Claim::Running => {
+                (Status::CONFLICT, "the request with this idempotency-key is still being handled")
+            }
+            Claim::Mismatched => {
+                (Status::UNPROCESSABLE_CONTENT, "the idempotency-key belongs to another request")
+            }
+        };
+        Err(problem(status, detail).into())
+    }
+}
+
+fn problem(status: Status, detail: &'static str) -> Problem {
+    Problem::new(status).with_detail(detail)
+}
+
+impl<S> fmt::Debug for Idempotency<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency")
+            .field("is_required", &self.is_required)
+            .field("response_max", &self.response_max)
+            .finish_non_exhaustive()
+    }
+}

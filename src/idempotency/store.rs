@@ -1,0 +1,109 @@
+//! [`IdempotencyStore`]: where the outcomes of requests are kept, each under its key.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::message::{Headers, Response, Status};
+use crate::server::Result;
+
+/// Where the outcomes of requests are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
+///
+/// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
+/// a handler is.
+///
+/// # Examples
+///
+/// For a table `requests (key primary key, fingerprint, response, claimed_at)`, the statements are:
+///
+/// | method | statement |
+/// |---|---|
+/// | `claim` | `INSERT INTO requests VALUES ($1, $2, NULL, now()) ON CONFLICT DO NOTHING` |
+/// | | if that adds no row, `SELECT fingerprint, response FROM requests WHERE key = $1` |
+/// | `complete` | `UPDATE requests SET response = $2 WHERE key = $1` |
+/// | `release` | `DELETE FROM requests WHERE key = $1 AND response IS NULL` |
+///
+/// And from time to time, `DELETE FROM requests WHERE claimed_at < now() - interval '1 day'`. A process that was killed leaves
+/// claims without a response. Whether its handlers had done their work is not known, so only somebody who finds out may
+/// delete them earlier.
+pub trait IdempotencyStore: 'static {
+    /// Claims a key for a request with this fingerprint, in one step: of several requests with one key, only one gets
+    /// [`Claim::New`].
+    fn claim(&self, key: &str, fingerprint: u64) -> impl Future<Output = Result<Claim>>;
+
+    /// Keeps the response of the request that has claimed the key. `None` is one that was too large or streamed.
+    fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result>;
+
+    /// Gives a claim up, since the handler has failed: the request may be sent again.
+    fn release(&self, key: &str) -> impl Future<Output = Result>;
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+pub enum Claim {
+    /// It is new, and claimed from now on.
+    New,
+    /// The request that has claimed it is still being handled.
+    Running,
+    /// A request with another fingerprint has claimed it.
+    Mismatched,
+    /// The request was handled, and had this response; `None` if that was not kept.
+    Done(Option<StoredResponse>),
+}
+
+/// A response as an [`IdempotencyStore`] keeps it.
+#[derive(Clone, Debug)]
+pub struct StoredResponse {
+    /// The status.
+    pub status: Status,
+    /// The fields.
+    pub headers: Headers,
+    /// The content.
+    pub content: Bytes,
+}
+
+impl StoredResponse {
+    /// Copies a response with at most so many bytes of content, fields included. `None` if it has more, or is a stream.
+    pub(super) fn of(response: &Response, len_max: usize) -> Option<StoredResponse> {
+        let fields_len: usize = response.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if response.body.is_stream() || response.body.len() + fields_len > len_max {
+            return None;
+        }
+        let content = Bytes::copy_from_slice(response.body.bytes());
+        Some(StoredResponse { status: response.status, headers: response.headers.clone(), content })
+    }
+
+    /// Answers with this response. Fields that are set already stay as they are: middleware has set them for this request.
+    pub(super) fn write_to(&self, response: &mut Response) -> Result {
+        let is_set: Vec<_> = self.headers.iter().map(|(name, _)| response.headers.contains(name)).collect();
+        for ((name, value), is_set) in self.headers.iter().zip(is_set) {
+            if !is_set {
+                response.headers.append(name, value)?;
+            }
+        }
+        response.headers.set("idempotency-replayed", "true")?;
+        response.status = self.status;
+        response.body.set_shared_bytes(self.content.clone());
+        Ok(())
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        let fields: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        fields + self.content.len()
+    }
+}
+
+impl<S: IdempotencyStore> IdempotencyStore for Arc<S> {
+    fn claim(&self, key: &str, fingerprint: u64) -> impl Future<Output = Result<Claim>> {
+        (**self).claim(key, fingerprint)
+    }
+
+    fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result> {
+        (**self).complete(key, response)
+    }
+
+    fn release(&self, key: &str) -> impl Future<Output = Result> {
+        (**self).release(key)
+    }
+}

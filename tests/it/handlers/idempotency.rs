@@ -1,0 +1,237 @@
+//! Requests with an `idempotency-key` are handled once, whatever becomes of them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use corehttp::idempotency::{Claim, Idempotency, IdempotencyStore, MemoryStore, StoredResponse};
+use corehttp::middleware::wrap;
+use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Status, Timeouts};
+use tokio::time::sleep;
+
+use crate::support::{Served, eventually, paused};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Answers as the query says, after a second, with the number of its call.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Handler for Counted {
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        let number = self.0.fetch_add(1, Relaxed) + 1;
+        sleep(SECOND).await;
+        ctx.response.set_text(format!("call {number}"));
+        ctx.response.headers.append("set-cookie", format!("a={number}"))?;
+        ctx.response.headers.append("set-cookie", "b=2")?;
+        match ctx.request.query().as_str() {
+            "created" => ctx.response.status = Status::CREATED,
+            "broken" => ctx.response.status = Status::INTERNAL_SERVER_ERROR,
+            "fails" => return Err(Status::BAD_GATEWAY.into()),
+            "denied" => return Err(Status::FORBIDDEN.into()),
+            "panics" => panic!("the handler panics"),
+            "late" => sleep(60 * SECOND).await,
+            "large" => ctx.response.set_text("x".repeat(100 << 10)),
+            "streams" => {
+                let mut out = ctx.body_writer().await?;
+                out.write_all(b"piece").await?;
+                out.finish().await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn service<S: IdempotencyStore + Clone + Send + Sync>(
+    idempotency: Idempotency<S>,
+) -> (Service<impl Handler>, Counted) {
+    let counted = Counted::default();
+    let timeouts = Timeouts { handler: Some(10 * SECOND), ..Timeouts::default() };
+    (Server::new().timeouts(timeouts).service(wrap(idempotency, counted.clone())), counted)
+}
+
+fn post(query: &str, key: &str) -> Request {
+    let mut request = Request::post(&format!("/?{query}")).unwrap();
+    request.headers.set("idempotency-key", key).unwrap();
+    request.body.set_bytes("content");
+    request
+}
+
+/// Status, text, and whether the response is that of an earlier request.
+fn shown(response: &Response) -> String {
+    let replayed = if response.headers.contains("idempotency-replayed") { ", again" } else { "" };
+    let text = response.text().unwrap_or_default();
+    let text = if text.starts_with("call") { text } else { "" };
+    format!("{} {text}{replayed}", response.status.as_u16())
+}
+
+/// The same request three times, and how often it was handled.
+#[track_caller]
+fn check(query: &str, expected: [&str; 3], calls: usize) {
+    paused(async {
+        let (service, counted) = service(Idempotency::new(MemoryStore::new()));
+        for expected in expected {
+            assert_eq!(shown(&service.respond(post(query, "k")).await), expected, "{query}");
+        }
+        assert_eq!(counted.0.load(Relaxed), calls, "{query}");
+    });
+}
+
+#[test]
+fn a_request_that_succeeds_is_handled_once() {
+    check("", ["200 call 1", "200 call 1, again", "200 call 1, again"], 1);
+    check("created", ["201 call 1", "201 call 1, again", "201 call 1, again"], 1);
+}
+
+#[test]
+fn a_request_that_fails_may_be_sent_again() {
+    check("broken", ["500 call 1", "500 call 2", "500 call 3"], 3);
+    check("fails", ["502 ", "502 ", "502 "], 3);
+    check("denied", ["403 ", "403 ", "403 "], 3);
+    check("panics", ["500 ", "500 ", "500 "], 3);
+    check("late", ["503 ", "503 ", "503 "], 3);
+}
+
+/// The key is kept although the response is not.
+#[test]
+fn a_response_that_is_not_kept_is_no_reason_to_handle_a_request_twice() {
+    check("large", ["200 ", "409 ", "409 "], 1);
+    check("streams", ["200 ", "409 ", "409 "], 1);
+}
+
+#[test]
+fn a_key_belongs_to_one_request_and_one_client() {
+    paused(async {
+        let (service, counted) = service(Idempotency::new(MemoryStore::new()));
+        let respond = async |request| shown(&service.respond(request).await);
+        assert_eq!(respond(post("", "k")).await, "200 call 1");
+        assert_eq!(respond(post("x", "k")).await, "422 ");
+        let mut other = post("", "k");
+        other.body.set_bytes("other");
+        assert_eq!(respond(other).await, "422 ");
+        let mut other = post("", "k");
+        other.set_method(corehttp::Method::Patch);
+        assert_eq!(respond(other).await, "422 ");
+        assert_eq!(respond(post("", "\"k\"")).await, "200 call 1, again");
+        let mut ada = post("", "k");
+        ada.set_bearer_auth("ada").unwrap();
+        assert_eq!(respond(ada.clone()).await, "200 call 2");
+        assert_eq!(respond(ada).await, "200 call 2, again");
+        assert_eq!(counted.0.load(Relaxed), 2);
+    });
+}
+
+#[test]
+fn other_requests_pass_and_bad_keys_do_not() {
+    paused(async {
+        let (service, counted) = service(Idempotency::new(MemoryStore::new()));
+        for _ in 0..2 {
+            let mut get = Request::get("/").unwrap();
+            get.headers.set("idempotency-key", "k").unwrap();
+            assert!(shown(&service.respond(get).await).starts_with("200 call"));
+            assert!(shown(&service.respond(Request::post("/").unwrap()).await).starts_with("200 call"));
+        }
+        for key in ["", "\"", "a b", &"x".repeat(4 << 10)] {
+            assert_eq!(shown(&service.respond(post("", key)).await), "400 ", "{key}");
+        }
+        assert_eq!(counted.0.load(Relaxed), 4);
+        let (required, counted) = self::service(Idempotency::new(MemoryStore::new()).required());
+        assert_eq!(shown(&required.respond(Request::post("/").unwrap()).await), "400 ");
+        assert_eq!(shown(&required.respond(Request::get("/").unwrap()).await), "200 call 1");
+        assert_eq!(counted.0.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_request_that_is_being_handled_is_not_handled_beside() {
+    paused(async {
+        let (service, counted) = service(Idempotency::new(MemoryStore::new()));
+        let (first, second) = tokio::join!(service.respond(post("", "k")), service.respond(post("", "k")));
+        assert_eq!([shown(&first), shown(&second)], ["200 call 1", "409 "]);
+        assert_eq!(shown(&service.respond(post("", "k")).await), "200 call 1, again");
+        assert_eq!(counted.0.load(Relaxed), 1);
+    });
+}
+
+/// All lines of a field come back, and those of the middleware around it once.
+#[test]
+fn fields_come_back_as_they_were() {
+    async fn mark(ctx: &mut Context, next: corehttp::middleware::Next<'_>) -> Result {
+        ctx.response.headers.set("x-request-id", ctx.request.query().as_str())?;
+        next.handle(ctx).await
+    }
+    paused(async {
+        let handler = wrap((mark, Idempotency::new(MemoryStore::new())), Counted::default());
+        let service = Server::new().service(handler);
+        service.respond(post("", "k")).await;
+        let again = service.respond(post("", "k")).await;
+        assert!(again.headers.all("set-cookie").eq(["a=1", "b=2"].map(str::as_bytes)));
+        assert_eq!(again.headers.all("x-request-id").count(), 1);
+        assert_eq!(again.headers.content_type(), Some("text/plain; charset=utf-8"));
+    });
+}
+
+/// The buyer has gone, and the payment was made.
+#[test]
+fn a_handler_whose_peer_is_gone_runs_to_its_end() {
+    let counted = Counted::default();
+    let store = MemoryStore::new();
+    let served = Served::with(
+        |server| server.half_close(false),
+        wrap(Idempotency::new(store.clone()), counted.clone()),
+    );
+    let wire = "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: k\r\ncontent-length: 0\r\n\r\n";
+    let mut peer = served.connect();
+    peer.send(wire);
+    eventually("it is handled", || counted.0.load(Relaxed) == 1);
+    peer.reset();
+    let again = || {
+        let mut peer = served.connect();
+        peer.send(wire);
+        peer.receive()
+    };
+    assert!(again().starts_with("HTTP/1.1 409 "));
+    eventually("it is done", || again().starts_with("HTTP/1.1 200 "));
+    assert!(again().contains("idempotency-replayed: true") && counted.0.load(Relaxed) == 1);
+}
+
+/// A store that fails in one of its steps.
+#[derive(Clone)]
+struct Failing {
+    store: MemoryStore,
+    claims: bool,
+}
+
+impl IdempotencyStore for Failing {
+    async fn claim(&self, key: &str, fingerprint: u64) -> Result<Claim> {
+        if self.claims {
+            self.store.claim(key, fingerprint).await
+        } else {
+            Err(Status::SERVICE_UNAVAILABLE.into())
+        }
+    }
+
+    async fn complete(&self, _: &str, _: Option<StoredResponse>) -> Result {
+        Err(Status::SERVICE_UNAVAILABLE.into())
+    }
+
+    fn release(&self, _: &str) -> impl Future<Output = Result> {
+        std::future::ready(Err(Status::SERVICE_UNAVAILABLE.into()))
+    }
+}
+
+#[test]
+fn a_store_that_fails_lets_no_request_be_handled_twice() {
+    for (claims, expected, calls) in [(false, ["503 ", "503 "], 0), (true, ["200 call 1", "409 "], 1)] {
+        paused(async move {
+            let store = Failing { store: MemoryStore::new(), claims };
+            let (service, counted) = service(Idempotency::new(store));
+            for expected in expected {
+                assert_eq!(shown(&service.respond(post("", "k")).await), expected);
+            }
+            assert_eq!(counted.0.load(Relaxed), calls);
+        });
+    }
+}
