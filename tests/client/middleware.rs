@@ -21,6 +21,9 @@ const BUSY: &str = "HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\
 const DENIED: &str = "HTTP/1.1 401 x\r\ncontent-length: 2\r\n\r\nno";
 const SWITCHED: &str = "HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
 
+/// A reply that never comes.
+const SILENT: &str = "silent";
+
 /// Notes what it sees of each attempt, and marks the request.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
@@ -190,6 +193,8 @@ enum Fault {
     Panics,
     PanicsAfterwards,
     DropsTheFuture,
+    /// Drops it when the request was sent.
+    DropsTheFutureLater,
     SendsTwice,
     HidesTheError,
     Fails,
@@ -214,6 +219,9 @@ impl ClientMiddleware for Fault {
                 let mut sending = pin!(next.send(attempt));
                 let polled = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
                 assert!(polled.is_pending());
+            }
+            Fault::DropsTheFutureLater => {
+                assert!(tokio::time::timeout(SECOND, next.send(attempt)).await.is_err());
             }
             Fault::SendsTwice => {
                 next.send(attempt).await?;
@@ -252,9 +260,14 @@ type End = (Result<u16, (String, bool)>, usize);
 #[tokio::test(start_paused = true)]
 async fn middleware_at_fault_is_named_and_leaks_nothing() {
     let failed = |error: &str, is_sent| Err((format!("http://a/x: {error}"), is_sent));
-    let rows: [(Fault, &str, End); 10] = [
+    let rows: [(Fault, &str, End); 11] = [
         (Fault::NeverSends, OK, (failed("preparing the request: middleware has not sent it", false), 0)),
-        (Fault::DropsTheFuture, OK, (failed("preparing the request: middleware has not sent it", false), 0)),
+        (Fault::DropsTheFuture, OK, (failed("preparing the request: middleware has not sent it", true), 0)),
+        (
+            Fault::DropsTheFutureLater,
+            SILENT,
+            (failed("preparing the request: middleware has not sent it", true), 1),
+        ),
         (Fault::SendsTwice, OK, (Ok(200), 2)),
         (Fault::HidesTheError, "", (failed("preparing the request: middleware has not sent it", true), 1)),
         (Fault::Fails, OK, (failed("preparing the request failed: no token", false), 0)),
@@ -287,7 +300,16 @@ async fn middleware_at_fault_is_named_and_leaks_nothing() {
         ),
     ];
     for (fault, reply, expected) in rows {
-        let stage = Stage::answering(move |_| reply.to_owned());
+        let stage = Stage::new(move |mut peer, _| async move {
+            while peer.request().await?.is_some() {
+                match reply {
+                    "" => return Ok(()),
+                    SILENT => pending().await,
+                    reply => peer.send(reply).await?,
+                }
+            }
+            Ok(())
+        });
         let client = stage.builder().timeout(5 * SECOND).wrap(fault).build();
         let ended = match client.get("http://a/x").await {
             Ok(response) => Ok(response.status.as_u16()),

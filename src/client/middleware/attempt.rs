@@ -1,7 +1,7 @@
 //! [`Attempt`]: one request on its way through middleware; [`Transmit`]: sends it when all have passed it on.
 
-use std::fmt;
 use std::pin::Pin;
+use std::{fmt, mem};
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::message::{Request, Response, TargetForm};
@@ -92,8 +92,10 @@ impl<'a> Attempt<'a> {
 
     /// Sends the request.
     pub(super) async fn transmit(&mut self) -> Result<(), ClientError> {
+        // Middleware may drop the future when some of the request has left.
+        let was_sent_before = mem::replace(&mut self.was_sent, true);
         let sent = self.transmit.transmit(&self.request).await;
-        self.was_sent |= sent.as_ref().map_or_else(ClientError::is_sent, |()| true);
+        self.was_sent = was_sent_before || sent.as_ref().map_or_else(ClientError::is_sent, |()| true);
         sent
     }
 

@@ -129,7 +129,8 @@ pub trait ClientMiddleware: Send + Sync + 'static {
     /// The error is that of the attempt. One of `next` may bring a retry, one of
     /// [`ClientError::other`](crate::ClientError::other) does not. Middleware that succeeds without a response, because it
     /// has not sent the request or has dropped the future, fails with
-    /// [`ClientCause::NotSent`](crate::client::ClientCause::NotSent).
+    /// [`ClientCause::NotSent`](crate::client::ClientCause::NotSent). After a future that was dropped,
+    /// [`ClientError::is_sent`] is true, since some of the request may have left.
     fn call(
         &self,
         attempt: &mut Attempt<'_>,

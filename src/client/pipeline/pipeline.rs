@@ -129,9 +129,9 @@ impl Pipeline {
     ) -> Result<(), ClientError> {
         let shared = &self.0.0;
         let details = AttemptDetails { origin: &shared.key, resends: 0, is_cross_origin: false };
-        let mut surrounded = Surrounded { pipeline: self, timeouts, response, is_answered: false };
+        let mut pipelined = PipelinedRequest { pipeline: self, timeouts, response, is_answered: false };
         let middleware = &shared.sender.settings().middleware;
-        surround(middleware, request, details, &mut surrounded, timeouts.deadline).await
+        surround(middleware, request, details, &mut pipelined, timeouts.deadline).await
     }
 
     async fn send_within(
@@ -179,14 +179,14 @@ impl Pipeline {
 }
 
 /// A request beneath the middleware of its client, which sends it, perhaps more than once.
-struct Surrounded<'a> {
+struct PipelinedRequest<'a> {
     pipeline: &'a Pipeline,
     timeouts: &'a RequestTimeouts,
     response: &'a mut Response,
     is_answered: bool,
 }
 
-impl Transmit for Surrounded<'_> {
+impl Transmit for PipelinedRequest<'_> {
     fn transmit<'x>(&'x mut self, request: &'x Request) -> SendFuture<'x> {
         Box::pin(async move {
             self.is_answered = false;
