@@ -802,6 +802,21 @@ fn a_host_that_fails_is_ejected_and_comes_back_after_a_trial() {
     }
 }
 
+/// The function that is called for each change may use the balancer.
+#[test]
+fn a_host_that_is_ejected_may_be_removed_at_once() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(503)), ("b", Well(200))]);
+        let shared = Arc::new(std::sync::OnceLock::<Balancer>::new());
+        let known = shared.clone();
+        let remove = move |report: &HostReport<'_>| assert!(known.get().unwrap().remove(report.origin));
+        let balancer = hosts.balance().penalty_max(0).on_change(remove).build();
+        shared.set(balancer.clone()).unwrap();
+        let _ = responses(&balancer, 10).await;
+        assert_eq!(balancer.counts().len(), 1);
+    });
+}
+
 /// Outcomes that say nothing about the host eject none; and without the policy, nothing does.
 #[test]
 fn hosts_that_answer_are_not_ejected() {

@@ -363,7 +363,10 @@ impl BalancerInner {
             .or_else(|| self.choose_of(key, candidates().filter(|member| member.is_backup && is_fit(member))))
             // If none is fit, all are candidates, even if the last one went down only during this choice.
             .or_else(|| self.choose_of(key, candidates()));
-        Some(self.assign_to(chosen?.clone()))
+        let chosen = chosen?.clone();
+        // A trial is reported, to a function that may add and remove hosts.
+        drop(members);
+        Some(self.assign_to(chosen))
     }
 
     /// Chooses one of `candidates`, by the key of the request if it has one.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::member::Member;
+use crate::memory::stable_hash;
 
 /// How a [`Balancer`](super::Balancer) chooses the next host.
 ///
@@ -60,7 +61,7 @@ pub(super) fn choose_by_key<'a>(
         let part = member.share() as f64 / shares;
         (member.pending() as f64) < ((pending + 1) as f64 * part * LOAD_MAX).ceil()
     };
-    let key = fnv(&[key]);
+    let key = stable_hash(&[key]);
     let score = |member: &&Arc<Member>| score(key, member.host.origin(), member.share());
     candidates.filter(has_room).max_by(|one, other| score(one).total_cmp(&score(other)))
 }
@@ -68,28 +69,13 @@ pub(super) fn choose_by_key<'a>(
 /// The most that a host may have of its share of the load.
 const LOAD_MAX: f64 = 1.25;
 
-/// The score of a host for a key with this hash: the larger the share of the host, the more often it is the highest.
+/// The score of a host for a key with this hash: the larger the share of the host, the more often it is the highest. Balancers
+/// of several versions must choose alike. A peer that finds keys for one host meets the bound of its load.
 fn score(key: u64, origin: &str, share: u64) -> f64 {
-    let hash = mixed(fnv(&[origin.as_bytes(), &key.to_le_bytes()]));
+    let hash = stable_hash(&[origin.as_bytes(), &key.to_le_bytes()]);
     // From the upper 53 bits, which a float holds exactly, a number between 0 and 1, without both.
     let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     share as f64 / -uniform.ln()
-}
-
-/// FNV-1a. Several gateways, of several versions, must choose alike, so it is not the standard library's hash, which may
-/// change. A peer that finds keys for one host meets the bound of its load.
-fn fnv(texts: &[&[u8]]) -> u64 {
-    let octets = texts.iter().copied().flatten();
-    octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// The last steps of MurmurHash3, which spread the bits of a hash.
-fn mixed(hash: u64) -> u64 {
-    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    mixed ^ (mixed >> 33)
 }
 
 /// Draws pairs of different numbers at random.
@@ -135,7 +121,7 @@ mod tests {
     /// The host of each of 10,000 keys, by the scores alone.
     fn hosts_of_keys(hosts: &[(String, u64)]) -> Vec<&str> {
         let host_of = |key: u32| {
-            let key = fnv(&[key.to_string().as_bytes()]);
+            let key = stable_hash(&[key.to_string().as_bytes()]);
             let score = |(origin, share): &&(String, u64)| score(key, origin, *share);
             let best = hosts.iter().max_by(|one, other| score(one).total_cmp(&score(other)));
             best.map_or("", |(origin, _)| origin.as_str())
@@ -158,12 +144,5 @@ mod tests {
         for (before, after) in before.iter().zip(&after) {
             assert!(before == after || *before == "http://h3:80", "{before} {after}");
         }
-    }
-
-    /// Gateways of several versions choose alike.
-    #[test]
-    fn the_hash_stays_what_it_is() {
-        assert_eq!(fnv(&[b"foobar"]), 0x8594_4171_f739_67e8, "a vector of its authors");
-        assert_eq!(mixed(1), 0xb456_bcfc_34c2_cb2c, "a vector of its author");
     }
 }

@@ -131,8 +131,12 @@ impl Ejector {
         }
     }
 
-    /// Notes that a request is assigned. Returns whether that is the first trial of a host that was ejected.
+    /// Notes that a request is assigned. Returns whether that is the first trial of a host that was ejected. A request that
+    /// comes before its time, since no host is fit for use, is none.
     pub(super) fn begin_trial(&mut self, now: Instant) -> bool {
+        if !self.admits(now) {
+            return false;
+        }
         let is_first = matches!(self.state, State::Ejected { .. });
         if !self.is_well() {
             self.state = State::HalfOpen { next: later(now, TRIAL_INTERVAL) };
@@ -228,7 +232,8 @@ mod tests {
             assert_eq!(ejector.eject(&policy, now), Some(seconds * SECOND));
             assert_eq!(ejector.eject(&policy, now), None, "it is ejected already");
             assert!(!ejector.succeed(now), "an answer from before brings no host back");
-            assert!(!ejector.admits(later(now, seconds * SECOND - Duration::from_millis(1))));
+            let early = later(now, seconds * SECOND - Duration::from_millis(1));
+            assert!(!ejector.admits(early) && !ejector.begin_trial(early) && !ejector.is_half_open());
             now = later(now, seconds * SECOND);
             assert!(ejector.admits(now) && ejector.begin_trial(now));
             assert!(ejector.is_half_open() && !ejector.admits(now));
