@@ -76,6 +76,13 @@ impl MemoryBudget {
         if is_all_at_once { most.max(len) } else { doubled.min(all).max(len) }
     }
 
+    /// Whether there is so much that those who have some may keep it for what comes next: at least half is free of each kind,
+    /// and no share waits.
+    pub(crate) fn is_plentiful(&self) -> bool {
+        let has_half = |pages: &Pages| pages.free.available_permits() >= pages.all as usize / 2;
+        !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
+    }
+
     /// Whether a share waits to grow.
     pub(crate) fn is_contended(&self) -> bool {
         self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))

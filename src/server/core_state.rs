@@ -36,6 +36,8 @@ pub(crate) struct CoreState {
     pub(super) clock: Clock,
     /// Whether the last tick of the core was late, so that its tasks have waited.
     pub(super) is_behind: Cell<bool>,
+    /// Whether its free memory is trimmed regularly. That of a [`Service`](crate::Service) is trimmed when a connection ends.
+    pub(super) is_maintained: Cell<bool>,
     pub(super) connections: Rc<ConnTable>,
     pub(super) counters: Arc<CoreCounterSet>,
     /// Has the caches of the thread report to this core.
@@ -78,6 +80,7 @@ impl CoreState {
             started: runtime::now(),
             clock,
             is_behind: Cell::new(false),
+            is_maintained: Cell::new(false),
             connections,
             _pool_guard: counters.pools.attach_to_thread(),
             counters,

@@ -87,6 +87,7 @@ impl<H: Handler + 'static> PerCore<H> {
 
     /// Checks the core's deadlines and frees its memory, for ever.
     pub(crate) async fn maintain(&self, mut ticker: Ticker) {
+        self.core.is_maintained.set(true);
         loop {
             // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {

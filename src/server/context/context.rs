@@ -132,13 +132,26 @@ impl Context {
         self.give_back_large();
     }
 
+    /// Whether the buffers of large messages may stay with a context that is free: it is trimmed within a second, and to
+    /// allocate them for each message costs as much as to receive it.
+    #[inline]
+    fn may_keep_large(&self) -> bool {
+        let core = self.exchange.conn.core();
+        core.is_maintained.get() && core.bounds.memory.is_plentiful()
+    }
+
     /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
     #[inline]
     pub(in crate::server) fn give_back_large(&mut self) {
-        // Few messages are large.
-        if self.exchange.incoming.get_mut().memory.len() > 0 {
+        if self.has_large() {
             self.shrink();
         }
+    }
+
+    /// Whether there is a share of the memory. Few messages are large.
+    #[inline]
+    fn has_large(&mut self) -> bool {
+        self.exchange.incoming.get_mut().memory.len() > 0
     }
 }
 
@@ -575,7 +588,9 @@ impl Reset for Context {
         clear_cold(&mut head_filters.fields);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
-        self.give_back_large();
+        if self.has_large() && !self.may_keep_large() {
+            self.shrink();
+        }
     }
 
     fn shrink(&mut self) -> usize {

@@ -451,3 +451,31 @@ fn a_websocket_that_is_reset_leaves_the_queue() {
     eventually("the message has left the queue", || memory().waiting == 0);
     assert!(start.elapsed() < WAIT / 3, "{:?}", start.elapsed());
 }
+
+/// A context that is free keeps a large buffer for the next body, but not for long, and not while others wait for memory.
+#[test]
+fn memory_that_is_kept_for_the_next_body_is_given_back() {
+    let limits = Limits { memory_max: 8 * MEMORY, ..Limits::default() };
+    let served = Served::with(|server| server.limits(limits), handler());
+    let memory = || served.running.counts().memory;
+    let mut peers: Vec<_> = (0..4).map(|_| served.connect()).collect();
+    for round in 0..3 {
+        for peer in &mut peers {
+            peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n"));
+            peer.send(vec![7; BODY]);
+            assert!(peer.receive().ends_with("\r\n\r\n700000"), "round {round}");
+        }
+    }
+    eventually("it is given back", || memory().reserved == 0);
+    // A body that needs more than is left beside such buffers.
+    for peer in &mut peers {
+        peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n"));
+        peer.send(vec![7; BODY]);
+        peer.receive();
+    }
+    let whole = 3 << 20;
+    let mut peer = served.connect();
+    peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {whole}\r\n\r\n"));
+    peer.send(vec![7; whole]);
+    assert!(peer.receive().ends_with("\r\n\r\n3145728"));
+}
