@@ -290,6 +290,20 @@ fn a_session_that_is_not_used_allocates_its_place() {
     check_each(1, wrap(sessions, hello), (&get, 1, "hello, world"), |exchanges| exchanges < 1000);
 }
 
+/// A free context keeps the buffer of a large body, but for when the core trims its memory, once a second.
+#[test]
+fn a_large_post_hardly_allocates() {
+    let running = Server::bind("127.0.0.1:0").cores(1).start(Told(echo.into_handler())).unwrap();
+    let mut peer = TcpStream::connect(running.local_addr()).unwrap();
+    let content = "x".repeat(300_000);
+    let batch = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300003\r\n\r\n{content}end");
+    let warm = (0..WARM_UP).map(|_| exchange(&mut peer, &batch, 1, "end")).last().unwrap();
+    let last = (0..100).map(|_| exchange(&mut peer, &batch, 1, "end")).last().unwrap();
+    assert!(last - warm < 50, "{} allocations within 100 exchanges", last - warm);
+    running.stop(Duration::ZERO);
+    running.wait().unwrap();
+}
+
 #[test]
 fn a_post_in_chunks_allocates_nothing() {
     check(echo, &POST.replace(SIZED, CHUNKED), 1, "hello, world");

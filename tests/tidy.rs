@@ -158,6 +158,7 @@ const SHORT: &[(&str, &str)] = &[
     ("src/server/context/exchange_end.rs", "only there with a feature"),
     ("src/client/observe/span.rs", "a seam"),
     ("src/memory/lock.rs", "a leaf that many import"),
+    ("src/memory/stable_hash.rs", "a leaf"),
     ("src/message/start_line/version.rs", "a leaf that many import"),
     ("src/net/stream.rs", "a leaf that many import"),
     ("src/runtime/time.rs", "a leaf that many import, and a clock"),

@@ -19,7 +19,7 @@ use crate::server::Result;
 /// | method | statement |
 /// |---|---|
 /// | `claim` | `INSERT INTO requests VALUES ($1, $2, NULL, now()) ON CONFLICT DO NOTHING` |
-/// | | if that adds no row, `SELECT fingerprint, response FROM requests WHERE key = $1` |
+/// | | and if that adds no row, `SELECT fingerprint, response FROM requests WHERE key = $1` |
 /// | `complete` | `UPDATE requests SET response = $2 WHERE key = $1` |
 /// | `release` | `DELETE FROM requests WHERE key = $1 AND response IS NULL` |
 ///
@@ -38,7 +38,7 @@ pub trait IdempotencyStore: 'static {
     fn release(&self, key: &str) -> impl Future<Output = Result>;
 }
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Clone, Debug)]
 pub enum Claim {
     /// It is new, and claimed from now on.

@@ -87,6 +87,12 @@ impl CoreState {
         })
     }
 
+    /// Whether a free context may keep the buffers of large messages: it is trimmed within a second, and to allocate them
+    /// for each message costs as much as to receive it.
+    pub(super) fn may_keep_large(&self) -> bool {
+        self.is_maintained.get() && self.bounds.memory.is_plentiful()
+    }
+
     /// Whether connections of this peer may begin with a PROXY header.
     pub(super) fn expects_proxy_header(&self, peer: PeerAddr) -> bool {
         let Some(proxy_protocol) = &self.proxy_protocol else { return false };

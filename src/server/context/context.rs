@@ -129,29 +129,16 @@ impl Context {
         self.request.reset();
         self.response.reset();
         self.exchange.begin_next();
-        self.give_back_large();
-    }
-
-    /// Whether the buffers of large messages may stay with a context that is free: it is trimmed within a second, and to
-    /// allocate them for each message costs as much as to receive it.
-    #[inline]
-    fn may_keep_large(&self) -> bool {
-        let core = self.exchange.conn.core();
-        core.is_maintained.get() && core.bounds.memory.is_plentiful()
+        self.give_back_large(|_| false);
     }
 
     /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
     #[inline]
-    pub(in crate::server) fn give_back_large(&mut self) {
-        if self.has_large() {
+    pub(in crate::server) fn give_back_large(&mut self, may_keep: impl FnOnce(&CoreState) -> bool) {
+        // Few messages are large.
+        if self.exchange.incoming.get_mut().memory.len() > 0 && !may_keep(self.exchange.conn.core()) {
             self.shrink();
         }
-    }
-
-    /// Whether there is a share of the memory. Few messages are large.
-    #[inline]
-    fn has_large(&mut self) -> bool {
-        self.exchange.incoming.get_mut().memory.len() > 0
     }
 }
 
@@ -588,9 +575,7 @@ impl Reset for Context {
         clear_cold(&mut head_filters.fields);
         clear_cold(&mut head_filters.saver);
         exchange.reset();
-        if self.has_large() && !self.may_keep_large() {
-            self.shrink();
-        }
+        self.give_back_large(CoreState::may_keep_large);
     }
 
     fn shrink(&mut self) -> usize {
