@@ -53,11 +53,12 @@ impl Ejection {
         self
     }
 
-    /// Sets how many requests a host must have had in ten seconds to be compared with the others; `None` compares none.
-    /// Default: 100.
+    /// Sets how many requests a host must have had since the last comparison, to be compared with the others; `None` compares
+    /// none. Default: 100.
     ///
-    /// If there are at least five such hosts, one whose share of successes is below the mean by more than 1.9 standard
-    /// deviations is ejected.
+    /// Hosts are compared when one has failed, at least ten seconds after the last time. If there are at least five such
+    /// hosts, one whose share of successes is below the mean by more than 1.9 standard deviations, and by more than 5 percent,
+    /// is ejected.
     #[must_use]
     pub fn compared_from(mut self, requests: impl Into<Option<u32>>) -> Self {
         self.rates = requests.into();
@@ -208,12 +209,14 @@ pub(super) fn outliers(windows: &[WindowCounts], requests_min: u32) -> Vec<usize
     let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / rates.len() as f64;
     let average = mean(&mut rates.iter().map(|(_, rate)| *rate));
     let variance = mean(&mut rates.iter().map(|(_, rate)| (rate - average).powi(2)));
-    let bound = average - DEVIATIONS * variance.sqrt();
+    // Where nearly all succeed, the deviation is so small that one failure would be far from the mean.
+    let bound = average - (DEVIATIONS * variance.sqrt()).max(GAP_MIN);
     rates.iter().filter(|(_, rate)| *rate < bound).map(|(at, _)| *at).collect()
 }
 
 const HOSTS_MIN: usize = 5;
 const DEVIATIONS: f64 = 1.9;
+const GAP_MIN: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
@@ -266,6 +269,8 @@ mod tests {
         check_outliers(&[(0, 100), well, well, well, well], &[0]);
         check_outliers(&[well, well, well, well, well, (900, 100)], &[5]);
         check_outliers(&[well, well, well, well, well], &[]);
+        check_outliers(&[(999, 1), well, well, well, well], &[]);
+        check_outliers(&[well, well, well, well, well, (960, 40)], &[]);
         check_outliers(&[(0, 100), (0, 100), (0, 100), (0, 100), (0, 100)], &[]);
         check_outliers(&[(0, 99), well, well, well, well, well], &[]);
         check_outliers(&[(990, 10), (980, 20), (990, 10), (985, 15), (980, 20), (900, 100)], &[5]);
