@@ -90,10 +90,10 @@ impl<S: IdempotencyStore> Idempotency<S> {
         let outcome = next.handle(ctx).await;
         let is_done = ctx.has_responded() || outcome.is_ok() && !ctx.response.status.is_server_error();
         let settled = match is_done {
-            true if ctx.has_responded() => self.store.complete(key, None).await,
             true => {
-                let response = StoredResponse::of(&ctx.response, self.response_max);
-                self.store.complete(key, response).await
+                let kept =
+                    (!ctx.has_responded()).then(|| StoredResponse::of(&ctx.response, self.response_max));
+                self.store.complete(key, kept.flatten()).await
             }
             false => self.store.release(key).await,
         };

@@ -145,7 +145,8 @@ impl Outcomes {
         if !matches!(outcome.state, State::Running) {
             return;
         }
-        let (key, fingerprint) = (key.clone(), outcome.fingerprint);
+        let key = key.clone();
+        let fingerprint = outcome.fingerprint;
         let len = response.as_ref().map_or(0, StoredResponse::len);
         while self.bytes + len > bounds.bytes && self.drop_oldest() {}
         // The key is kept all the same, or the request would be handled twice.

@@ -69,7 +69,7 @@ impl Link {
 
     /// Sets the value of a parameter. Others are set by [`LinkValues::with`].
     pub fn with(self, name: &'static str, value: impl fmt::Display) -> LinkValues {
-        LinkValues { link: self, values: Vec::new() }.with(name, value)
+        self.without_values().with(name, value)
     }
 
     /// Returns the path of a pattern without parameters.
@@ -78,7 +78,11 @@ impl Link {
     ///
     /// As [`LinkValues::path`].
     pub fn path(self) -> Result<String, LinkError> {
-        LinkValues { link: self, values: Vec::new() }.path()
+        self.without_values().path()
+    }
+
+    fn without_values(self) -> LinkValues {
+        LinkValues { link: self, values: Vec::new() }
     }
 }
 
@@ -190,9 +194,7 @@ mod tests {
     fn check(pattern: &'static str, values: &[(&'static str, &str)], expected: Result<&str, &str>) {
         let values = values
             .iter()
-            .fold(LinkValues { link: Link::new(pattern), values: Vec::new() }, |values, (name, value)| {
-                values.with(name, value)
-            });
+            .fold(Link::new(pattern).without_values(), |values, (name, value)| values.with(name, value));
         let path = values.path().map_err(|error| error.to_string());
         match (&path, expected) {
             (Err(error), Err(end)) => assert!(error.ends_with(end), "{pattern} {values:?}: {error}"),
