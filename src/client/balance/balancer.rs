@@ -210,7 +210,8 @@ impl Balancer {
     ///
     /// Fails if the URL is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, MessageError> {
-        add_member(&mut write_lock(&self.inner.members), &self.inner.sender, url, 1, false)
+        let member = Member::new(Host::new(self.inner.sender.clone(), url)?, 1);
+        Ok(add_member(&mut write_lock(&self.inner.members), member))
     }
 
     /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
@@ -222,7 +223,7 @@ impl Balancer {
         let members = read_lock(&self.inner.members);
         let named = members.iter().find(|member| *member.host.origin() == *key);
         if let Some(member) = named {
-            member.set_weight(weight.min(WEIGHT_MAX));
+            member.set_weight(weight);
         }
         named.is_some()
     }
@@ -276,7 +277,7 @@ impl Balancer {
         if outcome.is_err_and(is_callers_fault) {
             return false;
         }
-        self.inner.record(&round.assignment.member, outcome);
+        self.inner.record(&round.assignment.member, round.assignment.is_trial, outcome);
         self.assign_next(round, outcome)
     }
 
@@ -288,9 +289,10 @@ impl Balancer {
         }
         let Some(response) = call.first_response() else { return false };
         let member = round.assignment.member.clone();
+        let is_trial = round.assignment.is_trial;
         let is_again = self.assign_next(round, Ok(response));
         if is_again {
-            self.inner.record(&member, Ok(response));
+            self.inner.record(&member, is_trial, Ok(response));
         }
         is_again
     }
@@ -336,11 +338,11 @@ impl BalancerInner {
         if request.target().form() != TargetForm::Origin {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
-        self.choose(Some(request), None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+        self.choose(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
     }
 
     /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
-    fn choose(&self, request: Option<&Request>, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+    fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
         let members = read_lock(&self.members);
         members.iter().for_each(|member| start_checks(member, &self.health));
         let now = members.iter().any(|member| member.is_out()).then(runtime::now);
@@ -357,7 +359,7 @@ impl BalancerInner {
             let fit = first().filter(|member| is_fit(member)).count();
             fit * 100 < first().count() * usize::from(self.panic_percent)
         };
-        let key = request.zip(self.key.as_ref()).and_then(|(request, key)| key(request));
+        let key = self.key.as_ref().and_then(|key| key(request));
         let chosen = self
             .choose_of(key, first().filter(|member| is_panic || is_fit(member)))
             .or_else(|| self.choose_of(key, candidates().filter(|member| member.is_backup && is_fit(member))))
@@ -381,22 +383,27 @@ impl BalancerInner {
 
     /// Assigns a request to this host.
     fn assign_to(&self, member: Arc<Member>) -> Assignment {
-        member.begin_trial(&self.health);
+        let is_trial = member.begin_trial(&self.health);
         let in_flight = member.begin_request(&self.turns);
-        Assignment::new(member, in_flight)
+        Assignment::new(member, in_flight, is_trial)
     }
 
-    /// Records the outcome of a request, and ejects hosts that have failed too often.
-    fn record(&self, member: &Arc<Member>, outcome: Outcome<'_>) {
-        let is_healthy = member.record(&self.health, outcome);
-        let Some(ejection) = self.health.ejection.as_ref().filter(|_| !is_healthy) else { return };
+    /// Records the outcome of a request, brings its host back if it was a trial, and ejects hosts that have failed too often.
+    fn record(&self, member: &Arc<Member>, is_trial: bool, outcome: Outcome<'_>) {
+        if member.record(&self.health, outcome) {
+            if is_trial {
+                member.end_trial(&self.health);
+            }
+            return;
+        }
+        let Some(ejection) = &self.health.ejection else { return };
         let now = runtime::now();
         // Locked, so that no more are ejected at once than may be.
         let mut window_end = lock(&self.window_end);
-        if let Some(cause) = member.ejection_cause(ejection) {
+        if let Some(cause) = member.ejection_cause(ejection, is_trial) {
             self.eject(member, ejection, cause, now);
         }
-        let Some(requests_min) = ejection.rates else { return };
+        let Some(requests_min) = ejection.compared_from else { return };
         if window_end.is_some_and(|end| now < end) {
             return;
         }
@@ -413,23 +420,23 @@ impl BalancerInner {
 
     /// Ejects a host, unless too many others are.
     fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
-        let others_out = {
+        let may_eject = {
             let members = read_lock(&self.members);
             let is_out = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && other.is_out();
             let out = members.iter().filter(is_out).count() + 1;
-            out * 100 > members.len() * usize::from(ejection.percent_max)
+            out * 100 <= members.len() * usize::from(ejection.percent_max)
         };
-        if !others_out {
+        if may_eject {
             member.eject(&self.health, ejection, cause, now);
         }
     }
 
     /// The recorder of a request that goes on.
     fn recorder(self: Arc<BalancerInner>, assignment: Assignment) -> OutcomeRecorder {
-        let Assignment { member, in_flight, .. } = assignment;
+        let Assignment { member, in_flight, is_trial, .. } = assignment;
         OutcomeRecorder::new(in_flight, move |outcome| {
             if !outcome.is_err_and(is_callers_fault) {
-                self.record(&member, outcome);
+                self.record(&member, is_trial, outcome);
             }
         })
     }
@@ -445,7 +452,7 @@ impl BalancerInner {
             && !failed.is_second
             && outcome.is_err_and(|error| !error.is_sent())
             && request.body.rewind();
-        let other = may_repeat.then(|| self.choose(Some(request), Some(&failed.member))).flatten()?;
+        let other = may_repeat.then(|| self.choose(request, Some(&failed.member))).flatten()?;
         Some(other.second())
     }
 
@@ -467,7 +474,7 @@ impl BalancerInner {
         };
         let mut chosen = None;
         let retry = tries.next(outcome, next_host, now, || {
-            let other = self.choose(Some(request), Some(&failed.member));
+            let other = self.choose(request, Some(&failed.member));
             let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
             chosen.insert(next).member.withdraw(now)
         })?;
@@ -477,23 +484,14 @@ impl BalancerInner {
     }
 }
 
-/// Adds the host that `url` names. Returns whether it is new.
-pub(super) fn add_member(
-    members: &mut Vec<Arc<Member>>,
-    sender: &RequestSender,
-    url: &str,
-    weight: u32,
-    is_backup: bool,
-) -> Result<bool, MessageError> {
-    let host = Host::new(sender.clone(), url)?;
-    if members.iter().any(|member| member.host.origin() == host.origin()) {
-        return Ok(false);
+/// Adds a host. Returns whether it is new.
+pub(super) fn add_member(members: &mut Vec<Arc<Member>>, member: Member) -> bool {
+    let is_new = members.iter().all(|known| known.host.origin() != member.host.origin());
+    if is_new {
+        members.push(Arc::new(member));
     }
-    members.push(Arc::new(Member::new(host, weight.min(WEIGHT_MAX), is_backup)));
-    Ok(true)
+    is_new
 }
-
-const WEIGHT_MAX: u32 = 1_000;
 
 /// Whether an error is the caller's fault and not the host's.
 fn is_callers_fault(error: &ClientError) -> bool {
@@ -519,6 +517,37 @@ mod tests {
     use crate::Client;
     use crate::message::Status;
 
+    fn get() -> Request {
+        Request::get("/").unwrap()
+    }
+
+    /// A request from before an ejection, or beside a trial, says nothing of the host as it is now.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_trial_brings_a_host_back_or_ejects_it_again() {
+        let ejection = Ejection::new().failures(1).time(Duration::from_secs(10), Duration::from_secs(100));
+        let balancer = Client::new()
+            .balance(["http://a", "http://b"])
+            .unwrap()
+            .penalty_max(0)
+            .ejection(ejection)
+            .build();
+        let inner = &*balancer.inner;
+        let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
+        let earlier = inner.choose(&get(), None).unwrap();
+        inner.record(&earlier.member, earlier.is_trial, Ok(&refusal));
+        assert!(earlier.member.is_out() && !earlier.is_trial);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let assigned: Vec<_> = (0..4).map(|_| inner.choose(&get(), None).unwrap()).collect();
+        let trials: Vec<_> = assigned.iter().filter(|assigned| assigned.is_trial).collect();
+        assert!(trials.len() == 1 && Arc::ptr_eq(&trials[0].member, &earlier.member));
+        let ejections = || earlier.member.counts().ejections;
+        inner.record(&earlier.member, false, Ok(&Response::new()));
+        inner.record(&earlier.member, false, Ok(&refusal));
+        assert!(earlier.member.is_out() && ejections() == 1);
+        inner.record(&earlier.member, true, Ok(&Response::new()));
+        assert!(!earlier.member.is_out() && ejections() == 1);
+    }
+
     /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]
     fn a_host_is_chosen_while_checks_change_who_is_up() {
@@ -537,7 +566,7 @@ mod tests {
                         }
                     }
                 });
-                let missed = (0..50_000).filter(|_| shared.choose(None, None).is_none()).count();
+                let missed = (0..50_000).filter(|_| shared.choose(&get(), None).is_none()).count();
                 is_over.store(true, Ordering::Relaxed);
                 assert_eq!(missed, 0, "{choice:?}");
             });
@@ -578,7 +607,7 @@ mod tests {
         const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
         let balancer = Client::new().balance(URLS).unwrap().choice(choice).ejection(None).build();
         let inner = &*balancer.inner;
-        let absent = inner.choose(None, None).unwrap();
+        let absent = inner.choose(&get(), None).unwrap();
         let url = absent.host().origin().to_owned();
         let origin = absent.host().origin().to_owned();
         let mut held = Vec::new();
@@ -586,7 +615,7 @@ mod tests {
             Absence::Down => absent.member.set_up(&inner.health, false),
             Absence::Penalized => {
                 let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
-                (0..100).for_each(|_| inner.record(&absent.member, Ok(&refusal)));
+                (0..100).for_each(|_| inner.record(&absent.member, false, Ok(&refusal)));
             }
             Absence::Slow => held.extend((0..100).map(|_| absent.member.begin_request(&inner.turns))),
             Absence::Removed => assert!(balancer.remove(&url)),
@@ -611,7 +640,7 @@ mod tests {
             if in_flight.len() == at_once {
                 in_flight.pop_front();
             }
-            let assignment = inner.choose(None, None).unwrap();
+            let assignment = inner.choose(&get(), None).unwrap();
             let origin = assignment.host().origin().to_owned();
             in_flight.push_back(assignment);
             origin

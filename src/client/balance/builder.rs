@@ -11,6 +11,7 @@ use super::ejection::Ejection;
 use super::health::{HealthPolicy, HostReport};
 use super::member::{Member, Turns};
 use crate::client::error::ClientError;
+use crate::client::host::Host;
 use crate::client::retry::Retry;
 use crate::client::send::RequestSender;
 use crate::message::{MessageError, Request, Response, Status};
@@ -85,7 +86,8 @@ impl BalancerBuilder {
     ///
     /// Fails if the URL is malformed, or names no host.
     pub fn weighted(mut self, url: &str, weight: u32) -> Result<Self, MessageError> {
-        add_member(&mut self.members, &self.sender, url, weight, false)?;
+        let host = Host::new(self.sender.clone(), url)?;
+        add_member(&mut self.members, Member::new(host, weight));
         Ok(self)
     }
 
@@ -95,7 +97,8 @@ impl BalancerBuilder {
     ///
     /// Fails if the URL is malformed, or names no host.
     pub fn backup(mut self, url: &str) -> Result<Self, MessageError> {
-        add_member(&mut self.members, &self.sender, url, 1, true)?;
+        let host = Host::new(self.sender.clone(), url)?;
+        add_member(&mut self.members, Member::new(host, 1).into_backup());
         Ok(self)
     }
 

@@ -1,10 +1,10 @@
 //! [`HealthCheck`]: how a balancer finds out whether its hosts are up.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::client::retry::random;
 use crate::message::{MessageError, Request, Response, TargetError, TargetForm};
 
 /// How a [`Balancer`](super::Balancer) checks whether each host is up.
@@ -118,10 +118,8 @@ impl HealthCheck {
             (true, Some(interval)) => interval,
             (true, None) => (self.interval / 5).max(INTERVAL_MIN),
         };
-        // Checks are few, so each has new keys from the standard library.
-        let random = RandomState::new().hash_one(()) >> 32;
-        let off = interval * u32::from(self.jitter_percent) / 100;
-        interval - off.mul_f64(random as f64 / f64::from(u32::MAX))
+        let jitter = interval * u32::from(self.jitter_percent) / 100;
+        interval - jitter.mul_f64((random() >> 32) as f64 / f64::from(u32::MAX))
     }
 }
 
@@ -171,7 +169,8 @@ mod tests {
     #[track_caller]
     fn check(checks: &[bool], expected: &[bool]) {
         let check = HealthCheck::get("/").unwrap();
-        let (mut doubt, mut is_up) = (Doubt::default(), true);
+        let mut doubt = Doubt::default();
+        let mut is_up = true;
         let states: Vec<_> = checks
             .iter()
             .map(|has_passed| {

@@ -28,7 +28,7 @@ use crate::runtime::{Instant, later};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
     pub(super) failures: u32,
-    pub(super) rates: Option<u32>,
+    pub(super) compared_from: Option<u32>,
     first: Duration,
     most: Duration,
     pub(super) percent_max: u8,
@@ -39,7 +39,7 @@ impl Ejection {
     pub fn new() -> Ejection {
         Ejection {
             failures: 5,
-            rates: Some(100),
+            compared_from: Some(100),
             first: Duration::from_secs(30),
             most: Duration::from_secs(300),
             percent_max: 50,
@@ -61,7 +61,7 @@ impl Ejection {
     /// is ejected.
     #[must_use]
     pub fn compared_from(mut self, requests: impl Into<Option<u32>>) -> Self {
-        self.rates = requests.into();
+        self.compared_from = requests.into();
         self
     }
 
@@ -132,17 +132,14 @@ impl Ejector {
         }
     }
 
-    /// Notes that a request is assigned. Returns whether that is the first trial of a host that was ejected. A request that
-    /// comes before its time, since no host is fit for use, is none.
+    /// Notes that a request is assigned, and returns whether it is a trial of a host that was ejected. One that comes before
+    /// its time, since no host is fit for use or another has just become a trial, is none.
     pub(super) fn begin_trial(&mut self, now: Instant) -> bool {
-        if !self.admits(now) {
-            return false;
-        }
-        let is_first = matches!(self.state, State::Ejected { .. });
-        if !self.is_well() {
+        let is_trial = !self.is_well() && self.admits(now);
+        if is_trial {
             self.state = State::HalfOpen { next: later(now, TRIAL_INTERVAL) };
         }
-        is_first
+        is_trial
     }
 
     /// Ejects the host. Returns for how long; `None` if it is ejected already.
@@ -160,7 +157,7 @@ impl Ejector {
         Some(self.last)
     }
 
-    /// Notes a success. Returns whether it brings the host back. Requests from before an ejection do not.
+    /// Notes that a trial has succeeded. Returns whether that brings the host back: the host may have failed another one.
     pub(super) fn succeed(&mut self, now: Instant) -> bool {
         let is_back = matches!(self.state, State::HalfOpen { .. });
         if is_back {
@@ -234,14 +231,14 @@ mod tests {
         for seconds in [10, 20, 40, 50, 50] {
             assert_eq!(ejector.eject(&policy, now), Some(seconds * SECOND));
             assert_eq!(ejector.eject(&policy, now), None, "it is ejected already");
-            assert!(!ejector.succeed(now), "an answer from before brings no host back");
+            assert!(!ejector.succeed(now), "a trial from before brings no host back");
             let early = later(now, seconds * SECOND - Duration::from_millis(1));
             assert!(!ejector.admits(early) && !ejector.begin_trial(early) && !ejector.is_half_open());
             now = later(now, seconds * SECOND);
             assert!(ejector.admits(now) && ejector.begin_trial(now));
             assert!(ejector.is_half_open() && !ejector.admits(now));
             now = later(now, SECOND);
-            assert!(ejector.admits(now) && !ejector.begin_trial(now), "a trial may have no outcome");
+            assert!(ejector.admits(now) && ejector.begin_trial(now), "a trial may have no outcome");
         }
         assert!(ejector.succeed(now) && ejector.is_well());
         now = later(now, 49 * SECOND);

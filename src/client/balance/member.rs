@@ -102,12 +102,12 @@ pub struct BalancerCounts {
 }
 
 impl Member {
-    pub(super) fn new(host: Host, weight: u32, is_backup: bool) -> Member {
+    pub(super) fn new(host: Host, weight: u32) -> Member {
         Member {
             budget: host.budget(),
             host,
-            is_backup,
-            weight: AtomicU32::new(weight),
+            is_backup: false,
+            weight: AtomicU32::new(weight.min(WEIGHT_MAX)),
             pending: Arc::default(),
             counts: Counts::default(),
             turn: HostTurn::default(),
@@ -117,6 +117,11 @@ impl Member {
             slow_start: SlowStart::default(),
             check_task: Mutex::default(),
         }
+    }
+
+    /// Returns the host as one that gets requests only if no other host can.
+    pub(super) fn into_backup(self) -> Member {
+        Member { is_backup: true, ..self }
     }
 
     /// Counts a request as pending, and takes the host's turn.
@@ -130,11 +135,19 @@ impl Member {
         InFlightGuard::new(&self.pending)
     }
 
-    /// Notes that a request is assigned to a host that was ejected.
-    pub(super) fn begin_trial(&self, health: &HealthPolicy) {
-        if self.is_out() && lock(&self.ejection.ejector).begin_trial(runtime::now()) {
+    /// Notes that a request is assigned, and returns whether it is a trial of a host that was ejected.
+    pub(super) fn begin_trial(&self, health: &HealthPolicy) -> bool {
+        if !self.is_out() {
+            return false;
+        }
+        let mut ejector = lock(&self.ejection.ejector);
+        let is_first = !ejector.is_half_open();
+        let is_trial = ejector.begin_trial(runtime::now());
+        drop(ejector);
+        if is_trial && is_first {
             health.report(self.host.origin(), HostChange::OnTrial);
         }
+        is_trial
     }
 
     /// Adds the share of one request to the budget for retries.
@@ -180,7 +193,7 @@ impl Member {
     }
 
     pub(super) fn set_weight(&self, weight: u32) {
-        self.weight.store(weight, Ordering::Relaxed);
+        self.weight.store(weight.min(WEIGHT_MAX), Ordering::Relaxed);
     }
 
     /// The weight in hundredths, of which a host that is just back has a part.
@@ -228,9 +241,6 @@ impl Member {
         if (health.is_healthy)(outcome) {
             self.counts.served.fetch_add(1, Ordering::Relaxed);
             self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
-            if self.is_out() {
-                self.end_trial(health);
-            }
             return true;
         }
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
@@ -243,8 +253,8 @@ impl Member {
         false
     }
 
-    /// Brings the host back, if it was on trial.
-    fn end_trial(&self, health: &HealthPolicy) {
+    /// Brings the host back after a trial that has succeeded.
+    pub(super) fn end_trial(&self, health: &HealthPolicy) {
         if !lock(&self.ejection.ejector).succeed(runtime::now()) {
             return;
         }
@@ -253,10 +263,10 @@ impl Member {
         health.report(self.host.origin(), HostChange::Returned);
     }
 
-    /// Why a host that has failed is to be ejected, if it is.
-    pub(super) fn ejection_cause(&self, policy: &Ejection) -> Option<EjectionCause> {
+    /// Why a host that has failed is to be ejected, if it is. While it is out, only trials count.
+    pub(super) fn ejection_cause(&self, policy: &Ejection, is_trial: bool) -> Option<EjectionCause> {
         if self.is_out() {
-            return lock(&self.ejection.ejector).is_half_open().then_some(EjectionCause::Trial);
+            return is_trial.then_some(EjectionCause::Trial);
         }
         let failed = self.counts.failed_in_a_row.load(Ordering::Relaxed);
         (policy.failures > 0 && failed >= policy.failures).then_some(EjectionCause::Failures)
@@ -322,13 +332,16 @@ impl Member {
     }
 }
 
-/// The turns of a balancer's hosts: each request takes as much of a time of their own as the share of its host is small
-/// (start-time fair queueing, Goyal and others).
+/// The turns of a balancer's hosts, in a time that passes with requests: the smaller the share of a host, the longer until
+/// its next turn (start-time fair queueing, Goyal and others).
 #[derive(Default)]
 pub(super) struct Turns {
     time: AtomicU64,
     assigned: AtomicU64,
 }
+
+/// So that each turn takes some time: see [`TURN`].
+const WEIGHT_MAX: u32 = 1_000;
 
 /// The time that passes with a request to a host whose share is 1.
 const TURN: u64 = 1 << 20;

@@ -60,12 +60,14 @@ pub(super) struct Assignment {
     pub(super) in_flight: InFlightGuard,
     /// Whether another host failed before.
     pub(super) is_second: bool,
+    /// Whether it decides what becomes of a host that was ejected.
+    pub(super) is_trial: bool,
 }
 
 impl Assignment {
     /// A first attempt, which `in_flight` counts.
-    pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
-        Assignment { member, host: None, in_flight, is_second: false }
+    pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard, is_trial: bool) -> Assignment {
+        Assignment { member, host: None, in_flight, is_second: false, is_trial }
     }
 
     /// Uses the connections of `sender`, if there is one.

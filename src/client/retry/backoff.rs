@@ -42,8 +42,8 @@ impl Default for Backoff {
     }
 }
 
-/// Returns a random number. Retries are few, so each has new keys from the standard library.
-pub(super) fn random() -> u64 {
+/// Returns a random number. Retries and checks are few, so each has new keys from the standard library.
+pub(in crate::client) fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 

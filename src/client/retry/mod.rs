@@ -9,6 +9,7 @@ mod retry;
 mod tries;
 
 pub(crate) use backoff::Backoff;
+pub(super) use backoff::random;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub use retry::Retry;
