@@ -1,18 +1,21 @@
 //! [`Host`]: a client for a single origin.
 
 use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::pool::Pool;
+use super::pool::{Pool, open_new};
 use super::retry::{BudgetShare, EarlierAttempts, Retry};
 use super::send::{ClientUpgraded, RequestSender, upgrade};
 use crate::client::call::ResponseReader;
 use crate::client::error::ClientError;
-use crate::client::route::origin;
+use crate::client::route::{Origin, origin};
 use crate::memory::Reset;
 use crate::message::{MessageError, Request, Response};
+use crate::runtime::{self, timeout};
 
 /// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
 /// a path.
@@ -46,6 +49,8 @@ use crate::message::{MessageError, Request, Response};
 pub struct Host {
     sender: RequestSender,
     key: Arc<str>,
+    /// The address at which it is reached, if that is not looked up.
+    address: Option<IpAddr>,
     /// The pool of the runtime in which the handle was made.
     pool: Option<Arc<Pool>>,
 }
@@ -54,7 +59,18 @@ impl Host {
     pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, MessageError> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
         let pool = sender.pool(&key).ok();
-        Ok(Host { sender, key, pool })
+        Ok(Host { sender, key, address: None, pool })
+    }
+
+    /// Returns this host as it is reached at `address`, with connections of its own.
+    pub(super) fn at(&self, address: IpAddr) -> Host {
+        let pool = self.sender.pool_at(&self.key, address).ok();
+        Host { address: Some(address), pool, ..self.clone() }
+    }
+
+    /// Returns this host with the connections of `sender`.
+    pub(super) fn with_sender(&self, sender: RequestSender) -> Host {
+        Host { sender, pool: None, ..self.clone() }
     }
 
     /// Returns this host with another policy for retries, or with none; connections and budgets are shared. Default: that of
@@ -123,6 +139,11 @@ impl Host {
         &self.key
     }
 
+    /// The address at which it is reached, if that is not looked up.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
     /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
     /// made. One to a proxy that reads requests counts for the origin that has used it last.
     pub fn idle_connections(&self) -> usize {
@@ -133,6 +154,31 @@ impl Host {
     /// was made.
     pub fn busy_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.busy())
+    }
+
+    /// Looks up the addresses of the host, and for how long they are valid.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the resolver does, or after the timeout for look-ups.
+    pub(super) async fn look_up(&self) -> io::Result<(Arc<[IpAddr]>, Duration)> {
+        let settings = self.sender.settings();
+        let Some(origin) = Origin::from_key(&self.key) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let looked_up = settings.dial.dns.resolve_with_ttl(origin.host());
+        let limit = self.sender.timeouts().of_phases(settings).resolve;
+        timeout(limit, looked_up).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Opens a connection, and closes it again.
+    ///
+    /// # Errors
+    ///
+    /// Fails as a request does that needs a new connection.
+    pub(super) async fn check_connection(&self) -> Result<(), ClientError> {
+        let opened = open_new(self.current_pool()?, runtime::now(), &self.sender.timeouts()).await;
+        opened.map(drop).map_err(|error| error.with_origin(&self.key))
     }
 
     /// Returns this host with a time limit for each exchange; connections are shared.
@@ -147,7 +193,11 @@ impl Host {
 
     /// How many retries the host gets.
     pub(super) fn budget(&self) -> BudgetShare {
-        self.sender.settings().budgets.of(&self.key)
+        let budgets = &self.sender.settings().budgets;
+        match self.address {
+            None => budgets.of(&self.key),
+            Some(_) => budgets.unshared(),
+        }
     }
 
     /// The pool of this origin in the current runtime, for `request`.
@@ -168,7 +218,10 @@ impl Host {
     pub(super) fn current_pool(&self) -> Result<Arc<Pool>, ClientError> {
         match &self.pool {
             Some(pool) if pool.is_of_current_runtime() => Ok(pool.clone()),
-            _ => self.sender.pool(&self.key),
+            _ => match self.address {
+                None => self.sender.pool(&self.key),
+                Some(address) => self.sender.pool_at(&self.key, address),
+            },
         }
     }
 }

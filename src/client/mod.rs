@@ -78,8 +78,8 @@ mod observe;
 #[cfg(feature = "metrics")]
 pub(crate) use balance::BalancerCounters;
 pub use balance::{
-    Balancer, BalancerBuilder, BalancerChoice, BalancerCounts, Ejection, EjectionCause, HealthCheck,
-    HostChange, HostReport,
+    Balancer, BalancerBuilder, BalancerChoice, BalancerCounts, CheckFailure, Ejection, EjectionCause,
+    HealthCheck, HostChange, HostReport,
 };
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ResponseReader};

@@ -1,13 +1,16 @@
 //! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::check_task::start_checks;
 use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
 use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
 use super::health::HealthPolicy;
+use super::host_list::HostList;
+use super::look_up_task::look_up_names;
 use super::member::{BalancerCounts, Member, Turns};
+use super::name::BalancedName;
 use super::round::{Assignment, Round, not_assigned};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -16,9 +19,9 @@ use crate::client::retry::{NextHost, Outcome, Retry, Tries};
 use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender};
 use crate::exchange::ExchangeError;
-use crate::memory::{Reset, lock, read_lock, write_lock};
+use crate::memory::{Reset, lock};
 use crate::message::{Body, MessageError, Request, Response, TargetForm};
-use crate::runtime::{self, Instant, later};
+use crate::runtime::{self, Instant, boxed, later};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
@@ -70,7 +73,7 @@ pub struct Balancer {
 /// The state that the clones of a balancer share.
 pub(super) struct BalancerInner {
     pub(super) sender: RequestSender,
-    pub(super) members: RwLock<Vec<Arc<Member>>>,
+    pub(super) hosts: Arc<HostList>,
     pub(super) choice: BalancerChoice,
     pub(super) key: Option<Box<KeyOf>>,
     pub(super) random_pairs: RandomPairs,
@@ -105,7 +108,7 @@ impl Balancer {
     /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
             let sent = round.host().send(request, response).await;
             if !self.assign_again(&mut round, sent.as_ref().map(|()| &*response)) {
@@ -128,7 +131,7 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
             let opened = round.host().open_response(request, response).await;
             if !self.assign_again(&mut round, opened.as_ref().map(|_| &*response)) {
@@ -153,7 +156,7 @@ impl Balancer {
     /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
-        let mut round = self.begin(request, None)?;
+        let mut round = self.begin(request, None).await?;
         loop {
             let mut opened = round.host().open_call(request).await;
             let is_again = match &mut opened {
@@ -188,7 +191,7 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        let mut round = self.begin(request, Some(&request.body)).inspect_err(|_| response.reset())?;
+        let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
             let upgraded = round.host().upgrade(request, response).await;
             let outcome = match &upgraded {
@@ -211,7 +214,18 @@ impl Balancer {
     /// Fails if the URL is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, MessageError> {
         let member = Member::new(Host::new(self.inner.sender.clone(), url)?, 1);
-        Ok(add_member(&mut write_lock(&self.inner.members), member))
+        Ok(self.inner.hosts.add(member))
+    }
+
+    /// Adds each address of the host that `url` names, as [`BalancerBuilder::each_address_of`](super::BalancerBuilder::each_address_of)
+    /// does. Returns whether the name is new.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn add_each_address_of(&self, url: &str) -> Result<bool, MessageError> {
+        let host = Host::new(self.inner.sender.clone(), url)?;
+        Ok(self.inner.hosts.add_name(BalancedName::new(host)))
     }
 
     /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
@@ -219,29 +233,18 @@ impl Balancer {
     /// [`BalancerCounts::pending`] is 0, it is drained. Returns whether it is one of the hosts.
     #[doc(alias = "drain")]
     pub fn set_weight(&self, url: &str, weight: u32) -> bool {
-        let Ok(key) = origin::key_of_url(url) else { return false };
-        let members = read_lock(&self.inner.members);
-        let named = members.iter().find(|member| *member.host.origin() == *key);
-        if let Some(member) = named {
-            member.set_weight(weight);
-        }
-        named.is_some()
+        origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.set_weight(&key, weight))
     }
 
     /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
     /// hosts.
     pub fn remove(&self, url: &str) -> bool {
-        let Ok(key) = origin::key_of_url(url) else { return false };
-        let mut members = write_lock(&self.inner.members);
-        let is_named = |member: &Arc<Member>| *member.host.origin() == *key;
-        let Some(at) = members.iter().position(is_named) else { return false };
-        members.remove(at).stop_checks();
-        true
+        origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.remove(&key))
     }
 
     /// Returns the counts of each host, in the order in which the hosts were added.
     pub fn counts(&self) -> Vec<BalancerCounts> {
-        self.inner.counts()
+        self.inner.hosts.counts()
     }
 
     /// The counts of this balancer, which do not keep it alive.
@@ -262,8 +265,16 @@ impl Balancer {
     }
 
     /// Assigns `request` to a host. `body` is that which is sent with it, unless the caller writes it.
-    fn begin<'a>(&'a self, request: &'a Request, body: Option<&'a Body>) -> Result<Round<'a>, ClientError> {
-        let assignment = self.inner.assign(request)?.through(self.sender.as_ref(), request)?;
+    async fn begin<'a>(
+        &'a self,
+        request: &'a Request,
+        body: Option<&'a Body>,
+    ) -> Result<Round<'a>, ClientError> {
+        if !self.inner.hosts.names().is_empty() {
+            let deadline = self.inner.sender.timeouts().deadline;
+            boxed(|| look_up_names(&self.inner.hosts, &self.inner.health, deadline)).await;
+        }
+        let assignment = self.inner.assign(request)?.through(self.sender.as_ref());
         let tries = self.inner.policy.as_deref().map(|policy| {
             assignment.member.deposit();
             let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
@@ -306,7 +317,7 @@ impl Balancer {
             }
         };
         let Some(next) = next else { return false };
-        let Ok(next) = next.through(self.sender.as_ref(), round.request) else { return false };
+        let next = next.through(self.sender.as_ref());
         round.assignment = match &round.tries {
             Some(tries) => next.with_earlier(tries.earlier()),
             None => next,
@@ -323,16 +334,11 @@ pub(crate) struct BalancerCounters(Weak<BalancerInner>);
 impl BalancerCounters {
     /// The counts of each host; `None` if the balancer is gone.
     pub(crate) fn counts(&self) -> Option<Vec<BalancerCounts>> {
-        self.0.upgrade().map(|inner| inner.counts())
+        self.0.upgrade().map(|inner| inner.hosts.counts())
     }
 }
 
 impl BalancerInner {
-    fn counts(&self) -> Vec<BalancerCounts> {
-        let members = read_lock(&self.members);
-        members.iter().map(|member| member.counts()).collect()
-    }
-
     /// Chooses a host for `request`.
     fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
         if request.target().form() != TargetForm::Origin {
@@ -343,12 +349,11 @@ impl BalancerInner {
 
     /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
     fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
-        let members = read_lock(&self.members);
+        let members = self.hosts.members();
         members.iter().for_each(|member| start_checks(member, &self.health));
         let now = members.iter().any(|member| member.is_out()).then(runtime::now);
         let is_candidate = |member: &Member| {
-            member.weight() > 0
-                && excluded.is_none_or(|excluded| excluded.host.origin() != member.host.origin())
+            member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
         };
         let candidates = || members.iter().filter(|member| is_candidate(member));
         let is_fit = |member: &Arc<Member>| {
@@ -408,7 +413,7 @@ impl BalancerInner {
             return;
         }
         let is_first = window_end.replace(later(now, WINDOW)).is_none();
-        let members = read_lock(&self.members).clone();
+        let members = self.hosts.members().clone();
         let windows: Vec<_> = members.iter().map(|member| member.end_window()).collect();
         let outliers = if is_first { Vec::new() } else { outliers(&windows, requests_min) };
         for at in outliers {
@@ -421,7 +426,7 @@ impl BalancerInner {
     /// Ejects a host, unless too many others are.
     fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
         let may_eject = {
-            let members = read_lock(&self.members);
+            let members = self.hosts.members();
             let is_out = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && other.is_out();
             let out = members.iter().filter(is_out).count() + 1;
             out * 100 <= members.len() * usize::from(ejection.percent_max)
@@ -467,8 +472,8 @@ impl BalancerInner {
         due: &mut Option<Instant>,
     ) -> Option<Assignment> {
         let now = runtime::now();
-        let is_other = |member: &Arc<Member>| member.host.origin() != failed.member.host.origin();
-        let next_host = match read_lock(&self.members).iter().any(is_other) {
+        let is_other = |member: &Arc<Member>| member.id() != failed.member.id();
+        let next_host = match self.hosts.members().iter().any(is_other) {
             true => NextHost::Other,
             false => NextHost::Same,
         };
@@ -482,15 +487,6 @@ impl BalancerInner {
         *due = Some(later(now, retry.wait));
         chosen
     }
-}
-
-/// Adds a host. Returns whether it is new.
-pub(super) fn add_member(members: &mut Vec<Arc<Member>>, member: Member) -> bool {
-    let is_new = members.iter().all(|known| known.host.origin() != member.host.origin());
-    if is_new {
-        members.push(Arc::new(member));
-    }
-    is_new
 }
 
 /// Whether an error is the caller's fault and not the host's.
@@ -513,9 +509,12 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use super::super::check::CheckFailure;
     use super::*;
     use crate::Client;
     use crate::message::Status;
+
+    const DOWN: CheckFailure = CheckFailure::Exchange(ClientPhase::Connect);
 
     fn get() -> Request {
         Request::get("/").unwrap()
@@ -558,9 +557,11 @@ mod tests {
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    let members = read_lock(&shared.members).clone();
+                    let members = shared.hosts.members().clone();
                     for round in 0.. {
-                        members.iter().for_each(|member| member.set_up(&shared.health, round % 2 == 0));
+                        members.iter().for_each(|member| {
+                            member.set_up(&shared.health, (round % 2 == 1).then_some(DOWN))
+                        });
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
@@ -612,7 +613,7 @@ mod tests {
         let origin = absent.host().origin().to_owned();
         let mut held = Vec::new();
         match absence {
-            Absence::Down => absent.member.set_up(&inner.health, false),
+            Absence::Down => absent.member.set_up(&inner.health, Some(DOWN)),
             Absence::Penalized => {
                 let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
                 (0..100).for_each(|_| inner.record(&absent.member, false, Ok(&refusal)));
@@ -623,7 +624,7 @@ mod tests {
         let missed = requests(inner, at_once);
         assert!(missed.iter().all(|asked| *asked != origin), "{absence:?}");
         match absence {
-            Absence::Down => absent.member.set_up(&inner.health, true),
+            Absence::Down => absent.member.set_up(&inner.health, None),
             Absence::Penalized => tokio::time::sleep(Duration::from_secs(3)).await,
             Absence::Slow => held.clear(),
             Absence::Removed => assert!(balancer.add(&url).unwrap()),

@@ -1,15 +1,17 @@
 //! [`BalancerBuilder`]: the settings of a balancer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::balancer::{Balancer, BalancerInner, KeyOf, RetryPolicy, add_member};
+use super::balancer::{Balancer, BalancerInner, KeyOf, RetryPolicy};
 use super::check::HealthCheck;
 use super::choice::{BalancerChoice, RandomPairs};
 use super::ejection::Ejection;
 use super::health::{HealthPolicy, HostReport};
+use super::host_list::HostList;
 use super::member::{Member, Turns};
+use super::name::BalancedName;
 use crate::client::error::ClientError;
 use crate::client::host::Host;
 use crate::client::retry::Retry;
@@ -41,7 +43,7 @@ use crate::runtime::Hooks;
 #[must_use]
 pub struct BalancerBuilder {
     sender: RequestSender,
-    members: Vec<Arc<Member>>,
+    hosts: Arc<HostList>,
     choice: BalancerChoice,
     key: Option<Box<KeyOf>>,
     panic_percent: u8,
@@ -65,7 +67,7 @@ impl BalancerBuilder {
             policy: sender.retry().cloned(),
             // The balancer retries, and not its hosts for themselves. Checks are never retried.
             sender: sender.with_retry(None),
-            members: Vec::new(),
+            hosts: Arc::default(),
             choice: BalancerChoice::default(),
             key: None,
             panic_percent: 0,
@@ -85,9 +87,9 @@ impl BalancerBuilder {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or names no host.
-    pub fn weighted(mut self, url: &str, weight: u32) -> Result<Self, MessageError> {
+    pub fn weighted(self, url: &str, weight: u32) -> Result<Self, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
-        add_member(&mut self.members, Member::new(host, weight));
+        self.hosts.add(Member::new(host, weight));
         Ok(self)
     }
 
@@ -96,9 +98,37 @@ impl BalancerBuilder {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or names no host.
-    pub fn backup(mut self, url: &str) -> Result<Self, MessageError> {
+    pub fn backup(self, url: &str) -> Result<Self, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
-        add_member(&mut self.members, Member::new(host, 1).into_backup());
+        self.hosts.add(Member::new(host, 1).into_backup());
+        Ok(self)
+    }
+
+    /// Adds each address of the host that `url` names as a host of its own, such as those of a headless service of Kubernetes.
+    ///
+    /// The resolver of the client looks the name up with the first request, and again when the addresses are no longer valid,
+    /// at most once a second. An address that goes away gets no more requests; one that stays keeps its counts and its
+    /// connections. If a look-up fails, the last addresses stay, and [`HostChange::Unresolved`](super::HostChange) is reported.
+    /// Requests have the name in their `host` field, and TLS expects it. A proxy of the client looks names up for itself, so
+    /// all addresses lead to the same hosts through it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    ///
+    /// let balancer = Client::new().balance::<&str>([])?.each_address_of("http://api.internal:8080")?.build();
+    /// assert!(balancer.counts().is_empty(), "nothing was looked up yet");
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
+    #[doc(alias("dns", "resolve", "server-template", "headless"))]
+    pub fn each_address_of(self, url: &str) -> Result<Self, MessageError> {
+        let host = Host::new(self.sender.clone(), url)?;
+        self.hosts.add_name(BalancedName::new(host));
         Ok(self)
     }
 
@@ -213,10 +243,10 @@ impl BalancerBuilder {
 
     /// Builds the balancer. Nothing is dialed before the first request.
     pub fn build(self) -> Balancer {
-        let BalancerBuilder { sender, members, choice, key, panic_percent, health, retry, policy } = self;
+        let BalancerBuilder { sender, hosts, choice, key, panic_percent, health, retry, policy } = self;
         Balancer::from_inner(BalancerInner {
             sender,
-            members: RwLock::new(members),
+            hosts,
             choice,
             key,
             random_pairs: RandomPairs::default(),

@@ -1,11 +1,13 @@
-//! [`HealthCheck`]: how a balancer finds out whether its hosts are up.
+//! [`HealthCheck`]: how a balancer finds out whether its hosts are up; [`CheckFailure`]: why one is not.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::client::error::{ClientError, ClientPhase};
+use crate::client::host::Host;
 use crate::client::retry::random;
-use crate::message::{MessageError, Request, Response, TargetError, TargetForm};
+use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
 
 /// How a [`Balancer`](super::Balancer) checks whether each host is up.
 ///
@@ -26,7 +28,8 @@ use crate::message::{MessageError, Request, Response, TargetError, TargetForm};
 /// # Ok::<(), corehttp::error::MessageError>(())
 /// ```
 pub struct HealthCheck {
-    pub(super) request: Request,
+    /// `None` if a connection is enough.
+    request: Option<Request>,
     pub(super) interval: Duration,
     doubt_interval: Option<Duration>,
     rise: u32,
@@ -49,7 +52,17 @@ impl HealthCheck {
         if request.target().form() != TargetForm::Origin {
             return Err(MessageError::from_url(TargetError::Form, path));
         }
-        Ok(HealthCheck {
+        Ok(HealthCheck::new(Some(request)))
+    }
+
+    /// Checks by opening a connection, with TLS for an `https` host, and closing it again, for hosts that have no path for
+    /// checks. A host that accepts connections and answers none of them is up.
+    pub fn connect() -> HealthCheck {
+        HealthCheck::new(None)
+    }
+
+    fn new(request: Option<Request>) -> HealthCheck {
+        HealthCheck {
             request,
             interval: Duration::from_secs(5),
             doubt_interval: None,
@@ -57,7 +70,7 @@ impl HealthCheck {
             fall: 3,
             jitter_percent: 10,
             has_passed: Box::new(|response| response.status.is_success()),
-        })
+        }
     }
 
     /// Sets how long after the beginning of a check the next one begins, if the state of the host is certain. A response
@@ -107,7 +120,21 @@ impl HealthCheck {
         self
     }
 
-    pub(super) fn has_passed(&self, response: &Response) -> bool {
+    /// Checks `host`, whose response goes into `response`. Returns `None` if that was not possible, since all connections to
+    /// the host are in use.
+    pub(super) async fn run(&self, host: &Host, response: &mut Response) -> Option<Result<(), CheckFailure>> {
+        let outcome = match &self.request {
+            Some(request) => host.send(request, response).await,
+            None => host.check_connection().await,
+        };
+        match outcome {
+            Ok(()) if self.request.is_none() || self.has_passed(response) => Some(Ok(())),
+            Ok(()) => Some(Err(CheckFailure::Response(response.status))),
+            Err(error) => CheckFailure::from_error(&error).map(Err),
+        }
+    }
+
+    fn has_passed(&self, response: &Response) -> bool {
         catch_unwind(AssertUnwindSafe(|| (self.has_passed)(response))).unwrap_or(false)
     }
 
@@ -128,11 +155,31 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 impl fmt::Debug for HealthCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HealthCheck")
-            .field("target", self.request.target())
+            .field("target", &self.request.as_ref().map(Request::target))
             .field("interval", &self.interval)
             .field("rise", &self.rise)
             .field("fall", &self.fall)
             .finish_non_exhaustive()
+    }
+}
+
+/// Why a host has failed a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CheckFailure {
+    /// It has answered with this status, and the check has not passed.
+    Response(Status),
+    /// It has not answered: the exchange failed, or took too long, in this phase.
+    Exchange(ClientPhase),
+}
+
+impl CheckFailure {
+    /// The failure of a check that ended with `error`; `None` if the check was not sent.
+    fn from_error(error: &ClientError) -> Option<CheckFailure> {
+        match error.phase() {
+            ClientPhase::Queue => None,
+            phase => Some(CheckFailure::Exchange(phase)),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use super::check::Doubt;
 use super::health::HealthPolicy;
 use super::member::Member;
-use crate::client::error::ClientPhase;
 use crate::client::host::Host;
 use crate::message::Response;
 use crate::runtime::{self, Handle, select, sleep_until};
@@ -49,17 +48,12 @@ async fn keep_checking(member: Weak<Member>, host: Host, health: &HealthPolicy) 
     loop {
         let began = runtime::now();
         // The member is not held meanwhile, or it would not be gone before the response has come.
-        let has_passed = match host.send(&check.request, &mut response).await {
-            Ok(()) => Some(check.has_passed(&response)),
-            // The check was not sent: all connections to the host are in use.
-            Err(error) if error.phase() == ClientPhase::Queue => None,
-            Err(_) => Some(false),
-        };
+        let outcome = check.run(&host, &mut response).await;
         let Some(member) = member.upgrade() else { return };
-        if let Some(has_passed) = has_passed
-            && let Some(is_up) = doubt.note(check, member.is_up(), has_passed)
+        if let Some(outcome) = outcome
+            && doubt.note(check, member.is_up(), outcome.is_ok()).is_some()
         {
-            member.set_up(health, is_up);
+            member.set_up(health, outcome.err());
         }
         drop(member);
         sleep_until(runtime::later(began, check.pause(doubt.is_any()))).await;

@@ -62,7 +62,7 @@ pub(super) fn choose_by_key<'a>(
         (member.pending() as f64) < ((pending + 1) as f64 * part * LOAD_MAX).ceil()
     };
     let key = stable_hash(&[key]);
-    let score = |member: &&Arc<Member>| score(key, member.host.origin(), member.share());
+    let score = |member: &&Arc<Member>| score(key, member.id(), member.share());
     candidates.filter(has_room).max_by(|one, other| score(one).total_cmp(&score(other)))
 }
 
@@ -71,8 +71,8 @@ const LOAD_MAX: f64 = 1.25;
 
 /// The score of a host for a key with this hash: the larger the share of the host, the more often it is the highest. Balancers
 /// of several versions must choose alike. A peer that finds keys for one host meets the bound of its load.
-fn score(key: u64, origin: &str, share: u64) -> f64 {
-    let hash = stable_hash(&[origin.as_bytes(), &key.to_le_bytes()]);
+fn score(key: u64, id: &str, share: u64) -> f64 {
+    let hash = stable_hash(&[id.as_bytes(), &key.to_le_bytes()]);
     // From the upper 53 bits, which a float holds exactly, a number between 0 and 1, without both.
     let uniform = ((hash >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     share as f64 / -uniform.ln()

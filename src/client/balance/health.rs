@@ -1,11 +1,13 @@
 //! [`HealthPolicy`]: which outcomes are failures of a host, and what follows from them; [`HostReport`] is that of one host.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use super::check::HealthCheck;
+use super::check::{CheckFailure, HealthCheck};
 use super::ejection::{Ejection, EjectionCause};
 use crate::client::error::ClientError;
+use crate::client::host::Host;
 use crate::message::Response;
 use crate::runtime::Hooks;
 
@@ -15,6 +17,8 @@ use crate::runtime::Hooks;
 pub struct HostReport<'a> {
     /// Scheme, host and port, such as `http://one:8080`.
     pub origin: &'a str,
+    /// The address, if the host is [one of several of that name](super::BalancerBuilder::each_address_of).
+    pub address: Option<IpAddr>,
     /// The new state, and its cause.
     pub change: HostChange,
 }
@@ -23,8 +27,8 @@ pub struct HostReport<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostChange {
-    /// It has failed its checks.
-    Down,
+    /// It has failed its checks, the last one so.
+    Down(CheckFailure),
     /// It has passed its checks again.
     Up,
     /// It gets no requests for this time, because of its failures.
@@ -33,6 +37,12 @@ pub enum HostChange {
     OnTrial,
     /// A trial has succeeded.
     Returned,
+    /// Its address was found among those of its name.
+    Found,
+    /// Its address is no longer among those of its name. Pending requests are still answered.
+    Gone,
+    /// The look-up of the name has failed, for the first time since it last succeeded. The addresses that are known stay hosts.
+    Unresolved,
 }
 
 /// Which outcomes are failures of a host, and what follows from them.
@@ -52,9 +62,9 @@ pub(super) struct HealthPolicy {
 type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl HealthPolicy {
-    /// Reports that the host at `origin` has changed.
-    pub(super) fn report(&self, origin: &str, change: HostChange) {
-        let report = HostReport { origin, change };
+    /// Reports that `host` has changed.
+    pub(super) fn report(&self, host: &Host, change: HostChange) {
+        let report = HostReport { origin: host.origin(), address: host.address(), change };
         self.on_change.call(|on_change| on_change(&report));
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::check::CheckFailure;
 use super::ejection::{Ejection, EjectionCause, Ejector, WindowCounts};
 use super::health::{HealthPolicy, HostChange};
 use crate::client::call::InFlightGuard;
@@ -21,9 +23,11 @@ use crate::runtime::{self, Instant};
 /// One host of a balancer.
 pub(super) struct Member {
     pub(super) host: Host,
+    /// Its origin, with its address if its name has several.
+    id: Box<str>,
     /// Whether it gets requests only if no other host can.
     pub(super) is_backup: bool,
-    weight: AtomicU32,
+    share: HostShare,
     /// How many retries it gets.
     budget: BudgetShare,
     pending: Arc<AtomicUsize>,
@@ -34,7 +38,6 @@ pub(super) struct Member {
     /// The result of the last checks; true if there were none.
     is_up: AtomicBool,
     ejection: MemberEjection,
-    slow_start: SlowStart,
     /// Dropped with the member, which ends the task that checks it.
     check_task: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
@@ -68,11 +71,13 @@ struct MemberEjection {
     ejector: Mutex<Ejector>,
 }
 
-/// The time in which a host that is back gets its full share, step by step.
+/// The share of the requests that a host gets: all of it, or a part that grows after the host has come back.
 #[derive(Default)]
-struct SlowStart {
-    is_on: AtomicBool,
-    began: Mutex<Option<(Instant, Duration)>>,
+struct HostShare {
+    weight: AtomicU32,
+    is_growing: AtomicBool,
+    /// When it began to grow, and for how long it does.
+    growth: Mutex<Option<(Instant, Duration)>>,
 }
 
 /// The counts of one host of a [`Balancer`](super::Balancer).
@@ -81,6 +86,8 @@ struct SlowStart {
 pub struct BalancerCounts {
     /// Scheme, host and port, such as `http://one:8080`.
     pub origin: String,
+    /// The address, if it is [one of several of that name](crate::client::BalancerBuilder::each_address_of).
+    pub address: Option<IpAddr>,
     /// Its share of the requests in proportion to the others; 0 if it gets none.
     pub weight: u32,
     /// Requests that it has not answered yet, including bodies that are still being read.
@@ -103,18 +110,22 @@ pub struct BalancerCounts {
 
 impl Member {
     pub(super) fn new(host: Host, weight: u32) -> Member {
+        let id = match host.address() {
+            None => host.origin().into(),
+            Some(address) => format!("{} at {address}", host.origin()).into(),
+        };
         Member {
             budget: host.budget(),
             host,
+            id,
             is_backup: false,
-            weight: AtomicU32::new(weight.min(WEIGHT_MAX)),
+            share: HostShare::new(weight),
             pending: Arc::default(),
             counts: Counts::default(),
             turn: HostTurn::default(),
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
             ejection: MemberEjection::default(),
-            slow_start: SlowStart::default(),
             check_task: Mutex::default(),
         }
     }
@@ -122,6 +133,11 @@ impl Member {
     /// Returns the host as one that gets requests only if no other host can.
     pub(super) fn into_backup(self) -> Member {
         Member { is_backup: true, ..self }
+    }
+
+    /// Its origin, with its address if its name has several. No two hosts of a balancer have the same.
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
     /// Counts a request as pending, and takes the host's turn.
@@ -145,7 +161,7 @@ impl Member {
         let is_trial = ejector.begin_trial(runtime::now());
         drop(ejector);
         if is_trial && is_first {
-            health.report(self.host.origin(), HostChange::OnTrial);
+            health.report(&self.host, HostChange::OnTrial);
         }
         is_trial
     }
@@ -189,20 +205,20 @@ impl Member {
     }
 
     pub(super) fn weight(&self) -> u32 {
-        self.weight.load(Ordering::Relaxed)
+        self.share.weight.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_weight(&self, weight: u32) {
-        self.weight.store(weight.min(WEIGHT_MAX), Ordering::Relaxed);
+        self.share.weight.store(weight.min(WEIGHT_MAX), Ordering::Relaxed);
     }
 
     /// The weight in hundredths, of which a host that is just back has a part.
     pub(super) fn share(&self) -> u64 {
         let whole = u64::from(self.weight()) * 100;
-        if !self.slow_start.is_on.load(Ordering::Relaxed) {
+        if !self.share.is_growing.load(Ordering::Relaxed) {
             whole
         } else {
-            whole * self.slow_start.percent() / 100
+            whole * self.share.percent() / 100
         }
     }
 
@@ -210,14 +226,20 @@ impl Member {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_up(&self, health: &HealthPolicy, is_up: bool) {
+    /// Notes the result of the last checks: the failure of the last one, or that the host is up.
+    pub(super) fn set_up(&self, health: &HealthPolicy, failure: Option<CheckFailure>) {
+        let is_up = failure.is_none();
         if self.is_up.swap(is_up, Ordering::Relaxed) == is_up {
             return;
         }
         if is_up {
-            self.slow_start.begin(health.slow_start);
+            self.share.grow(health.slow_start);
         }
-        health.report(self.host.origin(), if is_up { HostChange::Up } else { HostChange::Down });
+        let change = match failure {
+            None => HostChange::Up,
+            Some(failure) => HostChange::Down(failure),
+        };
+        health.report(&self.host, change);
     }
 
     /// Whether the host is ejected or on trial.
@@ -259,8 +281,8 @@ impl Member {
             return;
         }
         self.ejection.is_out.store(false, Ordering::Relaxed);
-        self.slow_start.begin(health.slow_start);
-        health.report(self.host.origin(), HostChange::Returned);
+        self.share.grow(health.slow_start);
+        health.report(&self.host, HostChange::Returned);
     }
 
     /// Why a host that has failed is to be ejected, if it is. While it is out, only trials count.
@@ -278,7 +300,7 @@ impl Member {
         self.ejection.is_out.store(true, Ordering::Relaxed);
         self.ejection.count.fetch_add(1, Ordering::Relaxed);
         self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
-        health.report(self.host.origin(), HostChange::Ejected(cause, time));
+        health.report(&self.host, HostChange::Ejected(cause, time));
     }
 
     /// The counts of the window that ends now.
@@ -294,6 +316,7 @@ impl Member {
     pub(super) fn counts(&self) -> BalancerCounts {
         BalancerCounts {
             origin: self.host.origin().to_owned(),
+            address: self.host.address(),
             weight: self.weight(),
             pending: self.pending(),
             served: self.counts.served.load(Ordering::Relaxed),
@@ -346,26 +369,31 @@ const WEIGHT_MAX: u32 = 1_000;
 /// The time that passes with a request to a host whose share is 1.
 const TURN: u64 = 1 << 20;
 
-impl SlowStart {
-    fn begin(&self, time: Duration) {
+impl HostShare {
+    fn new(weight: u32) -> HostShare {
+        HostShare { weight: AtomicU32::new(weight.min(WEIGHT_MAX)), ..HostShare::default() }
+    }
+
+    /// Has it grow from a small part to the whole in this time.
+    fn grow(&self, time: Duration) {
         if time > Duration::ZERO {
-            *lock(&self.began) = Some((runtime::now(), time));
-            self.is_on.store(true, Ordering::Relaxed);
+            *lock(&self.growth) = Some((runtime::now(), time));
+            self.is_growing.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How much of its share the host has.
+    /// How much of the whole the host has.
     fn percent(&self) -> u64 {
-        let mut began = lock(&self.began);
-        let Some((since, time)) = *began else { return 100 };
+        let mut growth = lock(&self.growth);
+        let Some((since, time)) = *growth else { return 100 };
         let part = runtime::now().saturating_duration_since(since).as_secs_f64() / time.as_secs_f64();
         if part >= 1.0 {
-            *began = None;
-            self.is_on.store(false, Ordering::Relaxed);
+            *growth = None;
+            self.is_growing.store(false, Ordering::Relaxed);
         }
-        ((part * 100.0) as u64).clamp(SLOW_START_PERCENT_MIN, 100)
+        ((part * 100.0) as u64).clamp(PERCENT_MIN, 100)
     }
 }
 
 /// With less, a host would hardly get any request from which it warms up.
-const SLOW_START_PERCENT_MIN: u64 = 10;
+const PERCENT_MIN: u64 = 10;

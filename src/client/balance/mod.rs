@@ -5,7 +5,10 @@ mod builder;
 mod choice;
 mod round;
 
+mod host_list;
+mod look_up_task;
 mod member;
+mod name;
 
 mod check;
 mod check_task;
@@ -16,7 +19,7 @@ pub use balancer::Balancer;
 #[cfg(feature = "metrics")]
 pub(crate) use balancer::BalancerCounters;
 pub use builder::BalancerBuilder;
-pub use check::HealthCheck;
+pub use check::{CheckFailure, HealthCheck};
 pub use choice::BalancerChoice;
 pub use ejection::{Ejection, EjectionCause};
 pub use health::{HostChange, HostReport};

@@ -71,16 +71,11 @@ impl Assignment {
     }
 
     /// Uses the connections of `sender`, if there is one.
-    pub(super) fn through(
-        mut self,
-        sender: Option<&RequestSender>,
-        request: &Request,
-    ) -> Result<Assignment, ClientError> {
+    pub(super) fn through(mut self, sender: Option<&RequestSender>) -> Assignment {
         if let Some(sender) = sender {
-            let host = Host::new(sender.clone(), self.member.host.origin());
-            self.host = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
+            self.host = Some(self.member.host.with_sender(sender.clone()));
         }
-        Ok(self)
+        self
     }
 
     /// The second attempt of a balancer without a policy.

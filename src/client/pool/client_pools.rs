@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
@@ -74,6 +75,11 @@ impl ClientPools {
         self.with_current_pools(|pools| pools.pool(key, Way::Usual))
     }
 
+    /// The pool of the origin with this key at this one of its addresses, in this runtime.
+    pub(in crate::client) fn pool_at(&self, key: &str, address: IpAddr) -> Result<Arc<Pool>, ClientError> {
+        self.with_current_pools(|pools| pools.pool(key, Way::At(address)))
+    }
+
     /// The pool of tunnels to `origin` through a proxy that reads other requests, in this runtime.
     pub(in crate::client) fn tunnels_to(&self, origin: &Origin) -> Result<Arc<Pool>, ClientError> {
         self.with_current_pools(|pools| pools.pool(origin.key(), Way::Tunnel))
@@ -142,12 +148,17 @@ impl RuntimePools {
         let known = match way {
             Way::Usual => by_origin.find(key),
             Way::Tunnel => by_origin.tunnels.get(key).cloned(),
+            Way::At(address) => by_origin.at_address.get(&(key.into(), address)).cloned(),
         };
         if let Some(pool) = known {
             return Ok(pool);
         }
         let refused = |cause| ClientError::new(ClientPhase::Prepare, cause);
         let origin = Origin::from_key(key).ok_or_else(|| refused(ClientCause::Origin))?;
+        let origin = match way {
+            Way::At(address) => origin.at(Some(address)),
+            Way::Usual | Way::Tunnel => origin,
+        };
         if self.settings.https_only && origin.scheme == Scheme::Http {
             return Err(refused(ClientCause::HttpsOnly));
         }
@@ -155,7 +166,7 @@ impl RuntimePools {
         let unusable = |invalid: &ProxyError| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy = proxy.map_err(|invalid| refused(unusable(invalid)))?.map(Cow::into_owned);
         let proxy = match way {
-            Way::Usual => proxy,
+            Way::Usual | Way::At(_) => proxy,
             Way::Tunnel => proxy.map(Proxy::tunneling),
         };
         if by_origin.by_key.len() == by_origin.by_key.capacity() {
@@ -174,11 +185,12 @@ impl RuntimePools {
         };
         let pool = Pool::new(self.handle.id(), (origin, proxy), conns, settings, registry, group);
         let pool = Arc::new(pool);
-        let by_key = match way {
-            Way::Usual => &mut by_origin.by_key,
-            Way::Tunnel => &mut by_origin.tunnels,
+        let known = pool.clone();
+        match way {
+            Way::Usual => by_origin.by_key.insert(key.into(), known),
+            Way::Tunnel => by_origin.tunnels.insert(key.into(), known),
+            Way::At(address) => by_origin.at_address.insert((key.into(), address), known),
         };
-        by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
 
@@ -237,6 +249,8 @@ struct PoolMap {
     by_key: HashMap<Box<str>, Arc<Pool>>,
     /// The pools of tunnels to origins that are otherwise reached through a proxy that reads the requests.
     tunnels: HashMap<Box<str>, Arc<Pool>>,
+    /// The pools of origins at one of their addresses.
+    at_address: HashMap<(Box<str>, IpAddr), Arc<Pool>>,
     /// The connections to each proxy that reads requests. A client has at most one, which is that for `http` URLs, unless a
     /// function chooses.
     forwarded: HashMap<Proxy, Arc<SharedConns>>,
@@ -255,14 +269,15 @@ impl PoolMap {
     /// Removes pools that are not in use and have no idle connection.
     fn prune(&mut self) {
         self.last = None;
-        for by_key in [&mut self.by_key, &mut self.tunnels] {
-            by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
-        }
+        let is_needed = |pool: &mut Arc<Pool>| Arc::strong_count(pool) > 1 || pool.idle() > 0;
+        self.by_key.retain(|_, pool| is_needed(pool));
+        self.tunnels.retain(|_, pool| is_needed(pool));
+        self.at_address.retain(|_, pool| is_needed(pool));
         self.forwarded.retain(|_, conns| Arc::strong_count(conns) > 1);
     }
 
     fn each(&self) -> impl Iterator<Item = &Arc<Pool>> {
-        self.by_key.values().chain(self.tunnels.values())
+        self.by_key.values().chain(self.tunnels.values()).chain(self.at_address.values())
     }
 }
 
@@ -273,6 +288,8 @@ enum Way {
     Usual,
     /// Through a tunnel, if there is a proxy.
     Tunnel,
+    /// At this address, unless there is a proxy.
+    At(IpAddr),
 }
 
 /// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the

@@ -382,8 +382,9 @@ async fn connect(
     let times = DialTimes { resolve: phases.resolve, connect: phases.connect };
     let (mut transport, taken) = match proxy {
         None => {
-            let opened = connector.connect(origin.host(), origin.port, times).await;
-            opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))?
+            let host = origin.dialed_host();
+            let opened = connector.connect(&host, origin.port, times).await;
+            opened.map_err(|error| ClientError::from_dial(error, &host, &origin.host_and_port()))?
         }
         Some(proxy) => proxy.open(connector, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
     };

@@ -155,6 +155,11 @@ impl HostBudgets {
         HostBudgets::new(self.settings)
     }
 
+    /// A budget for one of the hosts with a common key.
+    pub(in crate::client) fn unshared(&self) -> BudgetShare {
+        Some(Arc::new(HostBudget::new(self.settings?)))
+    }
+
     /// The budget of the host with this key.
     pub(in crate::client) fn of(&self, key: &str) -> BudgetShare {
         let settings = self.settings?;

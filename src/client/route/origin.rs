@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -17,6 +18,8 @@ pub(crate) struct Origin {
     text: Box<str>,
     pub(crate) scheme: Scheme,
     pub(crate) port: u16,
+    /// The address at which it is reached, if that is not looked up.
+    address: Option<IpAddr>,
 }
 
 impl Origin {
@@ -26,7 +29,12 @@ impl Origin {
         let (scheme, authority) = key.split_once("://")?;
         let scheme = Scheme::parse(scheme.as_bytes())?;
         let port = Authority::parse(authority.as_bytes())?.port.unwrap_or(scheme.port());
-        Some(Origin { text: key.into(), scheme, port })
+        Some(Origin { text: key.into(), scheme, port, address: None })
+    }
+
+    /// Returns this origin as it is reached at `address`.
+    pub(crate) fn at(self, address: Option<IpAddr>) -> Origin {
+        Origin { address, ..self }
     }
 
     /// Its normalized spelling.
@@ -43,6 +51,11 @@ impl Origin {
     pub(crate) fn host(&self) -> &str {
         let authority = self.authority();
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
+    }
+
+    /// The host that is dialed: the name, or the address in its place.
+    pub(crate) fn dialed_host(&self) -> Cow<'_, str> {
+        self.address.map_or(Cow::Borrowed(self.host()), |address| Cow::Owned(address.to_string()))
     }
 
     /// Host and port, even if that is the scheme's default.

@@ -1,5 +1,6 @@
 //! [`RequestSender`]: sends a request, and each that a redirect leads to.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +105,11 @@ impl RequestSender {
     /// The pool of the origin with this key, in this runtime.
     pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
         self.pools.pool(key)
+    }
+
+    /// The pool of the origin with this key at this one of its addresses, in this runtime.
+    pub(in crate::client) fn pool_at(&self, key: &str, address: IpAddr) -> Result<Arc<Pool>, ClientError> {
+        self.pools.pool_at(key, address)
     }
 
     pub(in crate::client) fn each_pool(&self, then: impl FnMut(&Pool)) {

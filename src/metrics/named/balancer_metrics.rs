@@ -12,8 +12,25 @@ use crate::metrics::Writer;
 #[derive(Default)]
 pub(in crate::metrics) struct BalancerTable(Mutex<Vec<(Box<str>, BalancerCounters)>>);
 
-/// The counts of each host, by the name of its balancer and its origin.
-type Hosts = BTreeMap<(Box<str>, String), BalancerCounts>;
+/// The counts of each host.
+type Hosts = BTreeMap<HostLabels, BalancerCounts>;
+
+/// The name of a balancer, and the origin and the address of one of its hosts; the address is empty if the name has but one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HostLabels {
+    balancer: Box<str>,
+    host: String,
+    address: String,
+}
+
+impl HostLabels {
+    /// The labels as they are written. One that is empty is none to Prometheus.
+    fn with<'a>(&'a self, more: Option<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+        let HostLabels { balancer, host, address } = self;
+        let address = (!address.is_empty()).then_some(("address", &**address));
+        [("balancer", &**balancer), ("host", host)].into_iter().chain(address).chain(more).collect()
+    }
+}
 
 impl BalancerTable {
     pub(in crate::metrics) fn add(&self, name: &str, balancer: BalancerCounters) {
@@ -30,15 +47,15 @@ impl BalancerTable {
         }
         for (name, kind, help, count) in METRICS {
             let mut samples = writer.metric(&format!("corehttp_balancer_{name}"), kind, help);
-            for ((balancer, host), counts) in &hosts {
-                samples.value(&[("balancer", balancer), ("host", host)], count(counts) as f64);
+            for (labels, counts) in &hosts {
+                samples.value(&labels.with(None), count(counts) as f64);
             }
         }
         let help = "Responses of a host, by the class of their status.";
         let mut responses = writer.counter("corehttp_balancer_responses_total", help);
-        for ((balancer, host), counts) in &hosts {
+        for (labels, counts) in &hosts {
             for (class, count) in zip(CLASSES, counts.classes) {
-                responses.value(&[("balancer", balancer), ("host", host), ("status", class)], count as f64);
+                responses.value(&labels.with(Some(("status", class))), count as f64);
             }
         }
     }
@@ -49,8 +66,12 @@ impl BalancerTable {
         let mut hosts = Hosts::new();
         for (name, balancer) in &balancers {
             for counts in balancer.counts().unwrap_or_default() {
-                let sum = hosts.entry((name.clone(), counts.origin.clone()));
-                sum.and_modify(|sum| add(sum, &counts)).or_insert(counts);
+                let labels = HostLabels {
+                    balancer: name.clone(),
+                    host: counts.origin.clone(),
+                    address: counts.address.map(|address| address.to_string()).unwrap_or_default(),
+                };
+                hosts.entry(labels).and_modify(|sum| add(sum, &counts)).or_insert(counts);
             }
         }
         hosts
@@ -60,6 +81,7 @@ impl BalancerTable {
 fn add(sum: &mut BalancerCounts, other: &BalancerCounts) {
     let BalancerCounts {
         origin: _,
+        address: _,
         weight: _,
         pending,
         served: _,

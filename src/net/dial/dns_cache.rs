@@ -99,6 +99,26 @@ impl DnsCache {
         Ok(Addresses { found, rotation })
     }
 
+    /// Returns the addresses of `host` as [`DnsCache::resolve`] does, and for how long they are still valid.
+    ///
+    /// # Errors
+    ///
+    /// As [`DnsCache::resolve`].
+    pub(crate) async fn resolve_with_ttl(
+        self: &Arc<DnsCache>,
+        host: &str,
+    ) -> io::Result<(Arc<[IpAddr]>, Duration)> {
+        let found = self.resolve(host).await?.found;
+        let known = lock(&self.known);
+        let entry = known.get(&*host.to_ascii_lowercase());
+        let is_looked_up = !self.fixed.contains_key(fixed_key(&host.to_ascii_lowercase()));
+        let ttl = match entry.filter(|_| is_looked_up) {
+            Some(entry) => entry.good_until.saturating_duration_since(Instant::now()),
+            None => KEEP_MAX,
+        };
+        Ok((found, ttl))
+    }
+
     /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let mut known = lock(&self.known);
