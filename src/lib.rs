@@ -139,7 +139,7 @@
 //! | forms, queries and cookies | [`Request::form`], [`Request::query`], [`Request::cookies`], [`SetCookie`] |
 //! | preconditions, ranges | [`Response::check_preconditions`], [`Response::check_range`] |
 //! | redirects, downloads | [`Response::set_redirect`], [`Response::set_attachment`] |
-//! | gateways | [`Context::forward`], [`Request::forwarded_to`] |
+//! | gateways | [`Context::forward`], [`Request::forwarded_to`], [`ForwardAuth`](middleware::ForwardAuth) |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`], [`Context::take_over`] |
 //! | connections that you accept yourself | [`Service::serve_connection`] |
 //!

@@ -34,7 +34,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("health", &["error_text", "message", "runtime", "server"]),
     ("idempotency", &["error_text", "memory", "message", "runtime", "server"]),
     ("json", &["client", "error_text", "message"]),
-    ("middleware", &["compress", "cors", "guard", "server"]),
+    ("middleware", &["compress", "cors", "gateway", "guard", "server"]),
     ("metrics", &["client", "lines", "memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error_text", "exchange", "message", "net", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),

@@ -316,6 +316,6 @@ impl Pump<'_> {
 }
 
 /// The error of a handler whose server behind fails: the client's, with the status of a gateway.
-fn gateway_error(error: ClientError) -> Error {
+pub(super) fn gateway_error(error: ClientError) -> Error {
     Error::new(error.status(), error)
 }

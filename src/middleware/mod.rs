@@ -72,6 +72,7 @@
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
 //! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
 //! | other requests to refuse | [`guard`] |
+//! | decisions of another server | [`ForwardAuth`] |
 //! | requests that are sent again | [`Idempotency`](crate::idempotency::Idempotency) |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
 //! | pages of other origins (CORS) | [`Cors`] |
@@ -152,6 +153,7 @@
 //!
 //! [`ConcurrencyLimit`]: crate::middleware::ConcurrencyLimit
 //! [`Cors`]: crate::middleware::Cors
+//! [`ForwardAuth`]: crate::middleware::ForwardAuth
 //! [`CrossOriginProtection`]: crate::middleware::CrossOriginProtection
 //! [`Hsts`]: crate::middleware::Hsts
 //! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
@@ -161,6 +163,7 @@
 #[cfg(feature = "compress")]
 pub use crate::compress::Compress;
 pub use crate::cors::Cors;
+pub use crate::gateway::ForwardAuth;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};

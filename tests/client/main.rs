@@ -24,6 +24,7 @@ mod errors;
 mod events;
 #[path = "../support/everything.rs"]
 mod everything;
+mod forward_auth;
 mod gateway;
 mod histories;
 mod hostile;

@@ -1,0 +1,163 @@
+//! [`ForwardAuth`]: another server decides who may pass.
+
+use std::sync::Arc;
+
+use super::forward::gateway_error;
+use crate::client::Balancer;
+use crate::message::{FieldName, MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::server::middleware::{Middleware, defer_body, handle_deferred};
+use crate::server::{BodyPlan, Context, Error, Handler, Result};
+
+/// Has another server decide about each request, by its head: nginx's `auth_request`, Traefik's `ForwardAuth`.
+///
+/// That server gets a GET with the fields of the request, those that [`Context::set_forwarded`] writes, and
+/// `x-forwarded-method` and `x-forwarded-uri` for its method and target. Fields about content, ranges and conditions are left
+/// out, and those in which such servers look for another target (`x-original-url`). If it answers
+///
+/// - with 2xx, the request passes, with the fields of the answer that [`ForwardAuth::copy`] names;
+/// - with 3xx or 4xx, the peer gets that answer, such as a redirect to a login page or a 401 with `www-authenticate`;
+/// - with anything else, or not at all, the peer gets 502 or 504, and the request does not pass.
+///
+/// The body of the request is not received before. Fields of the peer with the names of those to copy are removed, also where
+/// the answer has none, and however they are spelled: `X_User` is `x-user`.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Server};
+/// # use corehttp::net::MemoryListener;
+/// use corehttp::middleware::{ForwardAuth, wrap};
+/// use corehttp::{Client, Context, Request, Status};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().connect_to(&listener).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     match ctx.request.bearer_auth() {
+/// #         Some("8f14e45f") => ctx.response.headers.set("x-user", "ada").unwrap(),
+/// #         _ => ctx.response.status = Status::UNAUTHORIZED,
+/// #     }
+/// # })?;
+/// let auth = client.balance(["http://auth:9091"])?.build();
+/// let checked = ForwardAuth::new(auth, "/verify")?.copy(["x-user"]);
+/// let app = wrap(checked, |ctx: &mut Context| {
+///     let user = ctx.request.headers.get("x-user").unwrap_or("nobody").to_owned();
+///     ctx.response.set_text(user);
+/// });
+/// # let service = Server::new().service(app);
+/// # corehttp::block_on(async {
+/// let mut request = Request::get("/")?;
+/// request.headers.set("x-user", "root")?; // what a peer says does not count
+/// assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
+/// request.set_bearer_auth("8f14e45f")?;
+/// assert_eq!(service.respond(request).await.text()?, "ada");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias("auth_request", "ext_authz", "forward_auth"))]
+pub struct ForwardAuth {
+    inner: Arc<Settings>,
+}
+
+#[derive(Clone, Debug)]
+struct Settings {
+    servers: Balancer,
+    path: Box<str>,
+    copied: Vec<Box<str>>,
+}
+
+impl ForwardAuth {
+    /// Asks one of `servers`, at `path`, which may have a query. How long an answer may take, and how large it may be, is set
+    /// by the client of the balancer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `path` is not a path.
+    pub fn new(servers: Balancer, path: &str) -> Result<ForwardAuth, MessageError> {
+        if Request::get(path)?.target().form() != TargetForm::Origin {
+            return Err(MessageError::from_url(TargetError::Form, path));
+        }
+        Ok(ForwardAuth { inner: Arc::new(Settings { servers, path: path.into(), copied: Vec::new() }) })
+    }
+
+    /// Sets the fields of an answer that a request gets, in place of its own with these names. Default: none.
+    #[must_use]
+    pub fn copy<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        Arc::make_mut(&mut self.inner).copied = names.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl Middleware for ForwardAuth {
+    fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
+        defer_body(ctx, next)
+    }
+
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        let mut answer = Response::new();
+        let check = self.inner.check(ctx)?;
+        self.inner.servers.send(&check, &mut answer).await.map_err(gateway_error)?;
+        if answer.status.is_success() {
+            self.inner.copy_fields(&answer, &mut ctx.request);
+            return handle_deferred(ctx, next).await;
+        }
+        if !answer.status.is_redirection() && !answer.status.is_client_error() {
+            return Err(Error::new(Status::BAD_GATEWAY, "the server that decides has failed"));
+        }
+        answer.headers.forward();
+        ctx.response.status = answer.status;
+        ctx.response.headers.append_all(&answer.headers);
+        ctx.response.body = answer.body;
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// The request by which the other server decides about that of `ctx`.
+    fn check(&self, ctx: &Context) -> Result<Request, MessageError> {
+        let mut check = Request::get(&self.path)?;
+        check.headers.append_all(&ctx.request.headers.forwarded());
+        check.headers.retain(|name| !is_left_out(name));
+        ctx.set_forwarded(&mut check);
+        check.headers.put(X_FORWARDED_METHOD, ctx.request.method().as_str().as_bytes());
+        check.headers.put(X_FORWARDED_URI, ctx.request.target().as_str().as_bytes());
+        Ok(check)
+    }
+
+    /// Gives `request` the fields that are to be copied, and takes those away that the peer has sent.
+    fn copy_fields(&self, answer: &Response, request: &mut Request) {
+        for name in &self.copied {
+            request.headers.retain(|sent| !is_read_as(sent, name.as_bytes()));
+            for value in answer.headers.named(FieldName::new(name)) {
+                request.headers.push(FieldName::new(name), value);
+            }
+        }
+    }
+}
+
+const X_FORWARDED_METHOD: FieldName<'static> = FieldName::new("x-forwarded-method");
+const X_FORWARDED_URI: FieldName<'static> = FieldName::new("x-forwarded-uri");
+
+/// Whether a program behind CGI, which knows no hyphens, takes the field `sent` for the one with this name.
+fn is_read_as(sent: &[u8], name: &[u8]) -> bool {
+    sent.iter().map(folded).eq(name.iter().map(folded))
+}
+
+fn folded(octet: &u8) -> u8 {
+    if *octet == b'_' { b'-' } else { octet.to_ascii_lowercase() }
+}
+
+/// Whether the server that decides does not get a field: about content, a range or a condition, about codings of the answer, or
+/// one in which it might look for the target of the request.
+fn is_left_out(name: &[u8]) -> bool {
+    let starts_with =
+        |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| is_read_as(start, prefix.as_bytes()));
+    let is = |field: &&str| is_read_as(name, field.as_bytes());
+    LEFT_OUT_FROM.iter().any(|prefix| starts_with(prefix)) || LEFT_OUT.iter().any(|field| is(field))
+}
+
+const LEFT_OUT_FROM: [&str; 3] = ["content-", "if-", "x-original-"];
+
+const LEFT_OUT: [&str; 8] =
+    ["host", "range", "expect", "accept-encoding", "trailer", "digest", "max-forwards", "x-rewrite-url"];

@@ -1,0 +1,172 @@
+//! A gateway that has another server decide who may pass.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::client::ClientTimeouts;
+use corehttp::middleware::{ForwardAuth, wrap};
+use corehttp::net::MemoryListener;
+use corehttp::{Client, Context, Handler, Method, Request, Response, Server, ServerHandle, Service, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+/// The server that decides: what it answers, and the head of the last request that it has seen.
+struct Auth {
+    client: Client,
+    seen: Arc<Mutex<String>>,
+    _running: ServerHandle,
+}
+
+impl Auth {
+    fn new(answer: impl Fn(&mut Context) + Clone + Send + Sync + 'static) -> Auth {
+        let listener = MemoryListener::new();
+        let seen = Arc::new(Mutex::new(String::new()));
+        let noted = seen.clone();
+        let timeouts = ClientTimeouts { wait: Duration::from_millis(200), ..ClientTimeouts::default() };
+        let client = Client::builder().connect_to(&listener).timeouts(timeouts).build();
+        let running = Server::bind(listener).cores(1).start(move |ctx: &mut Context| {
+            let fields = ctx.request.headers.iter();
+            let mut lines: Vec<_> =
+                fields.map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value))).collect();
+            lines.sort();
+            let line = format!("{} {}", ctx.request.method(), ctx.request.target());
+            *noted.lock().unwrap() = format!("{line}\n{}", lines.join("\n"));
+            answer(ctx);
+        });
+        Auth { client, seen, _running: running.unwrap() }
+    }
+
+    /// A service behind it, which answers with the user that it is given, and the length of the body.
+    fn service(&self) -> Service<impl Handler + use<>> {
+        let servers = self.client.balance(["http://auth"]).unwrap().build();
+        let checked = ForwardAuth::new(servers, "/verify?app=1").unwrap().copy(["x-user", "x-groups"]);
+        let shown = |ctx: &mut Context| {
+            let mut fields: Vec<_> = ctx
+                .request
+                .headers
+                .iter()
+                .filter(|(name, _)| name.as_bytes().first() == Some(&b'x'))
+                .map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)))
+                .collect();
+            fields.sort();
+            let text = format!("{} {}", fields.join(" "), ctx.request.body.bytes().len());
+            ctx.response.set_text(text);
+        };
+        Server::new().service(wrap(checked, shown))
+    }
+}
+
+fn respond(service: &Service<impl Handler>, request: Request) -> Response {
+    corehttp::block_on(service.respond(request)).unwrap()
+}
+
+#[test]
+fn the_server_that_decides_sees_the_head_and_who_asks() {
+    let auth = Auth::new(|_| ());
+    let mut request = Request::new(Method::Post, "/items?page=2").unwrap();
+    for (name, value) in [
+        ("host", "shop.example"),
+        ("cookie", "id=7"),
+        ("authorization", "Bearer 8f14e45f"),
+        ("connection", "x-hop"),
+        ("x-hop", "1"),
+        ("if-none-match", "\"a\""),
+        ("range", "bytes=0-1"),
+        ("content-type", "text/plain"),
+        ("x-forwarded-uri", "/public"),
+        ("x-forwarded-for", "1.2.3.4"),
+        ("x-original-url", "/public"),
+    ] {
+        request.headers.set(name, value).unwrap();
+    }
+    request.body.set_bytes("hello");
+    let response = respond(&auth.service(), request);
+    assert_eq!(response.status, Status::OK);
+    assert!(response.text().unwrap().ends_with(" 5"), "the body is for the handler: {:?}", response.text());
+    let seen = auth.seen.lock().unwrap().clone();
+    assert!(seen.starts_with("GET /verify?app=1\n"), "{seen}");
+    for line in [
+        "cookie: id=7",
+        "authorization: Bearer 8f14e45f",
+        "x-forwarded-method: POST",
+        "x-forwarded-uri: /items?page=2",
+    ] {
+        assert!(seen.lines().any(|found| found == line), "{line}: {seen}");
+    }
+    for absent in ["if-none-match", "range", "content-", "x-hop", "connection", "1.2.3.4", "/public"] {
+        assert!(!seen.contains(absent), "{absent}: {seen}");
+    }
+}
+
+#[test]
+fn fields_of_the_answer_take_the_place_of_those_of_the_peer() {
+    let auth = Auth::new(|ctx| {
+        ctx.response.headers.append("x-user", "ada").unwrap();
+        ctx.response.headers.append("x-secret", "s").unwrap();
+    });
+    let mut request = Request::get("/").unwrap();
+    for (name, value) in [("x-user", "root"), ("X_User", "root"), ("x-groups", "admins"), ("x-other", "1")] {
+        request.headers.append(name, value).unwrap();
+    }
+    assert_eq!(respond(&auth.service(), request).text().unwrap(), "x-other=1 x-user=ada 0");
+}
+
+#[test]
+fn a_refusal_is_passed_on_and_a_failure_is_none() {
+    for (status, expected) in
+        [(302, 302), (401, 401), (403, 403), (429, 429), (500, 502), (503, 502), (304, 304)]
+    {
+        let auth = Auth::new(move |ctx| {
+            ctx.response.status = Status::new(status).unwrap();
+            ctx.response.headers.set("location", "/login").unwrap();
+            ctx.response.headers.set("www-authenticate", "Bearer").unwrap();
+            ctx.response.headers.set("connection", "x-hop").unwrap();
+            ctx.response.headers.set("x-hop", "1").unwrap();
+            if status != 304 {
+                ctx.response.body.set_bytes("sign in");
+            }
+        });
+        let response = respond(&auth.service(), Request::get("/").unwrap());
+        assert_eq!(response.status.as_u16(), expected);
+        let is_passed_on = expected != 502;
+        assert_eq!(response.headers.contains("location"), is_passed_on, "{status}");
+        assert_eq!(response.headers.contains("www-authenticate"), is_passed_on, "{status}");
+        assert!(!response.headers.contains("x-hop"));
+        if is_passed_on && status != 304 {
+            assert_eq!(response.body.bytes(), b"sign in");
+        }
+    }
+}
+
+#[test]
+fn without_an_answer_nothing_passes() {
+    let listener = MemoryListener::new();
+    let client = Client::builder().connect_to(&listener).build();
+    drop(listener);
+    let servers = client.balance(["http://auth"]).unwrap().build();
+    let checked = ForwardAuth::new(servers, "/verify").unwrap();
+    let handler = |ctx: &mut Context| ctx.response.set_text("it is not called");
+    let service = Server::new().service(wrap(checked, handler));
+    assert_eq!(respond(&service, Request::get("/").unwrap()).status, Status::BAD_GATEWAY);
+    assert!(ForwardAuth::new(client.balance::<&str>([]).unwrap().build(), "http://a/").is_err());
+    assert!(ForwardAuth::new(client.balance::<&str>([]).unwrap().build(), "*").is_err());
+}
+
+/// The peer waits for 100, and learns that it need not send its body.
+#[test]
+fn the_body_of_a_refused_request_is_not_received() {
+    let auth = Auth::new(|ctx| ctx.response.status = Status::UNAUTHORIZED);
+    let service = auth.service();
+    corehttp::block_on(async {
+        let (mut near, far) = duplex(1 << 10);
+        let head = "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
+        let peer = async move {
+            near.write_all(head.as_bytes()).await.unwrap();
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            received
+        };
+        let (received, _) = tokio::join!(peer, service.serve_connection(far));
+        assert!(received.starts_with("HTTP/1.1 401 "), "{received}");
+    })
+    .unwrap();
+}
