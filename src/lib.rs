@@ -98,6 +98,7 @@
 //! | [`error`] | errors that both sides share | |
 //! | [`net`] | socket options, resolvers, connections in memory | |
 //! | [`tls`] | certificates, also to reload; keys, authorities | `tls` |
+//! | [`acme`] | certificates of an authority, obtained and renewed by the server | `acme` |
 //! | [`sse`] | server-sent events | |
 //! | [`json`] | JSON as structs, and as a stream of lines | `json` |
 //! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
@@ -221,6 +222,8 @@ mod router;
 
 #[cfg(feature = "access-log")]
 pub mod access_log;
+#[cfg(feature = "acme")]
+pub mod acme;
 #[cfg(feature = "cookies")]
 pub mod cookies;
 #[cfg(feature = "fs")]

@@ -22,6 +22,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["coding", "error_text", "exchange", "http_types", "memory", "message", "net", "runtime", "wire"],
     ),
     ("server", &["coding", "error_text", "exchange", "lines", "memory", "message", "net", "runtime", "wire"]),
+    ("acme", &["client", "http_types", "memory", "message", "net", "runtime", "server"]),
     ("access_log", &["lines", "message", "server"]),
     ("blocking", &["client", "message", "runtime"]),
     ("compress", &["coding", "error_text", "memory", "message", "runtime", "server"]),
@@ -63,6 +64,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
         "SystemTime::now",
         &[
             "src/exchange/clock.rs",
+            "src/acme/renewal.rs",
             "src/client/retry/tries.rs",
             "src/fs/snapshot.rs",
             "src/jar/cookie_jar.rs",
@@ -96,6 +98,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
 
 /// Where something is waited for.
 const ASYNC: &[&str] = &[
+    "src/acme/",
     "src/client/",
     "src/compress/",
     "src/cors/",

@@ -153,8 +153,7 @@ fn folded(octet: &u8) -> u8 {
 fn is_left_out(name: &[u8]) -> bool {
     let starts_with =
         |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| is_read_as(start, prefix.as_bytes()));
-    let is = |field: &&str| is_read_as(name, field.as_bytes());
-    LEFT_OUT_FROM.iter().any(|prefix| starts_with(prefix)) || LEFT_OUT.iter().any(|field| is(field))
+    LEFT_OUT_FROM.iter().any(starts_with) || LEFT_OUT.iter().any(|field| is_read_as(name, field.as_bytes()))
 }
 
 const LEFT_OUT_FROM: [&str; 3] = ["content-", "if-", "x-original-"];

@@ -1,10 +1,13 @@
-//! Clients, proxies and servers that others wrote, where they are installed: curl, Python, Node, Go, Java, nginx and
+//! Clients, proxies, servers and an authority that others wrote, where they are installed: curl, Python, Node, Go, Java, nginx and
 //! HAProxy.
 //!
 //! Each client is one program in `programs/`, which gets a URL and the size of its large bodies, prints what went wrong
 //! and exits with 1. It talks to the server, to nginx and HAProxy in front of it with their defaults, and to a gateway
 //! before servers of Go, Node and nginx. A peer that is missing is skipped, and a line on stderr names it.
 
+#[cfg(feature = "acme")]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod acme;
 mod origin;
 mod program;
 mod proxies;

@@ -24,6 +24,8 @@ pub use certificates::{Identity, Roots};
 pub use client_tls::{ClientTls, DangerousClientTls};
 pub(crate) use client_tls::{HostName, TlsConnector};
 pub use config_error::ConfigError;
+#[cfg(feature = "acme")]
+pub(crate) use server_tls::ResolvedConfig;
 pub use server_tls::ServerTls;
 pub(crate) use server_tls::TlsAcceptor;
 pub use session::{Session, Version};

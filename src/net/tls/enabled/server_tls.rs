@@ -500,7 +500,7 @@ fn handshake_result<C>(
 struct ConfigResolver(Arc<dyn ResolveConfig>);
 
 /// A configuration, `None` for the usual one, or why the peer is refused.
-type ResolvedConfig = Result<Option<Arc<ServerConfig>>, Box<dyn StdError + Send + Sync>>;
+pub(crate) type ResolvedConfig = Result<Option<Arc<ServerConfig>>, Box<dyn StdError + Send + Sync>>;
 
 /// An object-safe `AsyncFn`.
 trait ResolveConfig: Send + Sync {

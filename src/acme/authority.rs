@@ -1,0 +1,186 @@
+//! [`Authority`]: the account at an authority, and the orders for certificates (RFC 8555 §7).
+
+use std::pin::Pin;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use instant_acme::{
+    Account, AccountBuilder, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse,
+    CertificateIdentifier, ChallengeType, HttpClient, Identifier, NewAccount, NewOrder, RetryPolicy,
+};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use super::challenge::{Challenge, ChallengeTable};
+use super::error::AcmeError;
+use super::folder::Folder;
+use super::settings::Settings;
+use crate::client::client::Client;
+use crate::http_types::HttpBody;
+use crate::message::{Request, Response};
+
+/// The account at an authority.
+pub(super) struct Authority {
+    account: Account,
+}
+
+/// When a certificate is to be renewed, as the authority suggests (RFC 9773 §4.2).
+pub(super) struct RenewalWindow {
+    pub(super) start: SystemTime,
+    pub(super) end: SystemTime,
+    /// How long the suggestion holds.
+    pub(super) asked_again_after: Duration,
+}
+
+impl Authority {
+    /// Signs in with the account of the folder, or makes one.
+    pub(super) async fn sign_in(
+        settings: &Settings,
+        folder: Option<&Folder>,
+    ) -> Result<Authority, AcmeError> {
+        let client = settings.client.clone().unwrap_or_default();
+        let builder = || Account::builder_with_http(Box::new(AcmeClient(client.clone())));
+        let known = folder.map(Folder::account).transpose()?.flatten();
+        // A file that was damaged is no reason to be without a certificate.
+        let known = known.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
+        let account = match known {
+            Some(credentials) => builder().from_credentials(credentials).await.map_err(refused)?,
+            None => Authority::make_account(builder(), settings, folder).await?,
+        };
+        Ok(Authority { account })
+    }
+
+    async fn make_account(
+        builder: AccountBuilder,
+        settings: &Settings,
+        folder: Option<&Folder>,
+    ) -> Result<Account, AcmeError> {
+        let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
+        let new =
+            NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let (account, credentials) =
+            builder.create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
+        if let Some(folder) = folder {
+            let text = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
+            folder.set_account(&text)?;
+        }
+        Ok(account)
+    }
+
+    /// Obtains a certificate, and returns its chain and its key as PEM. It takes the place of `old`, if there is one.
+    pub(super) async fn obtain(
+        &self,
+        settings: &Settings,
+        table: &ChallengeTable,
+        old: Option<&CertificateDer<'_>>,
+    ) -> Result<String, AcmeError> {
+        let outcome = self.order(settings, table, old).await;
+        table.clear();
+        outcome
+    }
+
+    async fn order(
+        &self,
+        settings: &Settings,
+        table: &ChallengeTable,
+        old: Option<&CertificateDer<'_>>,
+    ) -> Result<String, AcmeError> {
+        let names: Vec<_> = settings.names.iter().map(|name| Identifier::Dns(name.clone())).collect();
+        let mut new = NewOrder::new(&names);
+        if let Some(old) = old.and_then(identifier_of) {
+            new = new.replaces(old);
+        }
+        let mut order = match self.account.new_order(&new).await {
+            // The old certificate may be of another account, or replaced already (RFC 9773 §5).
+            Err(_) if old.is_some() => self.account.new_order(&NewOrder::new(&names)).await,
+            ordered => ordered,
+        }
+        .map_err(refused)?;
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(refused)?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let kind = match settings.challenge {
+                Challenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+                Challenge::Http01 => ChallengeType::Http01,
+            };
+            let Some(mut challenge) = authorization.challenge(kind) else {
+                return Err(AcmeError::Challenge(name.into()));
+            };
+            let key_authorization = challenge.key_authorization();
+            match settings.challenge {
+                Challenge::TlsAlpn01 => table.set_handshake(&name, key_authorization.digest().as_ref())?,
+                Challenge::Http01 => table.set_response(&challenge.token, key_authorization.as_str()),
+            }
+            challenge.set_ready().await.map_err(refused)?;
+        }
+        let retries = RetryPolicy::new().timeout(VALIDATED_WITHIN);
+        order.poll_ready(&retries).await.map_err(refused)?;
+        let key = order.finalize().await.map_err(refused)?;
+        let chain = order.poll_certificate(&retries).await.map_err(refused)?;
+        Ok(format!("{}\n{key}", chain.trim_end()))
+    }
+
+    /// When `certificate` is to be renewed; `None` if the authority does not say.
+    pub(super) async fn renewal_window(&self, certificate: &CertificateDer<'_>) -> Option<RenewalWindow> {
+        let id = identifier_of(certificate)?;
+        let (info, asked_again_after) = self.account.renewal_info(&id).await.ok()?;
+        let window = info.suggested_window;
+        Some(RenewalWindow {
+            start: window.start.into(),
+            end: window.end.into(),
+            asked_again_after: asked_again_after.clamp(WINDOW_ASKED_MIN, WINDOW_ASKED_MAX),
+        })
+    }
+}
+
+/// How long an authority may take to validate the names, and to issue the certificate.
+const VALIDATED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Bounds of how often an authority is asked when to renew, whatever it says itself.
+const WINDOW_ASKED_MIN: Duration = Duration::from_secs(60 * 60);
+const WINDOW_ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The identifier of a certificate (RFC 9773 §4.1), if its issuer has given it one.
+fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
+    CertificateIdentifier::try_from(certificate).ok().map(CertificateIdentifier::into_owned)
+}
+
+fn refused(error: instant_acme::Error) -> AcmeError {
+    AcmeError::Authority(Box::new(error))
+}
+
+/// Whether an authority refuses the account itself: it was deactivated, or the authority has lost it (RFC 8555 §7.3.6).
+pub(super) fn refuses_account(error: &AcmeError) -> bool {
+    let AcmeError::Authority(cause) = error else { return false };
+    let Some(instant_acme::Error::Api(problem)) = cause.downcast_ref() else { return false };
+    problem.r#type.as_deref().is_some_and(|kind| {
+        ["urn:ietf:params:acme:error:accountDoesNotExist", "urn:ietf:params:acme:error:unauthorized"]
+            .contains(&kind)
+    })
+}
+
+/// The client of this crate, by which the crate `instant-acme` talks to an authority.
+struct AcmeClient(Client);
+
+impl HttpClient for AcmeClient {
+    fn request(
+        &self,
+        request: http::Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
+        let client = self.0.clone();
+        Box::pin(async move {
+            // The whole response is received, up to what the client admits.
+            let exchange = async {
+                let request = Request::try_from(request)?;
+                let mut response = Response::new();
+                client.send(&request, &mut response).await?;
+                Ok(http::Response::<HttpBody>::try_from(response)?)
+            };
+            let response: Result<_, Box<dyn std::error::Error + Send + Sync>> = exchange.await;
+            response.map(BytesResponse::from).map_err(instant_acme::Error::Other)
+        })
+    }
+}

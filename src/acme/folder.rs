@@ -1,0 +1,164 @@
+//! [`Folder`]: where an account and a certificate are kept, for the next start and for other servers.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::error::AcmeError;
+use super::settings::Settings;
+use crate::memory::stable_hash;
+
+/// The files of one account and one certificate.
+#[derive(Debug)]
+pub(super) struct Folder {
+    account: PathBuf,
+    /// The chain and its key, in one file, so that they always belong together.
+    certificate: PathBuf,
+    lock: PathBuf,
+}
+
+impl Folder {
+    /// The files of a certificate with these settings, in their folder, which is made if it is not there. `None` without a folder.
+    ///
+    /// The files of another authority, or with other names, are others.
+    pub(super) fn open(settings: &Settings) -> Result<Option<Folder>, AcmeError> {
+        let Some(folder) = &settings.folder else { return Ok(None) };
+        make_private(folder).map_err(in_file(folder))?;
+        let directory = stable_hash(&[settings.directory.as_bytes()]);
+        let mut names: Vec<&[u8]> = settings.names.iter().flat_map(|name| [name.as_bytes(), b" "]).collect();
+        names.push(settings.directory.as_bytes());
+        let certificate = format!("{}-{:016x}", settings.names[0], stable_hash(&names));
+        Ok(Some(Folder {
+            account: folder.join(format!("account-{directory:016x}.json")),
+            certificate: folder.join(format!("{certificate}.pem")),
+            lock: folder.join(format!("{certificate}.lock")),
+        }))
+    }
+
+    /// The text of the account, if there is one.
+    pub(super) fn account(&self) -> Result<Option<String>, AcmeError> {
+        read(&self.account).map_err(in_file(&self.account))
+    }
+
+    pub(super) fn set_account(&self, text: &str) -> Result<(), AcmeError> {
+        replace(&self.account, text).map_err(in_file(&self.account))
+    }
+
+    /// Removes an account that the authority does not know any more.
+    pub(super) fn forget_account(&self) {
+        // One that stays is refused again, which is reported.
+        let _ = fs::remove_file(&self.account);
+    }
+
+    /// When the certificate was last written, if there is one.
+    pub(super) fn certificate_time(&self) -> Option<SystemTime> {
+        fs::metadata(&self.certificate).and_then(|metadata| metadata.modified()).ok()
+    }
+
+    /// The chain and its key, if there are any.
+    pub(super) fn certificate(&self) -> Result<Option<String>, AcmeError> {
+        read(&self.certificate).map_err(in_file(&self.certificate))
+    }
+
+    pub(super) fn set_certificate(&self, chain_and_key: &str) -> Result<(), AcmeError> {
+        replace(&self.certificate, chain_and_key).map_err(in_file(&self.certificate))
+    }
+
+    /// Locks the certificate for the server that renews it, until the file is dropped. `None` while another one does.
+    pub(super) fn try_lock(&self) -> Result<Option<File>, AcmeError> {
+        let file = open_private(&self.lock).map_err(in_file(&self.lock))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(in_file(&self.lock)(error)),
+        }
+    }
+}
+
+fn in_file(path: &Path) -> impl Fn(io::Error) -> AcmeError {
+    move |error| AcmeError::Io(path.into(), error)
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a new file, and gives it the place of the one at `path`, so that nobody reads half of one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = open_private(&new)?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+/// Makes a folder that only its user may look into.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Opens a file that only its user may read, and makes it if it is not there.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LETS_ENCRYPT;
+    use super::*;
+
+    fn folder(at: &Path, names: &[&str]) -> Folder {
+        let settings = Settings { folder: Some(at.into()), ..Settings::new(LETS_ENCRYPT, names).unwrap() };
+        Folder::open(&settings).unwrap().unwrap()
+    }
+
+    #[test]
+    fn files_are_private_and_replaced_as_a_whole() {
+        let at = tempfile::tempdir().unwrap();
+        let at = at.path().join("a/b");
+        let one = folder(&at, &["a.example"]);
+        assert!(one.account().unwrap().is_none() && one.certificate().unwrap().is_none());
+        for text in ["a longer text", "text"] {
+            one.set_account(text).unwrap();
+            one.set_certificate(text).unwrap();
+            assert_eq!(one.account().unwrap().as_deref(), Some(text));
+            assert_eq!(one.certificate().unwrap().as_deref(), Some(text));
+        }
+        let files: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(files.len(), 2, "{files:?}");
+        #[cfg(unix)]
+        for path in files.iter().chain([&at]) {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(path).unwrap().permissions().mode() & 0o077;
+            assert_eq!(mode, 0, "{path:?}");
+        }
+        let other = folder(&at, &["a.example", "b.example"]);
+        assert!(other.account().unwrap().is_some() && other.certificate().unwrap().is_none());
+        one.forget_account();
+        assert!(other.account().unwrap().is_none());
+    }
+
+    #[test]
+    fn one_server_renews() {
+        let at = tempfile::tempdir().unwrap();
+        let (one, other) = (folder(at.path(), &["a.example"]), folder(at.path(), &["a.example"]));
+        let locked = one.try_lock().unwrap().expect("it is free");
+        assert!(other.try_lock().unwrap().is_none());
+        drop(locked);
+        assert!(other.try_lock().unwrap().is_some());
+    }
+}

@@ -1,0 +1,242 @@
+//! [`Renewal`]: loads, obtains and renews a certificate, for as long as it is shown.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+
+use super::authority::{Authority, refuses_account};
+use super::challenge::ChallengeTable;
+use super::error::{AcmeError, AcmeReport};
+use super::folder::Folder;
+use super::settings::Settings;
+use crate::net::tls::enabled::{ConfigError, Identity, ServerTls};
+use crate::runtime::sleep;
+
+/// The renewal of one certificate.
+pub(super) struct Renewal {
+    settings: Settings,
+    folder: Option<Folder>,
+    /// The settings of the servers that show the certificate.
+    tls: ServerTls,
+    table: Arc<ChallengeTable>,
+    is_ready: Arc<watch::Sender<bool>>,
+    current: Option<Current>,
+    /// When the file was written that was looked at last.
+    loaded: Option<SystemTime>,
+    failures: u32,
+}
+
+/// The certificate that is shown.
+struct Current {
+    certificate: CertificateDer<'static>,
+    /// When it is renewed.
+    due: SystemTime,
+    /// When the authority is asked about that next.
+    asked_at: SystemTime,
+}
+
+impl Renewal {
+    pub(super) fn new(
+        settings: Settings,
+        folder: Option<Folder>,
+        tls: ServerTls,
+        table: Arc<ChallengeTable>,
+        is_ready: Arc<watch::Sender<bool>>,
+    ) -> Renewal {
+        Renewal { settings, folder, tls, table, is_ready, current: None, loaded: None, failures: 0 }
+    }
+
+    /// Shows the certificate of the folder, if there is one, from the first handshake on.
+    pub(super) fn load_at_start(&mut self) {
+        // The thread tries again, and reports what has failed.
+        if self.load().is_err() {
+            self.loaded = None;
+        }
+    }
+
+    /// Renews the certificate whenever that is due.
+    pub(super) async fn run(mut self) {
+        loop {
+            let pause = match self.step().await {
+                Ok(pause) => {
+                    self.failures = 0;
+                    pause
+                }
+                Err(error) => {
+                    let retried_after = back_off(self.failures);
+                    self.failures += 1;
+                    self.settings.report(&AcmeReport::Failed { error, retried_after });
+                    retried_after
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Does what is due. Returns the time until the next step.
+    async fn step(&mut self) -> Result<Duration, AcmeError> {
+        self.load()?;
+        let now = SystemTime::now();
+        self.ask_for_window(now).await;
+        if let Some(left) = self.current.as_ref().and_then(|current| current.due.duration_since(now).ok()) {
+            return Ok(left.min(STEP_MAX));
+        }
+        let locked = self.folder.as_ref().map(Folder::try_lock).transpose()?;
+        if matches!(locked, Some(None)) {
+            return Ok(LOCKED_PAUSE);
+        }
+        // Another server may have renewed it before this one had the lock.
+        if self.load()? {
+            return Ok(Duration::ZERO);
+        }
+        let old = self.current.as_ref().map(|current| current.certificate.clone());
+        let text = match self.obtain(old.as_ref()).await {
+            Err(error) if self.folder.is_some() && refuses_account(&error) => {
+                self.folder.iter().for_each(Folder::forget_account);
+                self.obtain(old.as_ref()).await?
+            }
+            obtained => obtained?,
+        };
+        self.show(&text)?;
+        if let Some(folder) = &self.folder {
+            folder.set_certificate(&text)?;
+            self.loaded = folder.certificate_time();
+        }
+        self.report_shown(|not_after| AcmeReport::Issued { not_after });
+        Ok(Duration::ZERO)
+    }
+
+    async fn obtain(&self, old: Option<&CertificateDer<'_>>) -> Result<String, AcmeError> {
+        let authority = Authority::sign_in(&self.settings, self.folder.as_ref()).await?;
+        authority.obtain(&self.settings, &self.table, old).await
+    }
+
+    /// Shows the certificate of the folder, if it is another one than before. Returns whether it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or if its certificate is not valid yet: with a clock that is wrong, a new one would
+    /// not be, either. Of one that is damaged or has expired, there will be a new one.
+    fn load(&mut self) -> Result<bool, AcmeError> {
+        let Some(folder) = &self.folder else { return Ok(false) };
+        let written = folder.certificate_time();
+        if written.is_none() || written == self.loaded {
+            return Ok(false);
+        }
+        let Some(text) = folder.certificate()? else { return Ok(false) };
+        match self.show(&text) {
+            Ok(()) => {
+                self.loaded = written;
+                self.report_shown(|not_after| AcmeReport::Loaded { not_after });
+                Ok(true)
+            }
+            Err(error @ AcmeError::Certificate(ConfigError::NotYetValid { .. })) => Err(error),
+            Err(_) => {
+                self.loaded = written;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Shows the certificate that `text` has, with its chain and its key, from the next handshake on.
+    fn show(&mut self, text: &str) -> Result<(), AcmeError> {
+        let unusable = |_| AcmeError::Certificate(ConfigError::NoCertificate);
+        let certificate = CertificateDer::from_pem_slice(text.as_bytes()).map_err(unusable)?;
+        let identity = Identity::from_pem(text, text).map_err(AcmeError::Certificate)?;
+        let names = identity.names();
+        if !self.settings.names.iter().all(|name| names.contains(name)) {
+            return Err(AcmeError::OtherNames);
+        }
+        let due = due(identity.not_before(), identity.not_after());
+        self.tls.replace_identities([identity]).map_err(AcmeError::Certificate)?;
+        self.current = Some(Current { certificate, due, asked_at: SystemTime::UNIX_EPOCH });
+        self.is_ready.send_replace(true);
+        Ok(())
+    }
+
+    fn report_shown(&self, report: impl FnOnce(SystemTime) -> AcmeReport) {
+        if let Some(not_after) = self.tls.not_after() {
+            self.settings.report(&report(not_after));
+        }
+    }
+
+    /// Asks the authority when the certificate is to be renewed, if it is time to. Without an answer, what was decided before
+    /// holds.
+    async fn ask_for_window(&mut self, now: SystemTime) {
+        let Some(current) = &mut self.current else { return };
+        if now < current.asked_at {
+            return;
+        }
+        current.asked_at = now + WINDOW_ASKED_AFTER_FAILURE;
+        // An account is made only to obtain a certificate.
+        let is_known = self.folder.as_ref().is_some_and(|folder| matches!(folder.account(), Ok(Some(_))));
+        if !is_known {
+            return;
+        }
+        let Ok(authority) = Authority::sign_in(&self.settings, self.folder.as_ref()).await else { return };
+        if let Some(window) = authority.renewal_window(&current.certificate).await {
+            current.asked_at = now + window.asked_again_after;
+            let is_outside = !(window.start..=window.end).contains(&current.due);
+            if is_outside && let Ok(width) = window.end.duration_since(window.start) {
+                current.due = window.start + width.mul_f64(random_part());
+            }
+        }
+    }
+}
+
+/// When a certificate is renewed that is valid for so long: when a third of that is left, and a little earlier, at random, so
+/// that those of many servers are not renewed at once.
+fn due(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
+    let valid = not_after.duration_since(not_before).unwrap_or_default();
+    not_after - valid / 3 - (valid / 100).mul_f64(random_part())
+}
+
+/// How long to wait after so many failures in a row.
+fn back_off(failures: u32) -> Duration {
+    BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX)
+}
+
+/// A number from 0 to 1, by chance.
+fn random_part() -> f64 {
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+}
+
+const BACK_OFF_MIN: Duration = Duration::from_secs(60);
+const BACK_OFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a step may wait: others that share the folder may renew the certificate, and clocks may be set.
+const STEP_MAX: Duration = Duration::from_secs(60);
+
+/// The time until a lock is tried again that another server has.
+const LOCKED_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long an authority is not asked that does not say when to renew.
+const WINDOW_ASKED_AFTER_FAILURE: Duration = Duration::from_secs(6 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_its_time_is_left_when_a_certificate_is_renewed() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let now = SystemTime::now();
+        for days in [6, 45, 90] {
+            let left = (now + day * days).duration_since(due(now, now + day * days)).unwrap();
+            assert!((day * days / 3..=day * days * 35 / 100).contains(&left), "{days}: {left:?}");
+        }
+        assert!(due(now, now - day) <= now, "dates without sense are no panic");
+    }
+
+    #[test]
+    fn failures_are_tried_again_less_and_less_often() {
+        let minutes: Vec<_> = (0..13).map(|failures| back_off(failures).as_secs() / 60).collect();
+        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440]);
+        assert_eq!(back_off(u32::MAX), BACK_OFF_MAX);
+    }
+}

@@ -1,0 +1,345 @@
+//! Certificates from Pebble, the authority that Let's Encrypt tests ACME clients with. It is built with `go`.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use corehttp::acme::{Acme, AcmeReport, Certificates, Challenge};
+use corehttp::client::ClientTimeouts;
+use corehttp::middleware::wrap;
+use corehttp::net::MemoryListener;
+use corehttp::tls::{ClientTls, Identity, Roots, ServerTls};
+use corehttp::{Client, Context, Server, ServerHandle};
+use tempfile::TempDir;
+
+/// The names of the certificates.
+const NAMES: [&str; 2] = ["a.example", "www.a.example"];
+
+/// How long an authority may take.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The folder with the programs, which are built once.
+fn programs() -> Option<&'static Path> {
+    static PROGRAMS: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = PROGRAMS.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pebble");
+        if ["pebble", "pebble-challtestsrv"].iter().all(|program| folder.join(program).exists()) {
+            return Some(folder);
+        }
+        let module = |program: &str| format!("github.com/letsencrypt/pebble/v2/cmd/{program}@v2.10.3");
+        let go = Command::new("go")
+            .args(["install", &module("pebble"), &module("pebble-challtestsrv")])
+            .env("GOBIN", &folder)
+            .output();
+        let is_built = go.is_ok_and(|output| output.status.success());
+        if !is_built {
+            eprintln!("skipped: Pebble needs `go`, and its modules");
+        }
+        is_built.then_some(folder)
+    });
+    built.as_deref()
+}
+
+/// An authority that issues certificates which are valid for so many seconds.
+struct Pebble {
+    folder: TempDir,
+    children: Vec<Child>,
+    ports: Ports,
+}
+
+/// Where the authority listens, and where it validates names.
+#[derive(Clone, Copy)]
+struct Ports {
+    directory: u16,
+    management: u16,
+    http: u16,
+    tls: u16,
+}
+
+impl Ports {
+    fn new() -> Ports {
+        Ports { directory: free_port(), management: free_port(), http: free_port(), tls: free_port() }
+    }
+
+    fn directory(self) -> String {
+        format!("https://localhost:{}/dir", self.directory)
+    }
+}
+
+fn free_port() -> u16 {
+    static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut taken = TAKEN.lock().unwrap();
+        if !taken.contains(&port) {
+            taken.push(port);
+            return port;
+        }
+    }
+}
+
+/// Waits until `is_so`.
+fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + SOON;
+    while !is_so() {
+        assert!(Instant::now() < end, "{otherwise}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Pebble {
+    fn start(valid_for: u64, ports: Ports) -> Option<Pebble> {
+        let programs = programs()?;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(at("cert.pem"), own.cert.pem()).unwrap();
+        fs::write(at("key.pem"), own.signing_key.serialize_pem()).unwrap();
+        let config = serde_json::json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{}", ports.directory),
+            "managementListenAddress": format!("127.0.0.1:{}", ports.management),
+            "certificate": at("cert.pem"),
+            "privateKey": at("key.pem"),
+            "httpPort": ports.http,
+            "tlsPort": ports.tls,
+            "retryAfter": { "authz": 1, "order": 1 },
+            "keyAlgorithm": "ecdsa",
+            "profiles": { "default": { "description": "", "validityPeriod": valid_for } },
+        }});
+        fs::write(at("config.json"), config.to_string()).unwrap();
+        let dns = format!("127.0.0.1:{}", free_port());
+        let listens = |address: &str| TcpStream::connect(address).is_ok();
+        let spawn = |command: &mut Command| {
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("a program that was built runs")
+        };
+        let names = spawn(Command::new(programs.join("pebble-challtestsrv")).args([
+            "-defaultIPv6",
+            "",
+            "-dnsserver",
+            &dns,
+            "-http01",
+            "",
+            "-https01",
+            "",
+            "-tlsalpn01",
+            "",
+            "-doh",
+            "",
+            "-management",
+            &format!("127.0.0.1:{}", free_port()),
+        ]));
+        wait_until("names are not served", || listens(&dns));
+        let pebble = spawn(
+            Command::new(programs.join("pebble"))
+                .args(["-config", &at("config.json"), "-dnsserver", &dns, "-strict"])
+                .env("PEBBLE_VA_NOSLEEP", "1"),
+        );
+        wait_until("Pebble does not answer", || listens(&format!("127.0.0.1:{}", ports.directory)));
+        Some(Pebble { folder, children: vec![names, pebble], ports })
+    }
+
+    /// A client that trusts the authority's own server.
+    fn client(&self) -> Client {
+        let roots = Roots::from_file(self.folder.path().join("cert.pem")).unwrap();
+        Client::builder().tls(ClientTls::new().roots(roots)).build()
+    }
+
+    /// A client that trusts the certificates that it issues, and finds all names at `address`.
+    fn trusting(&self, server: &ServerHandle) -> Client {
+        let url = format!("https://localhost:{}/roots/0", self.ports.management);
+        let root = corehttp::block_on(async { self.client().get(&url).await.unwrap() }).unwrap();
+        let roots = Roots::from_pem(root.body.bytes()).unwrap();
+        // Each request is for a handshake of its own.
+        let timeouts = ClientTimeouts { idle: Duration::ZERO, tls: SOON, ..ClientTimeouts::default() };
+        let tls = ClientTls::new().roots(roots);
+        Client::builder().tls(tls).timeouts(timeouts).connect_to(server.local_addr()).build()
+    }
+
+    fn acme(&self, reports: &Reports) -> Acme {
+        acme(&self.ports.directory(), reports).client(self.client()).contact("mailto:ops@a.example")
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The reports, as one word each, and their texts.
+struct Reports {
+    sender: std::sync::mpsc::Sender<(&'static str, String)>,
+    received: Receiver<(&'static str, String)>,
+}
+
+impl Reports {
+    fn new() -> Reports {
+        let (sender, received) = channel();
+        Reports { sender, received }
+    }
+
+    #[track_caller]
+    fn expect(&self, expected: &str) -> String {
+        let (word, text) = self.received.recv_timeout(SOON).expect("there is a report");
+        assert_eq!(word, expected, "{text}");
+        text
+    }
+}
+
+fn acme(directory: &str, reports: &Reports) -> Acme {
+    let sender = reports.sender.clone();
+    let note = move |report: &AcmeReport| {
+        let word = match report {
+            AcmeReport::Issued { not_after } => {
+                assert!(*not_after > SystemTime::now());
+                "issued"
+            }
+            AcmeReport::Loaded { .. } => "loaded",
+            _ => "failed",
+        };
+        let _ = sender.send((word, report.to_string()));
+    };
+    Acme::new(directory, NAMES).unwrap().on_report(note)
+}
+
+fn serve(certificates: &Certificates, port: u16) -> ServerHandle {
+    Server::bind(("127.0.0.1", port))
+        .cores(1)
+        .acme(certificates)
+        .start(|ctx: &mut Context| {
+            let tls = ctx.tls().map(|tls| tls.server_name.clone());
+            ctx.response.set_text(format!("{tls:?}"));
+        })
+        .unwrap()
+}
+
+/// The status of a request for each name, or the error.
+fn answers(client: &Client) -> String {
+    corehttp::block_on(async {
+        let mut answers = Vec::new();
+        for name in NAMES {
+            answers.push(match client.get(&format!("https://{name}/")).await {
+                Ok(response) => response.status.as_u16().to_string(),
+                Err(error) => error.to_string(),
+            });
+        }
+        answers.join(" ")
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_certificate_is_issued_by_a_handshake_and_kept_for_the_next_start() {
+    let ports = Ports::new();
+    let Some(pebble) = Pebble::start(90 * 24 * 60 * 60, ports) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Reports::new();
+    let certificates = pebble.acme(&reports).folder(folder.path()).start().unwrap();
+    let server = serve(&certificates, ports.tls);
+    // The first handshakes wait for the certificate.
+    assert_eq!(answers(&pebble.trusting(&server)), "200 200");
+    assert!(reports.expect("issued").contains("valid until"));
+    server.stop(Duration::ZERO);
+    drop(certificates);
+
+    let again = pebble.acme(&reports).folder(folder.path()).start().unwrap();
+    let server = serve(&again, ports.tls);
+    reports.expect("loaded");
+    assert_eq!(answers(&pebble.trusting(&server)), "200 200");
+    assert!(reports.received.recv_timeout(Duration::from_millis(300)).is_err(), "nothing more happens");
+}
+
+#[test]
+fn a_certificate_is_renewed_in_time_and_an_account_that_is_lost_is_made_anew() {
+    let ports = Ports::new();
+    let Some(pebble) = Pebble::start(15, ports) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Reports::new();
+    let certificates = pebble.acme(&reports).folder(folder.path()).start().unwrap();
+    let server = serve(&certificates, ports.tls);
+    reports.expect("issued");
+    let first = certificates.tls().not_after().unwrap();
+    reports.expect("issued");
+    assert!(certificates.tls().not_after().unwrap() > first);
+    assert_eq!(answers(&pebble.trusting(&server)), "200 200");
+    server.stop(Duration::ZERO);
+    drop(certificates);
+
+    // Another authority in its place knows neither the account nor the certificate, which has expired.
+    drop(pebble);
+    let Some(pebble) = Pebble::start(90 * 24 * 60 * 60, ports) else { return };
+    thread::sleep(Duration::from_secs(15));
+    reports.received.try_iter().for_each(drop);
+    let certificates = pebble.acme(&reports).folder(folder.path()).start().unwrap();
+    let server = serve(&certificates, ports.tls);
+    reports.expect("issued");
+    assert_eq!(answers(&pebble.trusting(&server)), "200 200");
+}
+
+#[test]
+fn a_certificate_is_issued_by_a_request_to_one_of_two_servers() {
+    let ports = Ports::new();
+    let Some(pebble) = Pebble::start(90 * 24 * 60 * 60, ports) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Reports::new();
+    let start = || {
+        let acme = pebble.acme(&reports).challenge(Challenge::Http01).folder(folder.path());
+        acme.start().unwrap()
+    };
+    let one = start();
+    let refused = |ctx: &mut Context| ctx.response.status = corehttp::Status::FORBIDDEN;
+    let plain = Server::bind(("127.0.0.1", ports.http)).cores(1);
+    let _plain = plain.start(wrap(one.challenges(), refused)).unwrap();
+    reports.expect("issued");
+    let other = start();
+    reports.expect("loaded");
+    for certificates in [one, other] {
+        let server = serve(&certificates, 0);
+        assert_eq!(answers(&pebble.trusting(&server)), "200 200");
+    }
+}
+
+#[test]
+fn what_fails_is_reported_and_tried_again() {
+    let ports = Ports::new();
+    let Some(pebble) = Pebble::start(90 * 24 * 60 * 60, ports) else { return };
+    let reports = Reports::new();
+    // Nothing listens where the authority validates.
+    let certificates = pebble.acme(&reports).challenge(Challenge::Http01).start().unwrap();
+    let text = reports.expect("failed");
+    assert!(text.contains("no certificate") && text.contains("tried again after 60 s"), "{text}");
+    drop(certificates);
+    // A directory that is away.
+    let _away = acme("https://localhost:1/dir", &reports).start().unwrap();
+    let text = reports.expect("failed");
+    assert!(text.contains("no certificate"), "{text}");
+}
+
+/// Whatever an authority answers is an error at most.
+#[test]
+fn nonsense_is_an_error() {
+    let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();
+    for body in ["", "{}", "[]", "\u{1f}\u{8b}", "{\"newNonce\":\"/\",\"newAccount\":\"\",\"newOrder\":7}"] {
+        let listener = MemoryListener::new();
+        let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
+        let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
+        let _running = server.start(move |ctx: &mut Context| ctx.response.set_text(body)).unwrap();
+        let client = Client::builder().connect_to(&listener);
+        let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
+        let reports = Reports::new();
+        let _certificates = acme("https://acme/dir", &reports).client(client).start().unwrap();
+        reports.expect("failed");
+    }
+}
