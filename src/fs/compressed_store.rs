@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 
 use super::disk::{DiskRoot, Node};
 use super::files::Files;
+use super::lookup::CompressFn;
 use super::path::Links;
-use super::path_lookup::CompressFn;
 use super::resource::StoredCoding;
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, is_compressible};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{self, Sort};
-use super::path::{Links, is_valid_name, join};
-use super::path_lookup::{
+use super::lookup::{
     ByPattern, DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error,
     without_trailing_dot,
 };
+use super::path::{Links, is_valid_name, join};
 use super::response;
 use super::root::Root;
 use super::snapshot::Etag;

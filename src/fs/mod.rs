@@ -38,9 +38,9 @@ mod response;
 mod compressed_store;
 mod files;
 mod listing;
+mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod path_lookup;
 
 pub use cache::{FileCacheCounts, FileCacheLimits};
 pub use files::{Files, FilesNotFound};

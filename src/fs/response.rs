@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::cache::FileCacheLimits;
 use super::content_type::{Charset, content_type, media_type};
-use super::path_lookup::open_error;
+use super::lookup::open_error;
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{

@@ -1,4 +1,4 @@
-//! [`PathLookup`]: what a path leads to, by the settings of [`Files`](super::Files).
+//! [`PathLookup`]: what a path leads to, by the settings of [`Files`](crate::fs::Files).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,56 +7,56 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::cache::Cache;
-use super::content_type::{Charset, content_type, media_type};
-use super::disk::DirEntry;
-use super::listing::{self, Sort};
-use super::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
-use super::resource::{Description, Resource, StoredCoding};
-use super::root::{Directory, Opened, Root};
-use super::snapshot::{Etag, ReadOptions, Snapshot};
+use crate::fs::cache::Cache;
+use crate::fs::content_type::{Charset, content_type, media_type};
+use crate::fs::disk::DirEntry;
+use crate::fs::listing::{self, Sort};
+use crate::fs::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
+use crate::fs::resource::{Description, Resource, StoredCoding};
+use crate::fs::root::{Directory, Opened, Root};
+use crate::fs::snapshot::{Etag, ReadOptions, Snapshot};
 use crate::message::{Request, Status};
 use crate::runtime::spawn_blocking;
 use crate::server::Error;
 
 /// The settings by which a path leads to a file.
 #[derive(Clone)]
-pub(super) struct PathLookup {
+pub(in crate::fs) struct PathLookup {
     /// The first one is for hosts without one of their own. Never empty.
-    pub(super) vhosts: Vec<VirtualHost>,
+    pub(in crate::fs) vhosts: Vec<VirtualHost>,
     /// The names of index files, in order of preference.
-    pub(super) index: Vec<String>,
-    pub(super) listing: Listing,
-    pub(super) links: Links,
-    pub(super) dot_files: DotFiles,
-    pub(super) precompressed: Precompressed,
-    pub(super) cache_control: ByPattern<String>,
+    pub(in crate::fs) index: Vec<String>,
+    pub(in crate::fs) listing: Listing,
+    pub(in crate::fs) links: Links,
+    pub(in crate::fs) dot_files: DotFiles,
+    pub(in crate::fs) precompressed: Precompressed,
+    pub(in crate::fs) cache_control: ByPattern<String>,
     /// The content types that differ from those that names suggest.
-    pub(super) types: ByPattern<String>,
+    pub(in crate::fs) types: ByPattern<String>,
     /// `None` for text that gets no charset.
-    pub(super) charsets: ByPattern<Option<String>>,
-    pub(super) etags: ByPattern<Etag>,
+    pub(in crate::fs) charsets: ByPattern<Option<String>>,
+    pub(in crate::fs) etags: ByPattern<Etag>,
     /// The prefix to strip from targets, without a `/` at either end.
-    pub(super) prefix: String,
+    pub(in crate::fs) prefix: String,
     /// Chooses the path for a request, instead of the path of its target.
-    pub(super) rewrite: Option<Rewrite>,
+    pub(in crate::fs) rewrite: Option<Rewrite>,
     /// The function that finds or makes compressed copies, and the directory of the copies.
-    pub(super) copies: Option<(CompressFn, PathBuf)>,
+    pub(in crate::fs) copies: Option<(CompressFn, PathBuf)>,
 }
 
 /// A root, and the host that it is for.
 #[derive(Clone)]
-pub(super) struct VirtualHost {
+pub(in crate::fs) struct VirtualHost {
     /// `None` for all hosts without a virtual host of their own.
-    pub(super) host: Option<String>,
-    pub(super) root: Root,
-    pub(super) cache: Arc<Cache>,
+    pub(in crate::fs) host: Option<String>,
+    pub(in crate::fs) root: Root,
+    pub(in crate::fs) cache: Arc<Cache>,
 }
 
 impl VirtualHost {
     /// Switches to the directory that has taken the place of the root, if any, and clears the cache. The disk is
     /// checked twice a second at most.
-    pub(super) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
+    pub(in crate::fs) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
         match &self.root {
             Root::Disk(root) if root.is_due(now) => {
                 let root = root.clone();
@@ -72,24 +72,24 @@ type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Finds the compressed copy of a file that has no precompressed sibling in that coding, or makes it. The arguments are a
 /// key that no other file has, the content type, the file and the coding.
-pub(super) type CompressFn =
+pub(in crate::fs) type CompressFn =
     Arc<dyn Fn(&[u8], &str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listing {
+pub(in crate::fs) enum Listing {
     Off,
     On,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DotFiles {
+pub(in crate::fs) enum DotFiles {
     Hidden,
     Shown,
 }
 
 /// Whether `a.js.gz` is sent for `a.js` to a peer that prefers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Precompressed {
+pub(in crate::fs) enum Precompressed {
     Ignored,
     Served,
 }
@@ -97,7 +97,7 @@ pub(super) enum Precompressed {
 /// The file or directory that a path leads to. A `Found` is moved for each request, so rare and large variants are
 /// boxed.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::fs) enum Found {
     Resource(Arc<Resource>),
     /// A directory that was requested by this path, without a `/` at the end.
     Directory(Box<[u8]>),
@@ -108,15 +108,15 @@ pub(super) enum Found {
 
 /// A directory to be listed.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(in crate::fs) struct Listed {
     directory: Directory,
     /// Without a `/` at the end.
-    pub(super) path: Vec<u8>,
+    pub(in crate::fs) path: Vec<u8>,
 }
 
 impl PathLookup {
     /// The virtual host that a request is for.
-    pub(super) fn vhost(&self, request: &Request) -> &VirtualHost {
+    pub(in crate::fs) fn vhost(&self, request: &Request) -> &VirtualHost {
         let (first, others) = self.vhosts.split_first().expect("there is always a first virtual host");
         debug_assert!(first.host.is_none(), "the first virtual host is for all other hosts");
         let is_requested =
@@ -129,7 +129,7 @@ impl PathLookup {
     /// # Errors
     ///
     /// Fails if a root contains the directory of the copies.
-    pub(super) fn check_copies(&self) -> io::Result<()> {
+    pub(in crate::fs) fn check_copies(&self) -> io::Result<()> {
         let Some((_, copies)) = &self.copies else { return Ok(()) };
         match self.vhosts.iter().any(|vhost| vhost.root.contains(copies)) {
             true => Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files")),
@@ -138,7 +138,7 @@ impl PathLookup {
     }
 
     /// The path that a request is for, relative to the root and decoded, but not checked yet.
-    pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
+    pub(in crate::fs) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
             Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).into())),
             None => strip_prefix(decode_path(request.mounted_path())?, &self.prefix),
@@ -146,7 +146,7 @@ impl PathLookup {
     }
 
     /// Whether the request is for the prefix or the mount itself, without a `/` after it.
-    pub(super) fn is_prefix(&self, request: &Request) -> bool {
+    pub(in crate::fs) fn is_prefix(&self, request: &Request) -> bool {
         match (request.mounted_path(), &*self.prefix) {
             ("", "") => request.matched_route().rest_at() > 0,
             (path, prefix) => {
@@ -156,18 +156,18 @@ impl PathLookup {
     }
 
     /// Returns this path, if it stays below the root and may be served.
-    pub(super) fn relative_path<'a>(&self, path: Cow<'a, [u8]>) -> Option<RelativePath<'a>> {
+    pub(in crate::fs) fn relative_path<'a>(&self, path: Cow<'a, [u8]>) -> Option<RelativePath<'a>> {
         let relative = RelativePath::new(path)?;
         (self.dot_files == DotFiles::Shown || !relative.is_dotted()).then_some(relative)
     }
 
     /// The `cache-control` of the file or directory at `path`.
-    pub(super) fn cache_control(&self, path: &[u8]) -> Option<&str> {
+    pub(in crate::fs) fn cache_control(&self, path: &[u8]) -> Option<&str> {
         self.cache_control.find(&pattern_path(path)).map(String::as_str)
     }
 
     /// Finds the file or directory at a path below the root. The disk may block; embedded files do not.
-    pub(super) fn find(&self, vhost: &VirtualHost, relative: &RelativePath<'_>) -> io::Result<Found> {
+    pub(in crate::fs) fn find(&self, vhost: &VirtualHost, relative: &RelativePath<'_>) -> io::Result<Found> {
         let previous = vhost.cache.stale(relative);
         let previous = previous.as_deref();
         let node = self.open(vhost, relative.without_trailing_slash(), previous)?;
@@ -206,7 +206,7 @@ impl PathLookup {
     }
 
     /// The page that lists a directory. The disk may block, for long if the directory is large.
-    pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
+    pub(in crate::fs) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { directory, path } = listed;
         let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
         let is_listed = |entry: &DirEntry| is_valid_name(&entry.name) && is_shown(&entry.name);
@@ -292,7 +292,7 @@ fn pattern_path(path: &[u8]) -> String {
 }
 
 /// The error for the file at `path`, which cannot be opened, with its status.
-pub(super) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
+pub(in crate::fs) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
         // No file has a name that is too long, or contains a NUL.
@@ -308,7 +308,7 @@ fn matches_host(host: &str, request: &Request) -> bool {
 }
 
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
-pub(super) fn without_trailing_dot(host: &str) -> &str {
+pub(in crate::fs) fn without_trailing_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
@@ -334,15 +334,15 @@ impl fmt::Debug for PathLookup {
 
 /// Values for the paths that match their patterns.
 #[derive(Clone, Debug)]
-pub(super) struct ByPattern<T>(Vec<(Pattern, T)>);
+pub(in crate::fs) struct ByPattern<T>(Vec<(Pattern, T)>);
 
 impl<T> ByPattern<T> {
-    pub(super) fn add(&mut self, pattern: &str, value: T) {
+    pub(in crate::fs) fn add(&mut self, pattern: &str, value: T) {
         self.0.push((Pattern::new(pattern), value));
     }
 
     /// The value of the first pattern that matches. `path` begins with `/`.
-    pub(super) fn find(&self, path: &str) -> Option<&T> {
+    pub(in crate::fs) fn find(&self, path: &str) -> Option<&T> {
         debug_assert!(path.starts_with('/'), "patterns are compared with absolute paths");
         self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value)
     }

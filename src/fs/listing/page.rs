@@ -5,20 +5,20 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::disk::DirEntry;
+use crate::fs::disk::DirEntry;
 use crate::message::text::percent;
 use crate::message::{Form, HttpDate, escape_html, month_number};
 
 /// How many entries are shown.
-pub(super) const ENTRIES_MAX: usize = 10_000;
+pub(in crate::fs) const ENTRIES_MAX: usize = 10_000;
 
 /// Nothing is loaded or run, whatever a file name contains (CSP level 3).
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+pub(in crate::fs) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
                                  form-action 'none'; frame-ancestors 'none'";
 
 /// The order in which entries are shown. Directories always come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sort {
+pub(in crate::fs) struct Sort {
     by: Column,
     direction: Direction,
 }
@@ -40,7 +40,7 @@ enum Direction {
 
 impl Sort {
     /// The order in a query, with defaults for missing parameters.
-    pub(super) fn from_query(query: &Form<'_>) -> Sort {
+    pub(in crate::fs) fn from_query(query: &Form<'_>) -> Sort {
         let by = match query.get("sort").as_deref() {
             Some("size") => Column::Size,
             Some("modified") => Column::Modified,
@@ -136,7 +136,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 }
 
 /// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, with a note if there are more.
-pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> String {
+pub(in crate::fs) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> String {
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
     let entries = sorted(entries, sort);

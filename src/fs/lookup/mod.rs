@@ -1,0 +1,10 @@
+//! The way from a path to a file.
+
+mod path_lookup;
+
+#[cfg(feature = "compress")]
+pub(super) use path_lookup::CompressFn;
+pub(super) use path_lookup::{
+    ByPattern, DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error,
+    without_trailing_dot,
+};
