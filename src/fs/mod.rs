@@ -22,6 +22,7 @@
 // In reading order: paths and roots; resources; the cache; the response; and the handler.
 
 mod disk;
+mod listing;
 mod path;
 mod root;
 
@@ -37,11 +38,11 @@ mod response;
 #[cfg(feature = "compress")]
 mod compressed_store;
 mod files;
-mod listing;
 mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
 
 pub use cache::{FileCacheCounts, FileCacheLimits};
 pub use files::{Files, FilesNotFound};
+pub use listing::{DirEntry, DirListing};
 pub use snapshot::Etag;

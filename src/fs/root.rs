@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::disk::{DirEntry, DiskRoot, Node, RootDir};
+use super::disk::{DiskRoot, Node, RootDir};
+use super::listing::DirEntry;
 use super::path::Links;
 use super::snapshot::{FileContent, ReadOptions, Snapshot, content_tag};
 

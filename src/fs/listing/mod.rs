@@ -1,5 +1,15 @@
-//! Directories as pages.
+//! Directories as pages and as JSON.
 
+mod dir_entry;
+mod sort;
+
+mod json;
 mod page;
 
-pub(super) use page::{ENTRIES_MAX, POLICY, Sort, page};
+mod dir_listing;
+
+pub use dir_entry::DirEntry;
+pub use dir_listing::DirListing;
+pub(super) use dir_listing::ENTRIES_MAX;
+pub(super) use page::POLICY;
+pub(super) use sort::Sort;

@@ -5,6 +5,6 @@ mod path_lookup;
 #[cfg(feature = "compress")]
 pub(super) use path_lookup::CompressFn;
 pub(super) use path_lookup::{
-    ByPattern, DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error,
+    ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, VirtualHost, open_error,
     without_trailing_dot,
 };

@@ -9,15 +9,14 @@ use std::time::Instant;
 
 use crate::fs::cache::Cache;
 use crate::fs::content_type::{Charset, content_type, media_type};
-use crate::fs::disk::DirEntry;
-use crate::fs::listing::{self, Sort};
+use crate::fs::listing::{DirEntry, DirListing, ENTRIES_MAX, Sort};
 use crate::fs::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
 use crate::fs::resource::{Description, Resource, StoredCoding};
 use crate::fs::root::{Directory, Opened, Root};
 use crate::fs::snapshot::{Etag, ReadOptions, Snapshot};
 use crate::message::{Request, Status};
 use crate::runtime::spawn_blocking;
-use crate::server::Error;
+use crate::server::{Context, Error, Result};
 
 /// The settings by which a path leads to a file.
 #[derive(Clone)]
@@ -75,10 +74,24 @@ type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 pub(in crate::fs) type CompressFn =
     Arc<dyn Fn(&[u8], &str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether directories without an index are listed, and how.
+#[derive(Clone)]
 pub(in crate::fs) enum Listing {
     Off,
-    On,
+    Html,
+    Json,
+    /// By a function of the application.
+    With(RespondFn),
+}
+
+/// Answers with a listing.
+pub(in crate::fs) type RespondFn = Arc<dyn Fn(&mut Context, &DirListing) -> Result + Send + Sync>;
+
+/// A listing, written unless the application does that.
+pub(in crate::fs) enum Page {
+    Html(String),
+    Json(String),
+    Unwritten(RespondFn, DirListing),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,23 +211,28 @@ impl PathLookup {
             }
         }
         let path = relative.without_trailing_slash();
-        match (self.listing, relative.is_directory()) {
+        match (&self.listing, relative.is_directory()) {
             (Listing::Off, _) => Ok(Found::Nothing),
-            (Listing::On, false) => Ok(Found::Directory(path.into())),
-            (Listing::On, true) => Ok(Found::Listing(Box::new(Listed { directory, path: path.into() }))),
+            (_, false) => Ok(Found::Directory(path.into())),
+            (_, true) => Ok(Found::Listing(Box::new(Listed { directory, path: path.into() }))),
         }
     }
 
-    /// The page that lists a directory. The disk may block, for long if the directory is large.
-    pub(in crate::fs) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
+    /// Lists a directory, and writes the page. The disk may block, for long if the directory is large.
+    pub(in crate::fs) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<Page> {
         let Listed { directory, path } = listed;
         let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
         let is_listed = |entry: &DirEntry| is_valid_name(&entry.name) && is_shown(&entry.name);
         let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
         // One entry is read beyond the page, to detect truncation.
-        let shown: io::Result<Vec<DirEntry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
-        Ok(listing::page(path, shown?, sort))
+        let shown: io::Result<Vec<DirEntry>> = shown.take(ENTRIES_MAX + 1).collect();
+        let listing = DirListing::new(path.clone(), shown?, sort);
+        Ok(match &self.listing {
+            Listing::Off | Listing::Html => Page::Html(listing.to_html()),
+            Listing::Json => Page::Json(listing.to_json()),
+            Listing::With(respond) => Page::Unwritten(respond.clone(), listing),
+        })
     }
 
     fn resource(
@@ -310,6 +328,17 @@ fn matches_host(host: &str, request: &Request) -> bool {
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
 pub(in crate::fs) fn without_trailing_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Listing::Off => "Off",
+            Listing::Html => "Html",
+            Listing::Json => "Json",
+            Listing::With(_) => "With",
+        })
+    }
 }
 
 impl fmt::Debug for PathLookup {
