@@ -117,6 +117,7 @@ impl CompressedStore {
         let bytes = match &whole.content {
             FileContent::Bytes(bytes) => bytes.clone(),
             FileContent::File(file, len) => read(file, *len as usize)?.into(),
+            FileContent::Sourced(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         let mut encoded = encode_once(coding, LEVEL, &bytes)?;
         if encoded.len() > bytes.len() / 5 * 4 {

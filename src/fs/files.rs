@@ -8,13 +8,14 @@ use std::sync::Arc;
 use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{DirListing, POLICY, Sort};
 use super::lookup::{
-    ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, VirtualHost, open_error,
-    without_trailing_dot,
+    ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, SourceLookup, VirtualHost,
+    open_error, without_trailing_dot,
 };
 use super::path::{Links, is_valid_name, join};
 use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
+use super::source::FileSource;
 use crate::message::text::percent;
 use crate::message::{Headers, MessageError, Method, OctetSet, Request, Status};
 use crate::net::with_descriptors;
@@ -133,6 +134,30 @@ impl Files {
     /// ```
     pub fn from_embedded(files: &[(&'static str, &'static [u8])]) -> Files {
         Files::from_root(Root::from_embedded(files))
+    }
+
+    /// Serves the files of `source`, which is not on this disk: see [`FileSource`].
+    ///
+    /// All settings apply, except [`Files::cache`], `compressed_copies`, [`Files::etag`] and [`Files::follow_links`], which
+    /// are about disks. The source is asked for each request, and read for each response that has content.
+    ///
+    /// # Examples
+    ///
+    /// Files of an archive before those of a directory. [`DirSource`](crate::fs::DirSource) is for overlays that are listed
+    /// as one.
+    ///
+    /// ```no_run
+    /// # use corehttp::fs::FileSource;
+    /// use corehttp::fs::Files;
+    ///
+    /// # fn overlay(archive: impl FileSource) -> corehttp::Result {
+    /// let files = Files::from_source(archive).not_found(Files::new("public")?);
+    /// # let _ = corehttp::Server::new().service(files);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_source(source: impl FileSource) -> Files {
+        Files::from_root(Root::Source(Arc::new(source)))
     }
 
     fn from_root(root: Root) -> Files {
@@ -422,6 +447,10 @@ impl<N> Files<N> {
         let Some(relative) = lookup.relative_path(path) else { return Ok(Found::Nothing) };
         let generation = vhost.cache.generation();
         let found = match &vhost.root {
+            Root::Source(source) => {
+                let found = boxed(|| SourceLookup::new(lookup, source).find(&relative)).await;
+                return found.map_err(|error| open_error(ctx.request.path(), error));
+            }
             Root::Embedded(_) => lookup.find(vhost, &relative),
             Root::Disk(_) => {
                 let lookup = lookup.clone();
@@ -475,7 +504,10 @@ impl<N: Handler> Handler for Files<N> {
                 return self.not_found.handle(ctx).await;
             }
             (Found::Resource(resource), Method::Get | Method::Head) => response::respond(ctx, &resource)?,
-            // Boxed because it is rare: the future of each request holds room for this one.
+            // Boxed because they are rare: the future of each request holds room for them.
+            (Found::Sourced(resource), Method::Get | Method::Head) => {
+                boxed(|| response::respond_from_source(ctx, &resource)).await?;
+            }
             (Found::Listing(listed), Method::Get | Method::Head) => {
                 boxed(|| self.list(ctx, *listed)).await?;
             }
@@ -485,7 +517,7 @@ impl<N: Handler> Handler for Files<N> {
                     response.headers.set("cache-control", value)?;
                 }
             }
-            (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
+            (Found::Resource(_) | Found::Sourced(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;
                 return Err(Status::METHOD_NOT_ALLOWED.into());
             }

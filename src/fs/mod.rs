@@ -12,9 +12,10 @@
 //! }
 //! ```
 //!
-//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file).
+//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file). Files that are not on a disk, such as
+//! those of an archive or of an object store, come from a [`FileSource`].
 
-// Floor 7: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
+// Floor 7: files. Serves the files of a directory or of a source, with preconditions, ranges and codings (RFC 9110).
 //
 // Calls that may block run in `spawn_blocking`. Nothing here depends on connections:
 // a handler fills in the response, and the server sends it.
@@ -25,6 +26,7 @@ mod disk;
 mod listing;
 mod path;
 mod root;
+mod source;
 
 mod content_type;
 mod resource;
@@ -37,12 +39,15 @@ mod response;
 
 #[cfg(feature = "compress")]
 mod compressed_store;
+mod dir_source;
 mod files;
 mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
 
 pub use cache::{FileCacheCounts, FileCacheLimits};
+pub use dir_source::DirSource;
 pub use files::{Files, FilesNotFound};
 pub use listing::{DirEntry, DirListing};
 pub use snapshot::Etag;
+pub use source::{FileMetadata, FileSource, SourceEntry};

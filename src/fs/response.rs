@@ -81,6 +81,37 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
 
 /// Makes `resource` the response to the request.
 pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
+    respond_by(ctx, resource, send)
+}
+
+/// Makes `resource`, a file of a source, the response to the request. The source is read before the head is sent, so that a
+/// failure has a status; for HEAD, it is not read.
+pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) -> Result {
+    let mut unread = None;
+    respond_by(ctx, resource, |_, content, range| unread = Some((content.clone(), range)))?;
+    let Some((FileContent::Sourced(file), range)) = unread else { return Ok(()) };
+    if ctx.request.method() == Method::Head {
+        ctx.response.body.set_stream(tokio::io::empty(), Some(range.end - range.start));
+        return Ok(());
+    }
+    match file.read(range).await {
+        Ok(body) => ctx.response.body = body,
+        Err(error) => {
+            // The error response gets other content, but keeps these fields, which are those of the file.
+            let fields = ["accept-ranges", "cache-control", "last-modified", "vary"].map(FieldName::new);
+            ctx.response.headers.remove_each(&fields);
+            return Err(open_error(ctx.request.path(), error));
+        }
+    }
+    Ok(())
+}
+
+/// Makes `resource` the response to the request. Its content is set by `send`: a range of it, unless there are several.
+fn respond_by(
+    ctx: &mut Context,
+    resource: &Resource,
+    send: impl FnOnce(&mut Response, &FileContent, Range<u64>),
+) -> Result {
     let clamped = resource.clamped_modified(ctx.arrived_at());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
@@ -101,7 +132,7 @@ pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
         }
         FileResponse::Partial(ranges) => {
             describe(response, &chosen.fields)?;
-            send_ranges(response, resource, chosen, &ranges)?;
+            send_ranges(response, resource, chosen, &ranges, send)?;
         }
     }
     if let Some(clamped) = clamped {
@@ -172,6 +203,7 @@ fn send_ranges(
     resource: &Resource,
     chosen: &Representation,
     ranges: &[Range<u64>],
+    send: impl FnOnce(&mut Response, &FileContent, Range<u64>),
 ) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
@@ -195,6 +227,7 @@ fn send(response: &mut Response, content: &FileContent, range: Range<u64>) {
             response.body.set_shared_bytes(bytes.slice(range.start as usize..range.end as usize))
         }
         FileContent::File(file, _) => response.body.set_file(file.clone(), range),
+        FileContent::Sourced(file) => BodyChain::new(vec![file.clone().link(range)]).fill(&mut response.body),
     }
 }
 
@@ -257,6 +290,7 @@ fn cut(content: &FileContent, range: Range<u64>) -> ChainLink {
             let left = Some(range.end - range.start);
             ChainLink::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
         }
+        FileContent::Sourced(file) => file.clone().link(range),
     }
 }
 

@@ -165,6 +165,13 @@ impl DiskRoot {
         !is_same
     }
 
+    /// Checks the path if it is time for that, which may block.
+    pub(in crate::fs) fn refresh_if_due(&self) {
+        if self.is_due(Instant::now()) {
+            self.refresh();
+        }
+    }
+
     /// The directory that was there when the path was last checked.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use crate::message::text::percent;
 
-/// One file or directory of a directory, as a [listing](crate::fs::DirListing) shows it.
+/// One file or directory of a directory, as a [listing](crate::fs::DirListing) shows it, and as a
+/// [source](crate::fs::FileSource::list) lists it.
 ///
 /// # Examples
 ///

@@ -13,7 +13,7 @@ use crate::fs::listing::{DirEntry, DirListing, ENTRIES_MAX, Sort};
 use crate::fs::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
 use crate::fs::resource::{Description, Resource, StoredCoding};
 use crate::fs::root::{Directory, Opened, Root};
-use crate::fs::snapshot::{Etag, ReadOptions, Snapshot};
+use crate::fs::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{Request, Status};
 use crate::runtime::spawn_blocking;
 use crate::server::{Context, Error, Result};
@@ -62,7 +62,7 @@ impl VirtualHost {
                 let cache = self.cache.clone();
                 spawn_blocking(move || root.refresh().then(|| cache.clear())).await.map(drop)
             }
-            Root::Disk(_) | Root::Embedded(_) => Ok(()),
+            Root::Disk(_) | Root::Embedded(_) | Root::Source(_) => Ok(()),
         }
     }
 }
@@ -112,6 +112,8 @@ pub(in crate::fs) enum Precompressed {
 #[derive(Debug)]
 pub(in crate::fs) enum Found {
     Resource(Arc<Resource>),
+    /// A file of a source, to be read before it is sent.
+    Sourced(Arc<Resource>),
     /// A directory that was requested by this path, without a `/` at the end.
     Directory(Box<[u8]>),
     /// A directory whose contents are to be listed.
@@ -122,7 +124,7 @@ pub(in crate::fs) enum Found {
 /// A directory to be listed.
 #[derive(Debug)]
 pub(in crate::fs) struct Listed {
-    directory: Directory,
+    pub(in crate::fs) directory: Directory,
     /// Without a `/` at the end.
     pub(in crate::fs) path: Vec<u8>,
 }
@@ -235,6 +237,26 @@ impl PathLookup {
         })
     }
 
+    /// Describes the file at `path`, which has a type of its own if its source gives it one.
+    pub(in crate::fs) fn describe(
+        &self,
+        path: &[u8],
+        own_type: Option<&str>,
+        content: &FileContent,
+    ) -> Description<'_> {
+        let requested = pattern_path(path);
+        let chosen = self.types.find(&requested).map(String::as_str);
+        let charset = match (self.charsets.find(&requested), own_type) {
+            (None, Some(_)) if chosen.is_none() => Charset::Omitted,
+            (None, _) => Charset::Detected,
+            (Some(None), _) => Charset::Omitted,
+            (Some(Some(name)), _) => Charset::Fixed(name),
+        };
+        let media_type = chosen.or(own_type).unwrap_or_else(|| media_type(path));
+        let cache_control = self.cache_control.find(&requested).map(String::as_str);
+        Description::new(content_type(media_type, charset, content), cache_control)
+    }
+
     fn resource(
         &self,
         vhost: &VirtualHost,
@@ -242,14 +264,7 @@ impl PathLookup {
         whole: Snapshot,
         previous: Option<&Resource>,
     ) -> io::Result<Found> {
-        let requested = pattern_path(path);
-        let media_type = self.types.find(&requested).map_or_else(|| media_type(path), String::as_str);
-        let charset = match self.charsets.find(&requested) {
-            None => Charset::Detected,
-            Some(None) => Charset::Omitted,
-            Some(Some(name)) => Charset::Fixed(name),
-        };
-        let content_type = content_type(media_type, charset, &whole.content);
+        let description = self.describe(path, None, &whole.content);
         // Files of several hosts may have the same path.
         let kept_as = [vhost.host.as_deref().unwrap_or_default().as_bytes(), b"/", path].concat();
         // A copy is recognized as current by the opaque-tag of its file, so that tag must name this content only. No
@@ -258,12 +273,10 @@ impl PathLookup {
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
             let sibling = self.sibling(vhost, path, &whole, stored, previous);
-            let copy = |copies: &CompressFn| copies(&kept_as, &content_type, &whole, stored);
+            let copy = |copies: &CompressFn| copies(&kept_as, &description.content_type, &whole, stored);
             let found = sibling.or_else(|| copies.and_then(|(copies, _)| copy(copies)));
             encoded.extend(found.map(|snapshot| (stored.coding, snapshot)));
         }
-        let cache_control = self.cache_control.find(&requested).map(String::as_str);
-        let description = Description::new(content_type, cache_control);
         let resource = Resource::new(description, whole, encoded).map_err(io::Error::other)?;
         Ok(Found::Resource(Arc::new(resource)))
     }
@@ -285,7 +298,7 @@ impl PathLookup {
         let options = self.read_options(vhost, path, previous);
         let opened = vhost.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, options);
         let Ok(Opened::File(snapshot)) = opened else { return None };
-        (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
+        snapshot.may_replace(whole).then_some(snapshot)
     }
 
     fn open(&self, vhost: &VirtualHost, path: &[u8], previous: Option<&Resource>) -> io::Result<Opened> {
