@@ -286,7 +286,8 @@ impl<N> Files<N> {
     }
 
     /// Sets the content type of files whose path matches `pattern`, as in [`Files::cache_control`]. Default: the type
-    /// that the name suggests, `application/octet-stream` if it suggests none.
+    /// that a source [gives](crate::fs::FileMetadata::content_type) the file, or else the one that the name suggests,
+    /// `application/octet-stream` if it suggests none.
     ///
     /// Text gets a `charset` besides, as [`Files::charset`] describes, unless the value has one.
     ///

@@ -98,7 +98,7 @@ pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) 
         Ok(body) => ctx.response.body = body,
         Err(error) => {
             // The error response gets other content, but keeps these fields, which are those of the file.
-            let fields = ["accept-ranges", "cache-control", "last-modified", "vary"].map(FieldName::new);
+            let fields = ["accept-ranges", "cache-control", "last-modified"].map(FieldName::new);
             ctx.response.headers.remove_each(&fields);
             return Err(open_error(ctx.request.path(), error));
         }

@@ -45,7 +45,7 @@ impl DirListing {
         self.is_truncated
     }
 
-    /// Writes the page that [`Files::listing`](crate::fs::Files::listing) shows, without JavaScript.
+    /// Writes the page that [`Files::listing`](crate::fs::Files::listing) shows, without JavaScript. Names are escaped in it.
     pub fn to_html(&self) -> String {
         page(&self.path, &self.entries, self.sort, self.is_truncated)
     }

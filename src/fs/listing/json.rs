@@ -72,6 +72,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_may_have_any_date() {
+        let at = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
+        let before = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40)).unwrap();
+        assert_eq!(format_second(at(951_782_399)), "2000-02-28T23:59:59Z");
+        assert_eq!(format_second(before), "1970-01-01T00:00:00Z");
+        assert!(format_second(at(i64::MAX as u64)).ends_with('Z'));
+    }
+
+    #[test]
     fn a_listing_is_one_object() {
         let mut file = DirEntry::file("f", u64::MAX);
         file.modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));

@@ -15,7 +15,8 @@ use crate::message::Body;
 ///
 /// The methods may be `async`. Their futures are `Send`; work that blocks belongs in `tokio::task::spawn_blocking`. They are
 /// called for each request: nothing of a source is kept between two of them. They run within the time for the handler
-/// ([`Timeouts::handler`](crate::Timeouts::handler)), and are dropped if the peer leaves.
+/// ([`Timeouts::handler`](crate::Timeouts::handler), by default without an end), and are dropped if the peer leaves. So is a
+/// stream, which has no time limit of its own.
 ///
 /// # Paths
 ///

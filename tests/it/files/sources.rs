@@ -348,7 +348,7 @@ mod listings {
 mod lies {
     use super::*;
 
-    /// What a source does with a file of 100,000 bytes.
+    /// The faults of a source whose files have 100,000 bytes.
     #[derive(Clone, Copy, Debug)]
     enum Lie {
         ShortBytes,
