@@ -86,6 +86,8 @@ pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
 
 /// Makes `resource`, a file of a source, the response to the request. The source is read before the head is sent, so that a
 /// failure has a status; for HEAD, it is not read.
+// Few requests come here, and those for disks keep what their functions are inlined into.
+#[cold]
 pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) -> Result {
     let mut unread = None;
     respond_by(ctx, resource, |_, content, range| unread = Some((content.clone(), range)))?;
@@ -153,6 +155,8 @@ enum FileResponse {
 impl FileResponse {
     /// Preconditions are evaluated where the response to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for
     /// GET (§14.2).
+    // Files of disks and of sources are two callers, and each request for a file passes here.
+    #[inline]
     fn choose(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Self {
         let fields = &request.headers;
         let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
