@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 
 use super::disk::{DiskRoot, Node};
 use super::files::Files;
+use super::lookup::CompressFn;
 use super::path::Links;
-use super::path_lookup::CompressFn;
 use super::resource::StoredCoding;
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, is_compressible};
@@ -117,6 +117,7 @@ impl CompressedStore {
         let bytes = match &whole.content {
             FileContent::Bytes(bytes) => bytes.clone(),
             FileContent::File(file, len) => read(file, *len as usize)?.into(),
+            FileContent::Sourced(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         let mut encoded = encode_once(coding, LEVEL, &bytes)?;
         if encoded.len() > bytes.len() / 5 * 4 {

@@ -6,19 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
-use super::listing::{self, Sort};
-use super::path::{Links, is_valid_name, join};
-use super::path_lookup::{
-    ByPattern, DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error,
-    without_trailing_dot,
+use super::listing::{DirListing, POLICY, Sort};
+use super::lookup::{
+    ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, SourceLookup, VirtualHost,
+    open_error, without_trailing_dot,
 };
+use super::path::{Links, is_valid_name, join};
 use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
+use super::source::FileSource;
 use crate::message::text::percent;
 use crate::message::{Headers, MessageError, Method, OctetSet, Request, Status};
 use crate::net::with_descriptors;
-use crate::runtime::{BlockingLimit, spawn_blocking};
+use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// Serves the files of a directory, and nothing outside of it.
@@ -135,6 +136,30 @@ impl Files {
         Files::from_root(Root::from_embedded(files))
     }
 
+    /// Serves the files of `source`, which is not on this disk: see [`FileSource`].
+    ///
+    /// All settings apply, except [`Files::cache`], `compressed_copies`, [`Files::etag`] and [`Files::follow_links`], which
+    /// are about disks. The source is asked for each request, and read for each response that has content.
+    ///
+    /// # Examples
+    ///
+    /// Files of an archive before those of a directory. [`DirSource`](crate::fs::DirSource) is for overlays that are listed
+    /// as one.
+    ///
+    /// ```no_run
+    /// # use corehttp::fs::FileSource;
+    /// use corehttp::fs::Files;
+    ///
+    /// # fn overlay(archive: impl FileSource) -> corehttp::Result {
+    /// let files = Files::from_source(archive).not_found(Files::new("public")?);
+    /// # let _ = corehttp::Server::new().service(files);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_source(source: impl FileSource) -> Files {
+        Files::from_root(Root::Source(Arc::new(source)))
+    }
+
     fn from_root(root: Root) -> Files {
         let cache = Arc::new(Cache::new(FileCacheLimits::default()));
         let lookup = PathLookup {
@@ -182,9 +207,50 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.index = names.collect())
     }
 
-    /// Sets whether the contents of directories are listed that have no index. Default: no, they are answered with 404.
+    /// Sets whether the contents of directories are listed that have no index, as a page. Default: no, they are answered
+    /// with 404.
     pub fn listing(self, listing: bool) -> Files<N> {
-        self.with(|lookup| lookup.listing = if listing { Listing::On } else { Listing::Off })
+        self.with(|lookup| lookup.listing = if listing { Listing::Html } else { Listing::Off })
+    }
+
+    /// Lists the contents of directories that have no index, as [JSON](DirListing::to_json).
+    pub fn listing_json(self) -> Files<N> {
+        self.with(|lookup| lookup.listing = Listing::Json)
+    }
+
+    /// Lists the contents of directories that have no index, by a function that sets the response. Its status and
+    /// `cache-control` are set already. While the function runs, its core serves no other connection.
+    ///
+    /// # Examples
+    ///
+    /// As JSON for clients that ask for it, and else as a page:
+    ///
+    /// ```
+    /// use corehttp::fs::Files;
+    /// # use corehttp::{Request, Server};
+    ///
+    /// let files = Files::from_embedded(&[("a.txt", b"hi")]).listing_with(|ctx, listing| {
+    ///     ctx.response.headers.set("vary", "accept")?;
+    ///     match ctx.request.headers.get("accept") {
+    ///         Some("application/json") => {
+    ///             ctx.response.set_shared_bytes("application/json", listing.to_json())?;
+    ///         }
+    ///         _ => ctx.response.set_html(listing.to_html()),
+    ///     }
+    ///     Ok(())
+    /// });
+    /// # let service = Server::new().service(files);
+    /// # let mut request = Request::get("/")?;
+    /// # request.headers.set("accept", "application/json")?;
+    /// # let response = corehttp::block_on(service.respond(request))?;
+    /// # assert!(response.text()?.contains("\"href\":\"./a.txt\""));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listing_with<F>(self, respond: F) -> Files<N>
+    where
+        F: Fn(&mut Context, &DirListing) -> Result + Send + Sync + 'static,
+    {
+        self.with(|lookup| lookup.listing = Listing::With(Arc::new(respond)))
     }
 
     /// Sets whether symbolic links are followed that lead to what is below the root, also by an absolute path. Default:
@@ -220,7 +286,8 @@ impl<N> Files<N> {
     }
 
     /// Sets the content type of files whose path matches `pattern`, as in [`Files::cache_control`]. Default: the type
-    /// that the name suggests, `application/octet-stream` if it suggests none.
+    /// that a source [gives](crate::fs::FileMetadata::content_type) the file, or else the one that the name suggests,
+    /// `application/octet-stream` if it suggests none.
     ///
     /// Text gets a `charset` besides, as [`Files::charset`] describes, unless the value has one.
     ///
@@ -380,7 +447,11 @@ impl<N> Files<N> {
         }
         let Some(relative) = lookup.relative_path(path) else { return Ok(Found::Nothing) };
         let generation = vhost.cache.generation();
-        let found = match vhost.root {
+        let found = match &vhost.root {
+            Root::Source(source) => {
+                let found = boxed(|| SourceLookup::new(lookup, source).find(&relative)).await;
+                return found.map_err(|error| open_error(ctx.request.path(), error));
+            }
             Root::Embedded(_) => lookup.find(vhost, &relative),
             Root::Disk(_) => {
                 let lookup = lookup.clone();
@@ -394,6 +465,27 @@ impl<N> Files<N> {
             _ => vhost.cache.remove(&relative),
         }
         found.map_err(|error| open_error(ctx.request.path(), error))
+    }
+
+    /// Answers with the contents of a directory.
+    async fn list(&self, ctx: &mut Context, listed: Listed) -> Result {
+        let Context { request, response, .. } = ctx;
+        let path = join(&listed.path, b"");
+        if let Some(value) = self.lookup.cache_control(&path) {
+            response.headers.set("cache-control", value)?;
+        }
+        let lookup = self.lookup.clone();
+        let sort = Sort::from_query(&request.query());
+        let page = LISTINGS.run(move || with_descriptors(|| lookup.list(&listed, sort))).await?;
+        match page.map_err(|error| open_error(request.path(), error))? {
+            Page::Html(page) => {
+                response.headers.set("content-security-policy", POLICY)?;
+                response.set_shared_bytes("text/html; charset=utf-8", page)?;
+            }
+            Page::Json(page) => response.set_shared_bytes("application/json", page)?,
+            Page::Unwritten(respond, listing) => respond(ctx, &listing)?,
+        }
+        Ok(())
     }
 }
 
@@ -413,27 +505,20 @@ impl<N: Handler> Handler for Files<N> {
                 return self.not_found.handle(ctx).await;
             }
             (Found::Resource(resource), Method::Get | Method::Head) => response::respond(ctx, &resource)?,
+            // Boxed because they are rare: the future of each request holds room for them.
+            (Found::Sourced(resource), Method::Get | Method::Head) => {
+                boxed(|| response::respond_from_source(ctx, &resource)).await?;
+            }
+            (Found::Listing(listed), Method::Get | Method::Head) => {
+                boxed(|| self.list(ctx, *listed)).await?;
+            }
             (Found::Directory(path), Method::Get | Method::Head) => {
                 response.set_redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
                 if let Some(value) = self.lookup.cache_control(&path) {
                     response.headers.set("cache-control", value)?;
                 }
             }
-            (Found::Listing(listed), Method::Get | Method::Head) => {
-                let path = join(&listed.path, b"");
-                if let Some(value) = self.lookup.cache_control(&path) {
-                    response.headers.set("cache-control", value)?;
-                }
-                let lookup = self.lookup.clone();
-                let sort = Sort::from_query(&request.query());
-                // Boxed because it is rare: the future of each request holds room for this one.
-                let page =
-                    Box::pin(LISTINGS.run(move || with_descriptors(|| lookup.list(&listed, sort)))).await?;
-                let page = page.map_err(|error| open_error(request.path(), error))?;
-                response.headers.set("content-security-policy", listing::POLICY)?;
-                response.set_shared_bytes("text/html; charset=utf-8", page)?;
-            }
-            (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
+            (Found::Resource(_) | Found::Sourced(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;
                 return Err(Status::METHOD_NOT_ALLOWED.into());
             }

@@ -12,9 +12,10 @@
 //! }
 //! ```
 //!
-//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file).
+//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file). Files that are not on a disk, such as
+//! those of an archive or of an object store, come from a [`FileSource`].
 
-// Floor 7: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
+// Floor 7: files. Serves the files of a directory or of a source, with preconditions, ranges and codings (RFC 9110).
 //
 // Calls that may block run in `spawn_blocking`. Nothing here depends on connections:
 // a handler fills in the response, and the server sends it.
@@ -22,8 +23,10 @@
 // In reading order: paths and roots; resources; the cache; the response; and the handler.
 
 mod disk;
+mod listing;
 mod path;
 mod root;
+mod source;
 
 mod content_type;
 mod resource;
@@ -36,12 +39,15 @@ mod response;
 
 #[cfg(feature = "compress")]
 mod compressed_store;
+mod dir_source;
 mod files;
-mod listing;
+mod lookup;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod path_lookup;
 
 pub use cache::{FileCacheCounts, FileCacheLimits};
+pub use dir_source::DirSource;
 pub use files::{Files, FilesNotFound};
+pub use listing::{DirEntry, DirListing};
 pub use snapshot::Etag;
+pub use source::{FileMetadata, FileSource, SourceEntry};

@@ -28,6 +28,7 @@ pub(super) struct Representation {
     snapshot: Snapshot,
     /// Whether this is an encoded form.
     pub(super) is_encoded: bool,
+    /// Empty for a file of a source without one.
     pub(super) etag: Vec<u8>,
     /// All fields that describe it, ready to be copied into a response.
     pub(super) fields: Headers,
@@ -50,7 +51,9 @@ impl Resource {
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
             let etag = etag.clone().unwrap_or_else(|| snapshot.entity_tag(coding).into_bytes());
             let mut alone = Headers::new();
-            alone.set("etag", &*etag)?;
+            if !etag.is_empty() {
+                alone.set("etag", &*etag)?;
+            }
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
             alone.set("accept-ranges", if accepts_ranges { "bytes" } else { "none" })?;
             cache_control.map_or(Ok(()), |value| alone.set("cache-control", value))?;
@@ -115,7 +118,7 @@ impl Resource {
     pub(super) fn cost(&self) -> usize {
         let cost = |it: &Representation| match it.content() {
             FileContent::Bytes(content) => content.len() + FIELDS_COST,
-            FileContent::File(..) => FIELDS_COST,
+            FileContent::File(..) | FileContent::Sourced(_) => FIELDS_COST,
         };
         self.representations.iter().map(cost).sum()
     }

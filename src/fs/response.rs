@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::cache::FileCacheLimits;
 use super::content_type::{Charset, content_type, media_type};
-use super::path_lookup::open_error;
+use super::lookup::open_error;
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{
@@ -81,6 +81,39 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
 
 /// Makes `resource` the response to the request.
 pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
+    respond_by(ctx, resource, send)
+}
+
+/// Makes `resource`, a file of a source, the response to the request. The source is read before the head is sent, so that a
+/// failure has a status; for HEAD, it is not read.
+// Few requests come here, and those for disks keep what their functions are inlined into.
+#[cold]
+pub(super) async fn respond_from_source(ctx: &mut Context, resource: &Resource) -> Result {
+    let mut unread = None;
+    respond_by(ctx, resource, |_, content, range| unread = Some((content.clone(), range)))?;
+    let Some((FileContent::Sourced(file), range)) = unread else { return Ok(()) };
+    if ctx.request.method() == Method::Head {
+        ctx.response.body.set_stream(tokio::io::empty(), Some(range.end - range.start));
+        return Ok(());
+    }
+    match file.read(range).await {
+        Ok(body) => ctx.response.body = body,
+        Err(error) => {
+            // The error response gets other content, but keeps these fields, which are those of the file.
+            let fields = ["accept-ranges", "cache-control", "last-modified"].map(FieldName::new);
+            ctx.response.headers.remove_each(&fields);
+            return Err(open_error(ctx.request.path(), error));
+        }
+    }
+    Ok(())
+}
+
+/// Makes `resource` the response to the request. Its content is set by `send`: a range of it, unless there are several.
+fn respond_by(
+    ctx: &mut Context,
+    resource: &Resource,
+    send: impl FnOnce(&mut Response, &FileContent, Range<u64>),
+) -> Result {
     let clamped = resource.clamped_modified(ctx.arrived_at());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
@@ -101,7 +134,7 @@ pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
         }
         FileResponse::Partial(ranges) => {
             describe(response, &chosen.fields)?;
-            send_ranges(response, resource, chosen, &ranges)?;
+            send_ranges(response, resource, chosen, &ranges, send)?;
         }
     }
     if let Some(clamped) = clamped {
@@ -122,6 +155,8 @@ enum FileResponse {
 impl FileResponse {
     /// Preconditions are evaluated where the response to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for
     /// GET (§14.2).
+    // Files of disks and of sources are two callers, and each request for a file passes here.
+    #[inline]
     fn choose(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Self {
         let fields = &request.headers;
         let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
@@ -172,6 +207,7 @@ fn send_ranges(
     resource: &Resource,
     chosen: &Representation,
     ranges: &[Range<u64>],
+    send: impl FnOnce(&mut Response, &FileContent, Range<u64>),
 ) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
@@ -195,6 +231,7 @@ fn send(response: &mut Response, content: &FileContent, range: Range<u64>) {
             response.body.set_shared_bytes(bytes.slice(range.start as usize..range.end as usize))
         }
         FileContent::File(file, _) => response.body.set_file(file.clone(), range),
+        FileContent::Sourced(file) => BodyChain::new(vec![file.clone().link(range)]).fill(&mut response.body),
     }
 }
 
@@ -257,6 +294,7 @@ fn cut(content: &FileContent, range: Range<u64>) -> ChainLink {
             let left = Some(range.end - range.start);
             ChainLink::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
         }
+        FileContent::Sourced(file) => file.clone().link(range),
     }
 }
 

@@ -1,6 +1,7 @@
-//! [`Root`]: where files are: in a directory, or in the program itself.
+//! [`Root`]: where files are: in a directory, in the program itself, or in a source.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
@@ -9,15 +10,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::disk::{DirEntry, DiskRoot, Node, RootDir};
+use super::disk::{DiskRoot, Node, RootDir};
+use super::listing::DirEntry;
 use super::path::Links;
 use super::snapshot::{FileContent, ReadOptions, Snapshot, content_tag};
+use super::source::ErasedSource;
 
 /// Where files are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Root {
     Disk(Arc<DiskRoot>),
     Embedded(Embedded),
+    /// Looked up by [`SourceLookup`](super::lookup::SourceLookup), which awaits it.
+    Source(Arc<dyn ErasedSource>),
 }
 
 /// The file or directory at a path.
@@ -32,6 +37,8 @@ pub(super) enum Opened {
 pub(super) enum Directory {
     Disk(Arc<RootDir>, File),
     Embedded(Embedded),
+    /// The entries that a source has listed.
+    Listed(Vec<DirEntry>),
 }
 
 impl Root {
@@ -61,6 +68,7 @@ impl Root {
         let root = match self {
             Root::Disk(root) => root,
             Root::Embedded(embedded) => return Ok(embedded.open(path)),
+            Root::Source(_) => return Ok(Opened::Nothing),
         };
         let open = || -> io::Result<Opened> {
             let dir = root.current_dir()?;
@@ -78,6 +86,16 @@ impl Root {
     }
 }
 
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Root::Disk(root) => f.debug_tuple("Disk").field(root).finish(),
+            Root::Embedded(embedded) => f.debug_tuple("Embedded").field(embedded).finish(),
+            Root::Source(_) => f.write_str("Source"),
+        }
+    }
+}
+
 impl Directory {
     /// Lists the directory, which is at `path`: files and directories. The call may block, and so may each entry.
     pub(super) fn entries<'a>(
@@ -88,6 +106,7 @@ impl Directory {
         Ok(match self {
             Directory::Disk(root, dir) => Box::new(root.entries(dir, path, links)?),
             Directory::Embedded(embedded) => Box::new(embedded.entries(path).into_iter().map(Ok)),
+            Directory::Listed(entries) => Box::new(entries.iter().cloned().map(Ok)),
         })
     }
 }

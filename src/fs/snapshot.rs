@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use siphasher::sip::SipHasher13;
 
+use super::source::SourcedFile;
 use crate::coding::Coding;
 
 /// How a file is read, and what its entity-tag is made of.
@@ -44,6 +45,8 @@ pub(super) struct Snapshot {
 pub(super) enum FileContent {
     Bytes(Bytes),
     File(Arc<File>, u64),
+    /// Read from its source for each response.
+    Sourced(Arc<SourcedFile>),
 }
 
 impl Snapshot {
@@ -58,6 +61,22 @@ impl Snapshot {
             strong_since: None,
             stat: None,
         }
+    }
+
+    /// A file of a source, which gives its validators.
+    ///
+    /// # Errors
+    ///
+    /// Fails if its entity-tag is malformed.
+    pub(super) fn sourced(file: SourcedFile) -> io::Result<Snapshot> {
+        let tag = file.metadata.opaque_tag()?.map(|(tag, is_strong)| (tag.to_owned(), is_strong));
+        let (opaque_tag, is_strong) = tag.unwrap_or_default();
+        let modified = file.metadata.modified;
+        let now = SystemTime::now();
+        let is_settled = modified.is_none_or(|at| is_settled(at, now));
+        let strong_since = modified.filter(|at| is_past(at, now)).map(|_| Instant::now());
+        let content = FileContent::Sourced(Arc::new(file));
+        Ok(Snapshot { content, opaque_tag, is_strong, modified, is_settled, strong_since, stat: None })
     }
 
     /// The snapshot with a date, which is a strong validator since `strong_since`.
@@ -100,11 +119,16 @@ impl Snapshot {
         self.modified.map(late) >= other.modified
     }
 
+    /// Whether the file, an encoded form of `whole`, may be sent in its place: it is smaller, and older by a second at most.
+    pub(super) fn may_replace(&self, whole: &Snapshot) -> bool {
+        self.is_as_new_as(whole) && self.content.len() < whole.content.len()
+    }
+
     /// Whether the file is unchanged, if it is kept open. The metadata of an open file is in memory, so the disk is not
     /// accessed.
     pub(super) fn is_unchanged(&self) -> bool {
         match &self.content {
-            FileContent::Bytes(_) => true,
+            FileContent::Bytes(_) | FileContent::Sourced(_) => true,
             FileContent::File(file, _) => {
                 file.metadata().is_ok_and(|metadata| self.stat == Some(Stat::new(&metadata)))
             }
@@ -128,8 +152,11 @@ impl Snapshot {
         (date < second).then_some(date)
     }
 
-    /// The entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
+    /// The entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1). Empty if a source gives none.
     pub(super) fn entity_tag(&self, coding: Option<Coding>) -> String {
+        if matches!(self.content, FileContent::Sourced(_)) && self.opaque_tag.is_empty() {
+            return String::new();
+        }
         let weak = if self.is_strong { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
         format!("{weak}\"{}{coding}\"", self.opaque_tag)
@@ -147,8 +174,7 @@ impl Snapshot {
         debug_assert_eq!(content.len(), stat.len, "content and metadata are of one state of the file");
         let modified = stat.modified;
         let has_settled = modified.is_some_and(|at| is_settled(at, now));
-        let is_past = has_settled && modified.is_some_and(|at| at < now && is_plausible(&at));
-        let strong_since = is_past.then(Instant::now);
+        let strong_since = modified.filter(|at| is_past(at, now)).map(|_| Instant::now());
         let is_of_content = content_tag.is_some();
         let (opaque_tag, is_strong) = content_tag.map_or_else(|| stat.tag(etag, now), |tag| (tag, true));
         // A tag that is made of the content would be wrong after a change that the metadata does not show.
@@ -181,14 +207,17 @@ impl FileContent {
         match self {
             FileContent::Bytes(bytes) => bytes.len() as u64,
             FileContent::File(_, len) => *len,
+            FileContent::Sourced(file) => file.metadata.len,
         }
     }
 
-    /// The first bytes, and whether these are all: up to 64 KiB of a file that is kept open.
+    /// The first bytes, and whether these are all: up to 64 KiB of a file that is kept open, and none of a source, which
+    /// would have to be awaited.
     pub(super) fn head(&self) -> io::Result<(Bytes, bool)> {
         match self {
             FileContent::Bytes(bytes) => Ok((bytes.clone(), true)),
             FileContent::File(file, len) => Ok((read(file, HEAD_LEN)?.into(), *len <= HEAD_LEN as u64)),
+            FileContent::Sourced(_) => Ok((Bytes::new(), false)),
         }
     }
 }
@@ -295,6 +324,11 @@ const CHUNK: usize = 64 << 10;
 fn is_settled(at: SystemTime, now: SystemTime) -> bool {
     // A date in the future was set by hand, and a change would set the current one.
     now.duration_since(at).unwrap_or_else(|ahead| ahead.duration()) > SETTLING
+}
+
+/// Whether a date can be that of a change, and another change would get another date.
+fn is_past(at: &SystemTime, now: SystemTime) -> bool {
+    is_settled(*at, now) && *at < now && is_plausible(at)
 }
 
 /// Two changes within this time may have the same date, since the clock of some file systems counts in steps of two

@@ -14,7 +14,7 @@ mod windows;
 
 #[cfg(target_os = "linux")]
 use linux as system;
-pub(super) use root_dir::{DirEntry, DiskRoot, Node, RootDir};
+pub(super) use root_dir::{DiskRoot, Node, RootDir};
 #[cfg(all(unix, not(target_os = "linux")))]
 use unix as system;
 #[cfg(not(unix))]

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::system;
+use crate::fs::listing::DirEntry;
 use crate::fs::path::{Links, join};
 use crate::memory::{read_lock, write_lock};
 use crate::net::is_out_of_descriptors;
@@ -26,16 +27,6 @@ pub(in crate::fs) struct RootDir {
 pub(in crate::fs) enum Node {
     File(File, Metadata),
     Directory(File),
-}
-
-/// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct DirEntry {
-    /// The octets of the name, which need not be text.
-    pub(in crate::fs) name: Vec<u8>,
-    /// `None` for a directory.
-    pub(in crate::fs) size: Option<u64>,
-    pub(in crate::fs) modified: Option<SystemTime>,
 }
 
 impl RootDir {
@@ -172,6 +163,13 @@ impl DiskRoot {
             *current = found;
         }
         !is_same
+    }
+
+    /// Checks the path if it is time for that, which may block.
+    pub(in crate::fs) fn refresh_if_due(&self) {
+        if self.is_due(Instant::now()) {
+            self.refresh();
+        }
     }
 
     /// The directory that was there when the path was last checked.

@@ -5,3 +5,5 @@ mod copies;
 #[cfg(feature = "fs")]
 mod files;
 mod hostile_paths;
+#[cfg(feature = "fs")]
+mod sources;

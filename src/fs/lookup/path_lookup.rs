@@ -1,4 +1,4 @@
-//! [`PathLookup`]: what a path leads to, by the settings of [`Files`](super::Files).
+//! [`PathLookup`]: what a path leads to, by the settings of [`Files`](crate::fs::Files).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,63 +7,62 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::cache::Cache;
-use super::content_type::{Charset, content_type, media_type};
-use super::disk::DirEntry;
-use super::listing::{self, Sort};
-use super::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
-use super::resource::{Description, Resource, StoredCoding};
-use super::root::{Directory, Opened, Root};
-use super::snapshot::{Etag, ReadOptions, Snapshot};
+use crate::fs::cache::Cache;
+use crate::fs::content_type::{Charset, content_type, media_type};
+use crate::fs::listing::{DirEntry, DirListing, ENTRIES_MAX, Sort};
+use crate::fs::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
+use crate::fs::resource::{Description, Resource, StoredCoding};
+use crate::fs::root::{Directory, Opened, Root};
+use crate::fs::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{Request, Status};
 use crate::runtime::spawn_blocking;
-use crate::server::Error;
+use crate::server::{Context, Error, Result};
 
 /// The settings by which a path leads to a file.
 #[derive(Clone)]
-pub(super) struct PathLookup {
+pub(in crate::fs) struct PathLookup {
     /// The first one is for hosts without one of their own. Never empty.
-    pub(super) vhosts: Vec<VirtualHost>,
+    pub(in crate::fs) vhosts: Vec<VirtualHost>,
     /// The names of index files, in order of preference.
-    pub(super) index: Vec<String>,
-    pub(super) listing: Listing,
-    pub(super) links: Links,
-    pub(super) dot_files: DotFiles,
-    pub(super) precompressed: Precompressed,
-    pub(super) cache_control: ByPattern<String>,
+    pub(in crate::fs) index: Vec<String>,
+    pub(in crate::fs) listing: Listing,
+    pub(in crate::fs) links: Links,
+    pub(in crate::fs) dot_files: DotFiles,
+    pub(in crate::fs) precompressed: Precompressed,
+    pub(in crate::fs) cache_control: ByPattern<String>,
     /// The content types that differ from those that names suggest.
-    pub(super) types: ByPattern<String>,
+    pub(in crate::fs) types: ByPattern<String>,
     /// `None` for text that gets no charset.
-    pub(super) charsets: ByPattern<Option<String>>,
-    pub(super) etags: ByPattern<Etag>,
+    pub(in crate::fs) charsets: ByPattern<Option<String>>,
+    pub(in crate::fs) etags: ByPattern<Etag>,
     /// The prefix to strip from targets, without a `/` at either end.
-    pub(super) prefix: String,
+    pub(in crate::fs) prefix: String,
     /// Chooses the path for a request, instead of the path of its target.
-    pub(super) rewrite: Option<Rewrite>,
+    pub(in crate::fs) rewrite: Option<Rewrite>,
     /// The function that finds or makes compressed copies, and the directory of the copies.
-    pub(super) copies: Option<(CompressFn, PathBuf)>,
+    pub(in crate::fs) copies: Option<(CompressFn, PathBuf)>,
 }
 
 /// A root, and the host that it is for.
 #[derive(Clone)]
-pub(super) struct VirtualHost {
+pub(in crate::fs) struct VirtualHost {
     /// `None` for all hosts without a virtual host of their own.
-    pub(super) host: Option<String>,
-    pub(super) root: Root,
-    pub(super) cache: Arc<Cache>,
+    pub(in crate::fs) host: Option<String>,
+    pub(in crate::fs) root: Root,
+    pub(in crate::fs) cache: Arc<Cache>,
 }
 
 impl VirtualHost {
     /// Switches to the directory that has taken the place of the root, if any, and clears the cache. The disk is
     /// checked twice a second at most.
-    pub(super) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
+    pub(in crate::fs) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
         match &self.root {
             Root::Disk(root) if root.is_due(now) => {
                 let root = root.clone();
                 let cache = self.cache.clone();
                 spawn_blocking(move || root.refresh().then(|| cache.clear())).await.map(drop)
             }
-            Root::Disk(_) | Root::Embedded(_) => Ok(()),
+            Root::Disk(_) | Root::Embedded(_) | Root::Source(_) => Ok(()),
         }
     }
 }
@@ -72,24 +71,38 @@ type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Finds the compressed copy of a file that has no precompressed sibling in that coding, or makes it. The arguments are a
 /// key that no other file has, the content type, the file and the coding.
-pub(super) type CompressFn =
+pub(in crate::fs) type CompressFn =
     Arc<dyn Fn(&[u8], &str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listing {
+/// Whether directories without an index are listed, and how.
+#[derive(Clone)]
+pub(in crate::fs) enum Listing {
     Off,
-    On,
+    Html,
+    Json,
+    /// By a function of the application.
+    With(RespondFn),
+}
+
+/// Answers with a listing.
+pub(in crate::fs) type RespondFn = Arc<dyn Fn(&mut Context, &DirListing) -> Result + Send + Sync>;
+
+/// A listing, written unless the application does that.
+pub(in crate::fs) enum Page {
+    Html(String),
+    Json(String),
+    Unwritten(RespondFn, DirListing),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DotFiles {
+pub(in crate::fs) enum DotFiles {
     Hidden,
     Shown,
 }
 
 /// Whether `a.js.gz` is sent for `a.js` to a peer that prefers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Precompressed {
+pub(in crate::fs) enum Precompressed {
     Ignored,
     Served,
 }
@@ -97,8 +110,10 @@ pub(super) enum Precompressed {
 /// The file or directory that a path leads to. A `Found` is moved for each request, so rare and large variants are
 /// boxed.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::fs) enum Found {
     Resource(Arc<Resource>),
+    /// A file of a source, to be read before it is sent.
+    Sourced(Arc<Resource>),
     /// A directory that was requested by this path, without a `/` at the end.
     Directory(Box<[u8]>),
     /// A directory whose contents are to be listed.
@@ -108,15 +123,15 @@ pub(super) enum Found {
 
 /// A directory to be listed.
 #[derive(Debug)]
-pub(super) struct Listed {
-    directory: Directory,
+pub(in crate::fs) struct Listed {
+    pub(in crate::fs) directory: Directory,
     /// Without a `/` at the end.
-    pub(super) path: Vec<u8>,
+    pub(in crate::fs) path: Vec<u8>,
 }
 
 impl PathLookup {
     /// The virtual host that a request is for.
-    pub(super) fn vhost(&self, request: &Request) -> &VirtualHost {
+    pub(in crate::fs) fn vhost(&self, request: &Request) -> &VirtualHost {
         let (first, others) = self.vhosts.split_first().expect("there is always a first virtual host");
         debug_assert!(first.host.is_none(), "the first virtual host is for all other hosts");
         let is_requested =
@@ -129,7 +144,7 @@ impl PathLookup {
     /// # Errors
     ///
     /// Fails if a root contains the directory of the copies.
-    pub(super) fn check_copies(&self) -> io::Result<()> {
+    pub(in crate::fs) fn check_copies(&self) -> io::Result<()> {
         let Some((_, copies)) = &self.copies else { return Ok(()) };
         match self.vhosts.iter().any(|vhost| vhost.root.contains(copies)) {
             true => Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files")),
@@ -138,7 +153,7 @@ impl PathLookup {
     }
 
     /// The path that a request is for, relative to the root and decoded, but not checked yet.
-    pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
+    pub(in crate::fs) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
             Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).into())),
             None => strip_prefix(decode_path(request.mounted_path())?, &self.prefix),
@@ -146,7 +161,7 @@ impl PathLookup {
     }
 
     /// Whether the request is for the prefix or the mount itself, without a `/` after it.
-    pub(super) fn is_prefix(&self, request: &Request) -> bool {
+    pub(in crate::fs) fn is_prefix(&self, request: &Request) -> bool {
         match (request.mounted_path(), &*self.prefix) {
             ("", "") => request.matched_route().rest_at() > 0,
             (path, prefix) => {
@@ -156,18 +171,18 @@ impl PathLookup {
     }
 
     /// Returns this path, if it stays below the root and may be served.
-    pub(super) fn relative_path<'a>(&self, path: Cow<'a, [u8]>) -> Option<RelativePath<'a>> {
+    pub(in crate::fs) fn relative_path<'a>(&self, path: Cow<'a, [u8]>) -> Option<RelativePath<'a>> {
         let relative = RelativePath::new(path)?;
         (self.dot_files == DotFiles::Shown || !relative.is_dotted()).then_some(relative)
     }
 
     /// The `cache-control` of the file or directory at `path`.
-    pub(super) fn cache_control(&self, path: &[u8]) -> Option<&str> {
+    pub(in crate::fs) fn cache_control(&self, path: &[u8]) -> Option<&str> {
         self.cache_control.find(&pattern_path(path)).map(String::as_str)
     }
 
     /// Finds the file or directory at a path below the root. The disk may block; embedded files do not.
-    pub(super) fn find(&self, vhost: &VirtualHost, relative: &RelativePath<'_>) -> io::Result<Found> {
+    pub(in crate::fs) fn find(&self, vhost: &VirtualHost, relative: &RelativePath<'_>) -> io::Result<Found> {
         let previous = vhost.cache.stale(relative);
         let previous = previous.as_deref();
         let node = self.open(vhost, relative.without_trailing_slash(), previous)?;
@@ -198,23 +213,48 @@ impl PathLookup {
             }
         }
         let path = relative.without_trailing_slash();
-        match (self.listing, relative.is_directory()) {
+        match (&self.listing, relative.is_directory()) {
             (Listing::Off, _) => Ok(Found::Nothing),
-            (Listing::On, false) => Ok(Found::Directory(path.into())),
-            (Listing::On, true) => Ok(Found::Listing(Box::new(Listed { directory, path: path.into() }))),
+            (_, false) => Ok(Found::Directory(path.into())),
+            (_, true) => Ok(Found::Listing(Box::new(Listed { directory, path: path.into() }))),
         }
     }
 
-    /// The page that lists a directory. The disk may block, for long if the directory is large.
-    pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
+    /// Lists a directory, and writes the page. The disk may block, for long if the directory is large.
+    pub(in crate::fs) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<Page> {
         let Listed { directory, path } = listed;
         let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
         let is_listed = |entry: &DirEntry| is_valid_name(&entry.name) && is_shown(&entry.name);
         let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
         // One entry is read beyond the page, to detect truncation.
-        let shown: io::Result<Vec<DirEntry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
-        Ok(listing::page(path, shown?, sort))
+        let shown: io::Result<Vec<DirEntry>> = shown.take(ENTRIES_MAX + 1).collect();
+        let listing = DirListing::new(path.clone(), shown?, sort);
+        Ok(match &self.listing {
+            Listing::Off | Listing::Html => Page::Html(listing.to_html()),
+            Listing::Json => Page::Json(listing.to_json()),
+            Listing::With(respond) => Page::Unwritten(respond.clone(), listing),
+        })
+    }
+
+    /// Describes the file at `path`, which has a type of its own if its source gives it one.
+    pub(in crate::fs) fn describe(
+        &self,
+        path: &[u8],
+        own_type: Option<&str>,
+        content: &FileContent,
+    ) -> Description<'_> {
+        let requested = pattern_path(path);
+        let chosen = self.types.find(&requested).map(String::as_str);
+        let charset = match (self.charsets.find(&requested), own_type) {
+            (None, Some(_)) if chosen.is_none() => Charset::Omitted,
+            (None, _) => Charset::Detected,
+            (Some(None), _) => Charset::Omitted,
+            (Some(Some(name)), _) => Charset::Fixed(name),
+        };
+        let media_type = chosen.or(own_type).unwrap_or_else(|| media_type(path));
+        let cache_control = self.cache_control.find(&requested).map(String::as_str);
+        Description::new(content_type(media_type, charset, content), cache_control)
     }
 
     fn resource(
@@ -224,14 +264,7 @@ impl PathLookup {
         whole: Snapshot,
         previous: Option<&Resource>,
     ) -> io::Result<Found> {
-        let requested = pattern_path(path);
-        let media_type = self.types.find(&requested).map_or_else(|| media_type(path), String::as_str);
-        let charset = match self.charsets.find(&requested) {
-            None => Charset::Detected,
-            Some(None) => Charset::Omitted,
-            Some(Some(name)) => Charset::Fixed(name),
-        };
-        let content_type = content_type(media_type, charset, &whole.content);
+        let description = self.describe(path, None, &whole.content);
         // Files of several hosts may have the same path.
         let kept_as = [vhost.host.as_deref().unwrap_or_default().as_bytes(), b"/", path].concat();
         // A copy is recognized as current by the opaque-tag of its file, so that tag must name this content only. No
@@ -240,12 +273,10 @@ impl PathLookup {
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
             let sibling = self.sibling(vhost, path, &whole, stored, previous);
-            let copy = |copies: &CompressFn| copies(&kept_as, &content_type, &whole, stored);
+            let copy = |copies: &CompressFn| copies(&kept_as, &description.content_type, &whole, stored);
             let found = sibling.or_else(|| copies.and_then(|(copies, _)| copy(copies)));
             encoded.extend(found.map(|snapshot| (stored.coding, snapshot)));
         }
-        let cache_control = self.cache_control.find(&requested).map(String::as_str);
-        let description = Description::new(content_type, cache_control);
         let resource = Resource::new(description, whole, encoded).map_err(io::Error::other)?;
         Ok(Found::Resource(Arc::new(resource)))
     }
@@ -267,7 +298,7 @@ impl PathLookup {
         let options = self.read_options(vhost, path, previous);
         let opened = vhost.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, options);
         let Ok(Opened::File(snapshot)) = opened else { return None };
-        (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
+        snapshot.may_replace(whole).then_some(snapshot)
     }
 
     fn open(&self, vhost: &VirtualHost, path: &[u8], previous: Option<&Resource>) -> io::Result<Opened> {
@@ -292,7 +323,7 @@ fn pattern_path(path: &[u8]) -> String {
 }
 
 /// The error for the file at `path`, which cannot be opened, with its status.
-pub(super) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
+pub(in crate::fs) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
         // No file has a name that is too long, or contains a NUL.
@@ -308,8 +339,19 @@ fn matches_host(host: &str, request: &Request) -> bool {
 }
 
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
-pub(super) fn without_trailing_dot(host: &str) -> &str {
+pub(in crate::fs) fn without_trailing_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Listing::Off => "Off",
+            Listing::Html => "Html",
+            Listing::Json => "Json",
+            Listing::With(_) => "With",
+        })
+    }
 }
 
 impl fmt::Debug for PathLookup {
@@ -334,15 +376,15 @@ impl fmt::Debug for PathLookup {
 
 /// Values for the paths that match their patterns.
 #[derive(Clone, Debug)]
-pub(super) struct ByPattern<T>(Vec<(Pattern, T)>);
+pub(in crate::fs) struct ByPattern<T>(Vec<(Pattern, T)>);
 
 impl<T> ByPattern<T> {
-    pub(super) fn add(&mut self, pattern: &str, value: T) {
+    pub(in crate::fs) fn add(&mut self, pattern: &str, value: T) {
         self.0.push((Pattern::new(pattern), value));
     }
 
     /// The value of the first pattern that matches. `path` begins with `/`.
-    pub(super) fn find(&self, path: &str) -> Option<&T> {
+    pub(in crate::fs) fn find(&self, path: &str) -> Option<&T> {
         debug_assert!(path.starts_with('/'), "patterns are compared with absolute paths");
         self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value)
     }

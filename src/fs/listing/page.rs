@@ -1,145 +1,18 @@
 //! [`page`]: the contents of a directory as a web page, without JavaScript.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::disk::DirEntry;
-use crate::message::text::percent;
-use crate::message::{Form, HttpDate, escape_html, month_number};
-
-/// How many entries are shown.
-pub(super) const ENTRIES_MAX: usize = 10_000;
+use super::dir_entry::{DirEntry, display};
+use super::sort::{Column, Direction, Sort};
+use crate::message::{HttpDate, escape_html, month_number};
 
 /// Nothing is loaded or run, whatever a file name contains (CSP level 3).
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+pub(in crate::fs) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
                                  form-action 'none'; frame-ancestors 'none'";
 
-/// The order in which entries are shown. Directories always come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sort {
-    by: Column,
-    direction: Direction,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Column {
-    #[default]
-    Name,
-    Size,
-    Modified,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Direction {
-    #[default]
-    Ascending,
-    Descending,
-}
-
-impl Sort {
-    /// The order in a query, with defaults for missing parameters.
-    pub(super) fn from_query(query: &Form<'_>) -> Sort {
-        let by = match query.get("sort").as_deref() {
-            Some("size") => Column::Size,
-            Some("modified") => Column::Modified,
-            _ => Column::Name,
-        };
-        let direction = match query.get("order").as_deref() {
-            Some("desc") => Direction::Descending,
-            _ => Direction::Ascending,
-        };
-        Sort { by, direction }
-    }
-
-    /// Compares two entries, each with its name in lower case.
-    fn compare(
-        self,
-        (one_lower, one): &(String, DirEntry),
-        (other_lower, other): &(String, DirEntry),
-    ) -> Ordering {
-        let by_name = || compare_names((one_lower, &one.name), (other_lower, &other.name));
-        let ordering = match self.by {
-            Column::Name => by_name(),
-            Column::Size => one.size.cmp(&other.size).then_with(by_name),
-            Column::Modified => one.modified.cmp(&other.modified).then_with(by_name),
-        };
-        let ordering = match self.direction {
-            Direction::Ascending => ordering,
-            Direction::Descending => ordering.reverse(),
-        };
-        one.size.is_some().cmp(&other.size.is_some()).then(ordering)
-    }
-
-    /// The query string with this order, for use in HTML. Empty for the default.
-    fn query(self) -> String {
-        if self == Sort::default() {
-            return String::new();
-        }
-        let name = COLUMNS.iter().find(|(column, ..)| *column == self.by).map_or("name", |(_, name, _)| name);
-        let order = match self.direction {
-            Direction::Ascending => "asc",
-            Direction::Descending => "desc",
-        };
-        format!("?sort={name}&amp;order={order}")
-    }
-}
-
-/// Sorts entries. Each name is converted to lower case once, since that allocates, and not for each comparison.
-fn sorted(entries: Vec<DirEntry>, sort: Sort) -> Vec<DirEntry> {
-    let with_lower = entries.into_iter().map(|entry| (to_lowercase(&entry.name), entry));
-    let mut entries: Vec<(String, DirEntry)> = with_lower.collect();
-    entries.sort_by(|one, other| sort.compare(one, other));
-    entries.into_iter().map(|(_, entry)| entry).collect()
-}
-
-fn to_lowercase(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).to_lowercase()
-}
-
-/// Compares names, each after its form in lower case, in natural order: ignoring case, and with numbers in them by value.
-/// Names that are equal in this order are compared by their octets, so the order is total.
-fn compare_names((one_lower, one): (&str, &[u8]), (other_lower, other): (&str, &[u8])) -> Ordering {
-    compare_numbers(one_lower.as_bytes(), other_lower.as_bytes()).then_with(|| one.cmp(other))
-}
-
-/// Compares one number or one other octet after the other, until they differ.
-fn compare_numbers(mut left: &[u8], mut right: &[u8]) -> Ordering {
-    while !left.is_empty() && !right.is_empty() {
-        let (first, second);
-        ((first, left), (second, right)) = match (leading_digits(left), leading_digits(right)) {
-            (0, _) | (_, 0) => (left.split_at(1), right.split_at(1)),
-            (len, other_len) => (left.split_at(len), right.split_at(other_len)),
-        };
-        let ordering = match (leading_digits(first), leading_digits(second)) {
-            (0, _) | (_, 0) => first.cmp(second),
-            _ => {
-                let (first, second) = (without_zeros(first), without_zeros(second));
-                first.len().cmp(&second.len()).then_with(|| first.cmp(second))
-            }
-        };
-        if ordering.is_ne() {
-            return ordering;
-        }
-    }
-    left.len().cmp(&right.len())
-}
-
-/// How many digits are at the front.
-fn leading_digits(text: &[u8]) -> usize {
-    text.iter().take_while(|octet| octet.is_ascii_digit()).count()
-}
-
-fn without_zeros(digits: &[u8]) -> &[u8] {
-    &digits[digits.iter().take_while(|octet| **octet == b'0').count()..]
-}
-
-/// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, with a note if there are more.
-pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> String {
-    let is_truncated = entries.len() > ENTRIES_MAX;
-    entries.truncate(ENTRIES_MAX);
-    let entries = sorted(entries, sort);
+/// The page for the directory at `path`, whose entries are in this order, with a note if there are more of them.
+pub(super) fn page(path: &[u8], entries: &[DirEntry], sort: Sort, is_truncated: bool) -> String {
     let title = label(&[b"/", path].concat());
     let query = sort.query();
     let mut page = format!(
@@ -148,8 +21,8 @@ pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> Strin
          <title>{title}</title>\n<style>{STYLE}</style>\n<main>\n<h1>{}</h1>\n<table>\n<thead><tr>",
         breadcrumbs(path, &query),
     );
-    for (column, name, label) in COLUMNS {
-        page.push_str(&column_header(sort, column, name, label));
+    for (column, label) in COLUMNS {
+        page.push_str(&column_header(sort, column, label));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     if !path.is_empty() {
@@ -160,15 +33,12 @@ pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> Strin
     }
     entries.iter().for_each(|entry| page.push_str(&row(entry, &query)));
     page.push_str("</tbody>\n</table>\n");
-    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries, is_truncated)));
+    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(entries, is_truncated)));
     page
 }
 
-const COLUMNS: [(Column, &str, &str); 3] = [
-    (Column::Name, "name", "Name"),
-    (Column::Size, "size", "Size"),
-    (Column::Modified, "modified", "Modified<span> (UTC)</span>"),
-];
+const COLUMNS: [(Column, &str); 3] =
+    [(Column::Name, "Name"), (Column::Size, "Size"), (Column::Modified, "Modified<span> (UTC)</span>")];
 
 /// The path as links to the directories on it, which keep the order in `query`.
 fn breadcrumbs(path: &[u8], query: &str) -> String {
@@ -184,25 +54,26 @@ fn breadcrumbs(path: &[u8], query: &str) -> String {
 }
 
 /// A column header, whose link sorts by the column, or reverses the order if the page is already sorted by it.
-fn column_header(sort: Sort, column: Column, name: &str, label: &str) -> String {
+fn column_header(sort: Sort, column: Column, label: &str) -> String {
     let (sorted, next) = match (sort.by == column, sort.direction) {
         (true, Direction::Ascending) => (" aria-sort=\"ascending\"", "desc"),
         (true, Direction::Descending) => (" aria-sort=\"descending\"", "asc"),
         (false, _) => ("", "asc"),
     };
+    let name = column.name();
     format!("<th scope=\"col\"{sorted}><a href=\"?sort={name}&amp;order={next}\">{label}</a></th>")
 }
 
-fn row(DirEntry { name, size, modified }: &DirEntry, query: &str) -> String {
+fn row(entry: &DirEntry, query: &str) -> String {
+    let DirEntry { name, size, modified } = entry;
     // The link to a directory keeps the order.
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
     let modified = modified.map(format_minute).unwrap_or_default();
-    let link = percent::encode_segment(name);
+    let link = entry.link();
     let name = label(name);
-    // After `./` nothing can be taken for a scheme or a host.
     format!(
-        "<tr{class}><td><a href=\"./{link}{slash}{query}\">{name}{slash}</a></td><td>{size}</td>\
+        "<tr{class}><td><a href=\"{link}{query}\">{name}{slash}</a></td><td>{size}</td>\
          <td>{modified}</td></tr>\n"
     )
 }
@@ -224,16 +95,6 @@ fn summary(entries: &[DirEntry], is_truncated: bool) -> String {
 /// A name in HTML.
 fn label(name: &[u8]) -> String {
     escape_html(&display(name)).into_owned()
-}
-
-/// A name as text, in which U+FFFD stands for octets that are not UTF-8, and for controls.
-fn display(name: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(name);
-    let has_form = |character: char| !character.is_control();
-    match text.chars().all(has_form) {
-        true => text,
-        false => text.chars().map(|it| if has_form(it) { it } else { '\u{fffd}' }).collect(),
-    }
 }
 
 /// Formats a size with about three digits.
@@ -288,14 +149,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::fs::listing::dir_listing::{DirListing, ENTRIES_MAX};
+    use crate::message::Form;
+
+    fn page(path: &[u8], entries: Vec<DirEntry>, sort: Sort) -> String {
+        DirListing::new(path.to_owned(), entries, sort).to_html()
+    }
 
     fn entry(name: &str, size: Option<u64>, minutes: u64) -> DirEntry {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(minutes * 60);
         DirEntry { name: name.into(), size, modified: Some(modified) }
-    }
-
-    fn compare(one: &[u8], other: &[u8]) -> Ordering {
-        compare_names((&to_lowercase(one), one), (&to_lowercase(other), other))
     }
 
     #[track_caller]
@@ -316,46 +179,6 @@ mod tests {
         check_order("sort=modified", "dcab");
         check_order("sort=modified&order=desc", "cdba");
         check_order("sort=inode&order=sideways", "cdab");
-    }
-
-    #[test]
-    fn names_are_in_natural_order() {
-        for names in [
-            ["dir2", "dir10"],
-            ["Dir2", "dir10"],
-            ["a", "B"],
-            ["A", "b"],
-            ["A", "a"],
-            ["a", "a1"],
-            ["01", "1"],
-            ["1", "02"],
-            ["2", "10"],
-            ["a2b", "a10"],
-            ["v1.2.9", "v1.2.10"],
-            ["99999999999999999999998", "99999999999999999999999"],
-            ["z", "é"],
-        ] {
-            let [one, other] = names.map(str::as_bytes);
-            assert_eq!(compare(one, other), Ordering::Less, "{names:?}");
-            assert_eq!(compare(other, one), Ordering::Greater, "{names:?}");
-            assert_eq!(compare(one, one), Ordering::Equal, "{names:?}");
-        }
-    }
-
-    /// `sort_by` may panic if an order is not total.
-    #[test]
-    fn names_have_a_total_order() {
-        let octets = [&b"0"[..], b"5", b"05", b"-", b"a", b"A", b"\xc3\xa9", b"\xff", b""];
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        for (one, two, three) in
-            octets.iter().flat_map(|one| octets.iter().flat_map(move |two| octets.map(|it| (one, two, it))))
-        {
-            names.push([one, *two, three].concat());
-        }
-        names.sort_by(|one, other| compare(one, other));
-        for (at, one) in names.iter().enumerate() {
-            assert!(names[at..].iter().all(|other| compare(one, other).is_le()), "{one:?}");
-        }
     }
 
     #[test]
