@@ -1,4 +1,4 @@
-//! The files in `kit/` name the ports, paths, times and metrics that the server has.
+//! The files in `kit/` name the ports, paths, times and metrics that the server has. The log of HAProxy is read as it is written.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +9,7 @@ use corehttp::net::MemoryListener;
 use corehttp::{Client, Context, Request, Result, Server, block_on};
 use serde_json::Value;
 
+use crate::balancer_log::BalancerLog;
 use crate::service::{GRACE, OPERATIONS_PORT, PORT, STOP_DELAY, operations};
 
 fn kit(name: &str) -> String {
@@ -115,4 +116,19 @@ fn manifest_and_unit_have_the_ports_paths_and_times_of_the_server() {
         let response = block_on(service.respond(Request::get(path).unwrap())).unwrap();
         assert_eq!(response.status.as_u16(), 200, "{path}");
     }
+}
+
+#[test]
+fn the_log_of_haproxy_has_changes_failures_and_requests_sent_again() {
+    let again = r#"127.0.0.1:1 [29/Nov/2026:10:29:57.823] clients fleet/one 0/7/0/10/17 200 166 - - ---- 17/17/4/2/+1 0/0 "GET / HTTP/1.1""#;
+    let failed = r#"127.0.0.1:1 [29/Nov/2026:10:29:57.849] clients fleet/two 0/0/0/-1/10 502 160 - - SH-- 17/17/15/3/0 0/0 "POST / HTTP/1.1""#;
+    let gone = r#"127.0.0.1:1 [29/Nov/2026:10:29:57.849] clients fleet/two 0/0/0/-1/10 -1 0 - - CH-- 17/17/15/3/0 0/0 "POST / HTTP/1.1""#;
+    let down =
+        "Server fleet/two is DOWN, reason: Health analyze, info: \"Detected 3 consecutive errors\". 2 active";
+    let warning = format!("[WARNING]  (2866) : {down}");
+    let text = [again, &warning, down, failed, gone, again, ""].join("\n");
+    let log = BalancerLog::parse(&text);
+    let (changes, failed) = (vec![down], vec![failed, gone]);
+    assert_eq!(log, BalancerLog { changes, failed, sent_again: 2 });
+    assert_eq!(BalancerLog::parse("x\n\n[NOTICE] (1) : New worker"), BalancerLog::default());
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client_table::{ClientTable, Rate};
-use crate::message::{FieldName, Status};
+use crate::message::{FieldName, Headers, Status};
 use crate::server::{
     BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded, subscriber,
 };
@@ -29,6 +29,11 @@ use crate::server::{
 /// (NAT64, `64:ff9b::/96`), and those of 6to4 and Teredo. Behind a proxy, all requests come from the address of the proxy,
 /// unless [`Server::trusted_proxies`](crate::Server::trusted_proxies) names it. Clients without a known address, such as
 /// those of a Unix socket, share one bound.
+///
+/// # Several processes
+///
+/// The table is that of one process. Several that share their counts, in Redis for instance, take a
+/// [`SharedRateLimit`](crate::middleware::SharedRateLimit).
 ///
 /// # Memory
 ///
@@ -69,8 +74,7 @@ pub struct RateLimit {
     interval: Duration,
     clients: Arc<ClientTable>,
     key: Option<KeyOf>,
-    /// The name under which clients are told their bound, and the value of `ratelimit-policy`.
-    told: Option<Arc<[String; 2]>>,
+    told: Option<Arc<RateFields>>,
 }
 
 /// The number of what requests are counted by, if that is not the client's address.
@@ -147,10 +151,7 @@ impl RateLimit {
     /// ```
     #[doc(alias("X-RateLimit-Remaining", "headers"))]
     pub fn told_as(mut self, name: &str) -> RateLimit {
-        let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_';
-        assert!(!name.is_empty() && name.bytes().all(is_plain), "a name of a bound is a word");
-        let policy = format!("\"{name}\";q={};w={}", self.requests, self.interval.as_secs().max(1));
-        self.told = Some(Arc::new([name.to_owned(), policy]));
+        self.told = Some(Arc::new(RateFields::new(name, self.requests, self.interval)));
         self
     }
 
@@ -169,21 +170,16 @@ impl RateLimit {
 
     /// Tells the client its bound, if it is told.
     fn tell(&self, ctx: &mut Context, counted_for: u64) {
-        let Some([name, policy]) = self.told.as_deref() else { return };
+        let Some(fields) = &self.told else { return };
         let debt = self.clients.debt(counted_for, ctx.arrived_at());
-        let (left, whole_in) = (self.rate.left(debt), debt.as_millis().div_ceil(1000));
-        let headers = &mut ctx.response.headers;
-        headers.put(FieldName::new("ratelimit-policy"), policy.as_bytes());
-        headers.put(FieldName::new("ratelimit"), format!("\"{name}\";r={left};t={whole_in}").as_bytes());
+        fields.write(&mut ctx.response.headers, self.rate.left(debt), debt);
     }
 
     fn refuse(&self, ctx: &mut Context, counted_for: u64) -> Error {
         ctx.count_refusal(GuardKind::RateLimit);
         self.tell(ctx, counted_for);
         let wait = self.clients.wait(counted_for, ctx.arrived_at(), self.rate);
-        let wait = wait.as_millis().div_ceil(1000).max(1);
-        ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());
-        Status::TOO_MANY_REQUESTS.into()
+        too_many(&mut ctx.response.headers, wait)
     }
 }
 
@@ -219,6 +215,45 @@ impl fmt::Debug for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit").field("rate", &self.rate).finish_non_exhaustive()
     }
+}
+
+/// The fields that tell clients their bound (draft-ietf-httpapi-ratelimit-headers-10).
+pub(super) struct RateFields {
+    name: String,
+    /// The value of `ratelimit-policy`.
+    policy: String,
+}
+
+impl RateFields {
+    pub(super) fn new(name: &str, requests: u32, interval: Duration) -> RateFields {
+        let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_';
+        assert!(!name.is_empty() && name.bytes().all(is_plain), "a name of a bound is a word");
+        let policy = format!("\"{name}\";q={requests};w={}", interval.as_secs().max(1));
+        RateFields { name: name.to_owned(), policy }
+    }
+
+    /// Writes how many requests may be sent at once now, and in how long as many as by a new client.
+    pub(super) fn write(&self, headers: &mut Headers, left: u32, whole_in: Duration) {
+        let RateFields { name, policy } = self;
+        headers.put(FieldName::new("ratelimit-policy"), policy.as_bytes());
+        let left = format!("\"{name}\";r={left};t={}", seconds(whole_in));
+        headers.put(FieldName::new("ratelimit"), left.as_bytes());
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The error of a request beyond a bound, which may be sent after `wait`.
+pub(super) fn too_many(headers: &mut Headers, wait: Duration) -> Error {
+    headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(seconds(wait).max(1)).as_bytes());
+    Status::TOO_MANY_REQUESTS.into()
+}
+
+/// The seconds of a duration, rounded up.
+fn seconds(duration: Duration) -> u128 {
+    duration.as_millis().div_ceil(1000)
 }
 
 /// The number of a client in the table: an IPv6 network of 64 bits, or an IPv4 address, which is the number of a network

@@ -70,6 +70,7 @@
 //! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
 //! | handlers that must end, although their clients are gone | [`uncancelled`] |
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
+//! | how often, counted by several processes together | [`SharedRateLimit`], on a [`RateStore`] |
 //! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
 //! | other requests to refuse | [`guard`] |
 //! | decisions of another server | [`ForwardAuth`] |
@@ -159,12 +160,15 @@
 //! [`HttpsRedirect`]: crate::middleware::HttpsRedirect
 //! [`LoadShed`]: crate::middleware::LoadShed
 //! [`RateLimit`]: crate::middleware::RateLimit
+//! [`RateStore`]: crate::middleware::RateStore
+//! [`SharedRateLimit`]: crate::middleware::SharedRateLimit
 
 #[cfg(feature = "compress")]
 pub use crate::compress::Compress;
 pub use crate::cors::Cors;
 pub use crate::gateway::ForwardAuth;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
+pub use crate::guard::{RateDecision, RateQuota, RateStore, RateStoreFailure, SharedRateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{

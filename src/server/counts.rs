@@ -174,6 +174,8 @@ pub struct ErrorCounts {
     pub certificate: u64,
     /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,
+    /// Requests that a [`SharedRateLimit`](crate::middleware::SharedRateLimit) could not count, since its store failed.
+    pub rates: u64,
 }
 
 impl ErrorCounts {
@@ -196,6 +198,7 @@ impl ErrorCounts {
             ErrorCause::Accept(_) | ErrorCause::Listener(_) => &mut one.accept,
             ErrorCause::Certificate(_) => &mut one.certificate,
             ErrorCause::Tls(_) => &mut one.tls,
+            ErrorCause::Rates(_) => &mut one.rates,
         };
         *count = 1;
         one
@@ -243,6 +246,7 @@ impl ErrorCounts {
             accept,
             certificate,
             tls,
+            rates,
         } = self;
         [
             wire,
@@ -257,12 +261,13 @@ impl ErrorCounts {
             accept,
             certificate,
             tls,
+            rates,
         ]
     }
 }
 
 /// The kinds of errors that are counted apart.
-pub(crate) const ERROR_KINDS: [&str; 12] = [
+pub(crate) const ERROR_KINDS: [&str; 13] = [
     "wire",
     "timed_out",
     "incomplete",
@@ -275,6 +280,7 @@ pub(crate) const ERROR_KINDS: [&str; 12] = [
     "accept",
     "certificate",
     "tls",
+    "rates",
 ];
 
 impl AddAssign<&ErrorCounts> for ErrorCounts {

@@ -74,7 +74,7 @@ pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 #[cfg(feature = "tower")]
 pub(crate) use handler::{confined, take_panic};
-pub(crate) use middleware::{Middleware, SharedGuard, Wrap, plan_guarded};
+pub(crate) use middleware::{Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded};
 pub use opening::OpenedConnection;
 pub use report::{
     ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport, Observer,

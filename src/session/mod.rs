@@ -2,7 +2,8 @@
 //!
 //! [`Sessions`] is middleware around the handlers that use sessions. A handler calls [`Session::from_extensions`], and
 //! reads and sets values of any type that serde writes as JSON. Where the sessions are kept is up to a
-//! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another.
+//! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another. The example `shared` of the repository has
+//! stores to copy, for Redis, PostgreSQL and SQLite.
 //!
 //! # Examples
 //!

@@ -15,6 +15,8 @@ use crate::server::Result;
 ///
 /// # Examples
 ///
+/// The example `shared` of the repository has three stores, for Redis, PostgreSQL and SQLite.
+///
 /// For a table `sessions (id, data, begun_at, expires_at)`, the statements are:
 ///
 /// | method | statement |

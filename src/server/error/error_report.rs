@@ -93,6 +93,10 @@ pub enum ErrorCause {
     /// A certificate of the server is about to expire, has expired, or was refused. The report is of no peer, as that of
     /// [`ErrorCause::Accept`]. A server has one when it starts and once a day, and one for each refusal.
     Certificate(tls::CertificateFault),
+    /// The store of a [`SharedRateLimit`](crate::middleware::SharedRateLimit) failed or took too long, so a request was
+    /// admitted or refused without having been counted. The report is of no peer, as that of [`ErrorCause::Accept`], since
+    /// all requests have it while the store is away.
+    Rates(Error),
 }
 
 impl ErrorReport<'_> {
@@ -131,7 +135,7 @@ impl ErrorReport<'_> {
     /// A fault is a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished; a refusal with
     /// 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501; a socket that fails while its peer is there;
     /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`], [`ErrorCause::Listener`],
-    /// [`ErrorCause::Certificate`] and [`ErrorCause::Connections`].
+    /// [`ErrorCause::Certificate`], [`ErrorCause::Rates`] and [`ErrorCause::Connections`].
     ///
     /// # Examples
     ///
@@ -158,6 +162,7 @@ impl ErrorReport<'_> {
             | ErrorCause::Accept(_)
             | ErrorCause::Listener(_)
             | ErrorCause::Certificate(_)
+            | ErrorCause::Rates(_)
             | ErrorCause::Connections(_) => true,
             ErrorCause::ProxyHeader(_) | ErrorCause::ConnectionsOfPeer(_) => false,
         }
@@ -238,6 +243,7 @@ impl fmt::Display for ErrorReport<'_> {
             (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
             (None, ErrorCause::Listener(_)) => f.write_str("the server stops")?,
             (None, ErrorCause::Certificate(_)) => f.write_str("TLS")?,
+            (None, ErrorCause::Rates(_)) => f.write_str("rates are not counted")?,
             (None, _) => write!(f, "{} cut off", self.source())?,
             (Some(status), _) => write!(f, "{status} to {}", self.source())?,
         }
@@ -290,6 +296,7 @@ impl fmt::Display for ErrorCause {
             ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
             ErrorCause::Listener(error) => write!(f, "a listener failed: {error}"),
             ErrorCause::Certificate(fault) => fault.fmt(f),
+            ErrorCause::Rates(error) => write!(f, "their store failed: {error:#}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(fault) => fault.fmt(f),
             ErrorCause::Handler(error) if error.is_peer_fault() || error.is_bare_refusal() => {

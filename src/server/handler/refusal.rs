@@ -3,9 +3,10 @@
 use super::body_plan::BodyPlan;
 use crate::exchange::ExchangeError;
 use crate::message::Status;
+use crate::net::Peer;
 use crate::server::context::Context;
 use crate::server::counts::GuardKind;
-use crate::server::error::Error;
+use crate::server::error::{Error, ErrorCause, ErrorReport};
 
 /// The error that takes the place of a handler: the request was refused by its head, or its body could not be received.
 #[derive(Debug)]
@@ -116,5 +117,12 @@ impl Context {
     #[cold]
     pub(crate) fn count_refusal(&self, guard: GuardKind) {
         self.exchange.conn.core().counters.count_refusal(guard);
+    }
+
+    /// Reports that the request could not be counted by a guard.
+    #[cold]
+    pub(crate) fn report_uncounted(&self, error: Error) {
+        let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Rates(error));
+        self.exchange.conn.core().report_error(report);
     }
 }

@@ -27,6 +27,7 @@ mod service;
 #[cfg(feature = "session")]
 mod sessions;
 mod setters;
+mod shared_rates;
 mod streaming;
 #[cfg(feature = "tower")]
 mod tower;

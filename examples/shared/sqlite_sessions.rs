@@ -1,0 +1,109 @@
+//! [`SqliteSessions`]: sessions in a file, for the processes of one machine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use corehttp::Result;
+use corehttp::session::{SessionId, SessionStore, StoredSession};
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::task::spawn_blocking;
+
+/// A process's connection to an SQLite database, for all cores. Sessions outlive a restart of the process, and one process may
+/// take the place of another while both have the file open.
+#[derive(Clone)]
+pub struct SqliteSessions(Arc<Mutex<Connection>>);
+
+impl SqliteSessions {
+    /// Opens the database, and makes its table.
+    pub fn open(path: &str) -> rusqlite::Result<SqliteSessions> {
+        let connection = Connection::open(path)?;
+        // Another process may be writing.
+        connection.busy_timeout(Duration::from_secs(1))?;
+        connection.execute_batch(SCHEMA)?;
+        Ok(SqliteSessions(Arc::new(Mutex::new(connection))))
+    }
+
+    /// Deletes the sessions that have expired, which [`SessionStore`] does not ask for. One process calls it now and then.
+    pub async fn delete_expired(&self) -> Result<usize> {
+        let now = millis(SystemTime::now());
+        self.run(move |db| db.execute("DELETE FROM sessions WHERE expires_at < ?", [now])).await
+    }
+
+    /// Runs a statement on a thread that may wait for the disk, as no core should. A service that asks its database for more
+    /// than a session has a thread for that alone, as the example `api` does.
+    async fn run<T: Send + 'static>(
+        &self,
+        statement: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let connection = self.0.clone();
+        // A statement that has panicked leaves the connection as it was.
+        let run = move || statement(&connection.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(spawn_blocking(run).await??)
+    }
+}
+
+/// In the mode WAL, readers do not wait for a writer; with it, `NORMAL` loses the latest sessions at most, and only if the
+/// machine fails.
+const SCHEMA: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    CREATE TABLE IF NOT EXISTS sessions (
+        id TEXT PRIMARY KEY,
+        data BLOB NOT NULL,
+        begun_at INTEGER NOT NULL, -- in milliseconds since 1970
+        expires_at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS sessions_by_expiry ON sessions (expires_at);";
+
+impl SessionStore for SqliteSessions {
+    async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>> {
+        let id = id.as_str().to_owned();
+        let load = "SELECT data, begun_at, expires_at FROM sessions WHERE id = ?";
+        self.run(move |db| {
+            let session = |row: &rusqlite::Row<'_>| {
+                let data: Vec<u8> = row.get("data")?;
+                let (begun_at, expires_at) = (time(row.get("begun_at")?), time(row.get("expires_at")?));
+                Ok(StoredSession { data: data.into(), begun_at, expires_at })
+            };
+            db.prepare_cached(load)?.query_row([id], session).optional()
+        })
+        .await
+    }
+
+    async fn insert(&self, id: &SessionId, session: StoredSession) -> Result {
+        let id = id.as_str().to_owned();
+        let insert = "INSERT INTO sessions VALUES (?, ?, ?, ?)";
+        self.run(move |db| {
+            let (begun_at, expires_at) = (millis(session.begun_at), millis(session.expires_at));
+            db.prepare_cached(insert)?.execute(params![id, &session.data[..], begun_at, expires_at])
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
+        let id = id.as_str().to_owned();
+        let update = "UPDATE sessions SET data = COALESCE(?2, data), expires_at = ?3 WHERE id = ?1";
+        self.run(move |db| {
+            db.prepare_cached(update)?.execute(params![id, data.as_deref(), millis(expires_at)])
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn delete(&self, id: &SessionId) -> Result<bool> {
+        let id = id.as_str().to_owned();
+        let delete = "DELETE FROM sessions WHERE id = ?";
+        self.run(move |db| Ok(db.prepare_cached(delete)?.execute([id])? == 1)).await
+    }
+}
+
+fn millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn time(millis: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
