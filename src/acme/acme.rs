@@ -64,8 +64,9 @@ impl Acme {
         self
     }
 
-    /// Sets a function that is called when a certificate is there, and when something has failed. It is called on the thread
-    /// that renews. Default: failures are written to standard error.
+    /// Sets a function that is called when a certificate is there, and when something has failed. It is called on the
+    /// thread that renews, and by [`Acme::start`] if a certificate is in the folder. Its panics are ignored. Default:
+    /// failures are written to standard error.
     pub fn on_report(mut self, on_report: impl Fn(&AcmeReport) + Send + Sync + 'static) -> Self {
         self.settings.on_report = Some(Arc::new(on_report));
         self

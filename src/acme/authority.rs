@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use instant_acme::{
     Account, AccountBuilder, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse,
-    CertificateIdentifier, ChallengeType, HttpClient, Identifier, NewAccount, NewOrder, RetryPolicy,
+    CertificateIdentifier, ChallengeType, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+    RetryPolicy,
 };
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -16,7 +17,7 @@ use super::folder::Folder;
 use super::settings::Settings;
 use crate::client::client::Client;
 use crate::http_types::HttpBody;
-use crate::message::{Request, Response};
+use crate::message::{MessageError, Request, Response};
 
 /// The account at an authority.
 pub(super) struct Authority {
@@ -91,7 +92,9 @@ impl Authority {
         }
         let mut order = match self.account.new_order(&new).await {
             // The old certificate may be of another account, or replaced already (RFC 9773 §5).
-            Err(_) if old.is_some() => self.account.new_order(&NewOrder::new(&names)).await,
+            Err(error) if old.is_some() && refuses_old(&error) => {
+                self.account.new_order(&NewOrder::new(&names)).await
+            }
             ordered => ordered,
         }
         .map_err(refused)?;
@@ -117,7 +120,9 @@ impl Authority {
             challenge.set_ready().await.map_err(refused)?;
         }
         let retries = RetryPolicy::new().timeout(VALIDATED_WITHIN);
-        order.poll_ready(&retries).await.map_err(refused)?;
+        if order.poll_ready(&retries).await.map_err(refused)? == OrderStatus::Invalid {
+            return Err(refused(failed_challenge(&mut order).await));
+        }
         let key = order.finalize().await.map_err(refused)?;
         let chain = order.poll_certificate(&retries).await.map_err(refused)?;
         Ok(format!("{}\n{key}", chain.trim_end()))
@@ -146,6 +151,26 @@ const WINDOW_ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The identifier of a certificate (RFC 9773 §4.1), if its issuer has given it one.
 fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
     CertificateIdentifier::try_from(certificate).ok().map(CertificateIdentifier::into_owned)
+}
+
+/// Whether an authority refuses the certificate that an order is to replace.
+fn refuses_old(error: &instant_acme::Error) -> bool {
+    let instant_acme::Error::Api(problem) = error else { return false };
+    problem.r#type.as_deref().is_some_and(|kind| {
+        ["alreadyReplaced", "malformed", "unauthorized"].iter().any(|refusal| kind.ends_with(refusal))
+    })
+}
+
+/// The failure of the challenge for which an order became invalid.
+async fn failed_challenge(order: &mut Order) -> instant_acme::Error {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(authorization)) = authorizations.next().await {
+        let mut problems = authorization.challenges.iter().filter_map(|challenge| challenge.error.clone());
+        if let Some(problem) = problems.next() {
+            return problem.into();
+        }
+    }
+    instant_acme::Error::Str("the challenge that has failed")
 }
 
 fn refused(error: instant_acme::Error) -> AcmeError {
@@ -177,6 +202,7 @@ impl HttpClient for AcmeClient {
                 let request = Request::try_from(request)?;
                 let mut response = Response::new();
                 client.send(&request, &mut response).await?;
+                bound_wait(&mut response)?;
                 Ok(http::Response::<HttpBody>::try_from(response)?)
             };
             let response: Result<_, Box<dyn std::error::Error + Send + Sync>> = exchange.await;
@@ -184,3 +210,20 @@ impl HttpClient for AcmeClient {
         })
     }
 }
+
+/// Bounds `retry-after`, whose seconds are added to a time, which might overflow.
+fn bound_wait(response: &mut Response) -> Result<(), MessageError> {
+    let is_long = response.headers.get(RETRY_AFTER).is_some_and(|wait| {
+        let wait = wait.trim();
+        wait.bytes().all(|octet| octet.is_ascii_digit()) && wait.len() > WAIT_DIGITS_MAX
+    });
+    if is_long {
+        response.headers.set(RETRY_AFTER, WINDOW_ASKED_MAX.as_secs())?;
+    }
+    Ok(())
+}
+
+const RETRY_AFTER: &str = "retry-after";
+
+/// Of more digits are the seconds of more than three months.
+const WAIT_DIGITS_MAX: usize = 7;

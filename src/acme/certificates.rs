@@ -1,8 +1,10 @@
 //! [`Certificates`]: a certificate that an authority issues, and the servers that show it.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 use rcgen::KeyPair;
@@ -16,7 +18,6 @@ use super::renewal::Renewal;
 use super::settings::Settings;
 use crate::net::tls::enabled::{Identity, ResolvedConfig, ServerTls};
 use crate::runtime::{block_on, select};
-use crate::server::OpenedConnection;
 use crate::server::builder::Server;
 
 /// A certificate that an authority issues, and that a thread renews. Made by [`Acme::start`].
@@ -44,16 +45,9 @@ impl Certificates {
         let mut renewal = Renewal::new(settings, folder, shown.clone(), table.clone(), is_ready.clone());
         renewal.load_at_start();
         let tls = shown.config_resolver(resolver(table.clone(), is_ready, renewing.clone()));
-        let run = async {
-            let gone = async {
-                // Nothing is ever sent; this is the end of the sender.
-                let Err(_) = gone.await;
-            };
-            select(gone, renewal.run()).await;
-        };
         let in_thread = |error| AcmeError::Io(Path::new("a thread").into(), error);
         let named = thread::Builder::new().name("corehttp-acme".into());
-        named.spawn(move || drop(block_on(run))).map_err(in_thread)?;
+        named.spawn(move || keep_renewing(&mut renewal, gone)).map_err(in_thread)?;
         Ok(Certificates { tls, table, _renewing: renewing })
     }
 
@@ -94,14 +88,28 @@ impl Server {
     ///
     /// See [`acme`](crate::acme).
     pub fn acme(self, certificates: &Certificates) -> Server {
-        self.tls(certificates.tls()).on_connect(|connection: &mut OpenedConnection<'_>| {
-            // A connection for a validation carries no requests (RFC 8737 §3).
-            if connection.tls().is_some_and(|tls| tls.alpn.as_deref() == Some(VALIDATION)) {
-                connection.refuse();
-            }
-        })
+        self.tls(certificates.tls())
     }
 }
+
+/// Renews the certificate until it is `gone`. A panic, perhaps one of another crate at an answer without sense, ends one try
+/// and not all.
+fn keep_renewing(renewal: &mut Renewal, mut gone: oneshot::Receiver<Infallible>) {
+    loop {
+        let gone = async {
+            // Nothing is ever sent; this is the end of the sender.
+            let Err(_) = (&mut gone).await;
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| block_on(select(gone, renewal.run()))));
+        match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(_)) | Err(_) => thread::sleep(AFTER_PANIC),
+        }
+    }
+}
+
+/// The time until the next try, if one has panicked, or has found no descriptors for its runtime.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Chooses the configuration of each handshake: that of a validation, or that of the certificate as soon as there is one.
 fn resolver(

@@ -1,6 +1,8 @@
 //! [`Folder`]: where an account and a certificate are kept, for the next start and for other servers.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File, TryLockError};
+use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -90,12 +92,13 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 
 /// Writes a new file, and gives it the place of the one at `path`, so that nobody reads half of one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
+    // Another process may write at the same time; one in a container has the same number.
+    let new = path.with_extension(format!("new-{:016x}", RandomState::new().hash_one(0)));
     let mut file = open_private(&new)?;
     file.set_len(0)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// Makes a folder that only its user may look into.

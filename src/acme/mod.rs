@@ -20,10 +20,10 @@
 //! all that the program above needs, or by a request at port 80 ([`Challenge::Http01`]), which a load balancer can pass on
 //! that ends TLS itself.
 //!
-//! A certificate is renewed when a third of its time is left, or when the authority says (ARI, RFC 9773), at a random moment.
-//! A failure is followed by another try after a minute, then after two, and so on up to a day, since authorities limit how often they
-//! are asked. Until there is a first certificate, handshakes wait for it, for as long as
-//! [`Timeouts::head`](crate::Timeouts::head) admits.
+//! A certificate is renewed when a third of its time is left, or when the authority says (ARI, RFC 9773), at a random
+//! moment. A failure is followed by another try after a minute, then after two, and so on up to a day, or an hour without
+//! a certificate that is valid, since authorities limit how often they are asked. Until there is a first certificate,
+//! handshakes wait for it, for as long as [`Timeouts::head`](crate::Timeouts::head) admits.
 //!
 //! Servers that share a [folder](Acme::folder), be they processes of one machine or machines with a common disk that locks
 //! files, obtain one certificate for all: one of them renews, and the others find the new file within a minute. With

@@ -34,8 +34,10 @@ pub(super) struct Renewal {
 /// The certificate that is shown.
 struct Current {
     certificate: CertificateDer<'static>,
-    /// When it is renewed.
+    /// When it is renewed, but not before `due_min`.
     due: SystemTime,
+    /// One that was just issued is not renewed at once, even if a clock is wrong, or the authority asks for it.
+    due_min: SystemTime,
     /// When the authority is asked about that next.
     asked_at: SystemTime,
 }
@@ -60,7 +62,7 @@ impl Renewal {
     }
 
     /// Renews the certificate whenever that is due.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         loop {
             let pause = match self.step().await {
                 Ok(pause) => {
@@ -68,14 +70,34 @@ impl Renewal {
                     pause
                 }
                 Err(error) => {
-                    let retried_after = back_off(self.failures);
+                    let retried_after = back_off(self.failures, self.left());
                     self.failures += 1;
                     self.settings.report(&AcmeReport::Failed { error, retried_after });
                     retried_after
                 }
             };
-            sleep(pause).await;
+            self.wait(pause).await;
         }
+    }
+
+    /// Waits until the next step is due, or another server has renewed the certificate.
+    async fn wait(&mut self, pause: Duration) {
+        let mut left = pause;
+        while !left.is_zero() {
+            let part = left.min(STEP_MAX);
+            sleep(part).await;
+            left -= part;
+            if matches!(self.load(), Ok(true)) {
+                return;
+            }
+        }
+    }
+
+    /// For how long the certificate is still valid.
+    fn left(&self) -> Duration {
+        let not_after = self.current.as_ref().and_then(|_| self.tls.not_after());
+        let left = not_after.and_then(|not_after| not_after.duration_since(SystemTime::now()).ok());
+        left.unwrap_or_default()
     }
 
     /// Does what is due. Returns the time until the next step.
@@ -83,7 +105,11 @@ impl Renewal {
         self.load()?;
         let now = SystemTime::now();
         self.ask_for_window(now).await;
-        if let Some(left) = self.current.as_ref().and_then(|current| current.due.duration_since(now).ok()) {
+        if let Some(left) = self
+            .current
+            .as_ref()
+            .and_then(|current| current.due.max(current.due_min).duration_since(now).ok())
+        {
             return Ok(left.min(STEP_MAX));
         }
         let locked = self.folder.as_ref().map(Folder::try_lock).transpose()?;
@@ -108,6 +134,10 @@ impl Renewal {
             self.loaded = folder.certificate_time();
         }
         self.report_shown(|not_after| AcmeReport::Issued { not_after });
+        let pause = (self.left() / 2).max(ISSUED_PAUSE_MIN);
+        if let Some(current) = &mut self.current {
+            current.due_min = SystemTime::now() + pause;
+        }
         Ok(Duration::ZERO)
     }
 
@@ -154,7 +184,12 @@ impl Renewal {
         }
         let due = due(identity.not_before(), identity.not_after());
         self.tls.replace_identities([identity]).map_err(AcmeError::Certificate)?;
-        self.current = Some(Current { certificate, due, asked_at: SystemTime::UNIX_EPOCH });
+        self.current = Some(Current {
+            certificate,
+            due,
+            due_min: SystemTime::UNIX_EPOCH,
+            asked_at: SystemTime::UNIX_EPOCH,
+        });
         self.is_ready.send_replace(true);
         Ok(())
     }
@@ -196,9 +231,10 @@ fn due(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     not_after - valid / 3 - (valid / 100).mul_f64(random_part())
 }
 
-/// How long to wait after so many failures in a row.
-fn back_off(failures: u32) -> Duration {
-    BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX)
+/// How long to wait after so many failures in a row, with a certificate that is valid for so long.
+fn back_off(failures: u32, left: Duration) -> Duration {
+    let most = (left / 4).clamp(BACK_OFF_IN_NEED, BACK_OFF_MAX);
+    BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(most)
 }
 
 /// A number from 0 to 1, by chance.
@@ -208,6 +244,12 @@ fn random_part() -> f64 {
 
 const BACK_OFF_MIN: Duration = Duration::from_secs(60);
 const BACK_OFF_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The longest wait without a certificate that is valid. Let's Encrypt admits five failures an hour.
+const BACK_OFF_IN_NEED: Duration = Duration::from_secs(60 * 60);
+
+/// The least time between two certificates, whose authority may issue them for seconds.
+const ISSUED_PAUSE_MIN: Duration = Duration::from_secs(5);
 
 /// How long a step may wait: others that share the folder may renew the certificate, and clocks may be set.
 const STEP_MAX: Duration = Duration::from_secs(60);
@@ -235,8 +277,11 @@ mod tests {
 
     #[test]
     fn failures_are_tried_again_less_and_less_often() {
-        let minutes: Vec<_> = (0..13).map(|failures| back_off(failures).as_secs() / 60).collect();
-        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440]);
-        assert_eq!(back_off(u32::MAX), BACK_OFF_MAX);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let minutes = |left| Vec::from_iter((0..13).map(|failures| back_off(failures, left).as_secs() / 60));
+        assert_eq!(minutes(30 * day), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440]);
+        assert_eq!(minutes(day)[8..], [256, 360, 360, 360, 360]);
+        assert_eq!(minutes(Duration::ZERO)[5..8], [32, 60, 60]);
+        assert_eq!(back_off(u32::MAX, Duration::MAX), BACK_OFF_MAX);
     }
 }

@@ -1,5 +1,7 @@
 //! [`Settings`]: those of one certificate.
 
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,8 +58,14 @@ impl Settings {
     /// Reports what has become of the certificate. Without a function for that, an operator sees the failures.
     pub(super) fn report(&self, report: &AcmeReport) {
         match (&self.on_report, report) {
-            (Some(on_report), _) => on_report(report),
-            (None, AcmeReport::Failed { .. }) => eprintln!("acme: {report}"),
+            (Some(on_report), _) => {
+                // A panic of the application is ignored, as in other hooks.
+                let _ = catch_unwind(AssertUnwindSafe(|| on_report(report)));
+            }
+            (None, AcmeReport::Failed { .. }) => {
+                // There is nobody to be told that standard error is closed.
+                let _ = writeln!(io::stderr(), "acme: {report}");
+            }
             (None, AcmeReport::Loaded { .. } | AcmeReport::Issued { .. }) => {}
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::forward::gateway_error;
 use crate::client::Balancer;
-use crate::message::{FieldName, MessageError, Request, Response, Status, TargetError, TargetForm};
+use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, TargetError, TargetForm};
 use crate::server::middleware::{Middleware, defer_body, handle_deferred};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
@@ -121,7 +121,9 @@ impl Settings {
         check.headers.retain(|name| !is_left_out(name));
         ctx.set_forwarded(&mut check);
         check.headers.put(X_FORWARDED_METHOD, ctx.request.method().as_str().as_bytes());
-        check.headers.put(X_FORWARDED_URI, ctx.request.target().as_str().as_bytes());
+        // Without an authority that a peer may have put before, so that the path is first.
+        let resource = ctx.request.target().path_and_query(ctx.request.method()).concat();
+        check.headers.put(X_FORWARDED_URI, resource.as_bytes());
         Ok(check)
     }
 
@@ -129,6 +131,9 @@ impl Settings {
     fn copy_fields(&self, answer: &Response, request: &mut Request) {
         for name in &self.copied {
             request.headers.retain(|sent| !is_read_as(sent, name.as_bytes()));
+            if request.headers.contains_token("connection", name) {
+                keep_own_options(&mut request.headers);
+            }
             for value in answer.headers.named(FieldName::new(name)) {
                 request.headers.push(FieldName::new(name), value);
             }
@@ -138,6 +143,19 @@ impl Settings {
 
 const X_FORWARDED_METHOD: FieldName<'static> = FieldName::new("x-forwarded-method");
 const X_FORWARDED_URI: FieldName<'static> = FieldName::new("x-forwarded-uri");
+
+/// Leaves none of the options of `connection` but those of HTTP itself: a gateway removes the fields that others name (RFC
+/// 9110 §7.6.1), and a peer must not have it remove one that was copied.
+fn keep_own_options(headers: &mut Headers) {
+    let kept: Vec<&str> =
+        OWN_OPTIONS.into_iter().filter(|option| headers.contains_token("connection", option)).collect();
+    headers.remove("connection");
+    if !kept.is_empty() {
+        headers.push(FieldName::CONNECTION, kept.join(", ").as_bytes());
+    }
+}
+
+const OWN_OPTIONS: [&str; 3] = ["close", "keep-alive", "upgrade"];
 
 /// Whether a program behind CGI, which knows no hyphens, takes the field `sent` for the one with this name.
 fn is_read_as(sent: &[u8], name: &[u8]) -> bool {

@@ -11,7 +11,9 @@ use corehttp::client::{
 use corehttp::net::{Dialer, Resolver};
 use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{DuplexStream, duplex};
-use tokio::time::sleep;
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{Peer, Received, paused};
 
@@ -24,6 +26,8 @@ struct State {
     /// The addresses of each name; `None` fails.
     found: Option<Vec<IpAddr>>,
     ttl: u64,
+    /// How many seconds a look-up takes.
+    takes: u64,
     look_ups: usize,
     refusing: Vec<IpAddr>,
     dialed: Vec<String>,
@@ -62,8 +66,10 @@ impl Resolver for Network {
 
     async fn resolve_with_ttl(&self, name: &str) -> io::Result<(Vec<IpAddr>, Option<Duration>)> {
         assert_eq!(name, "api");
-        let mut state = self.0.lock().unwrap();
-        state.look_ups += 1;
+        self.set(|state| state.look_ups += 1);
+        let takes = self.0.lock().unwrap().takes;
+        sleep(Duration::from_secs(takes)).await;
+        let state = self.0.lock().unwrap();
         let found = state.found.clone().ok_or(io::ErrorKind::HostUnreachable)?;
         Ok((found, Some(Duration::from_secs(state.ttl))))
     }
@@ -240,6 +246,40 @@ fn look_ups_end_with_the_balancer_and_outlive_its_runtime() {
         let look_ups = network.0.lock().unwrap().look_ups;
         sleep(Duration::from_secs(100)).await;
         network.set(|state| assert_eq!(state.look_ups, look_ups));
+    });
+}
+
+/// A runtime that is not polled any more must not keep a name from the others.
+#[test]
+fn each_runtime_waits_for_a_look_up_of_its_own() {
+    let network = Network::new(&[1]);
+    network.set(|state| state.takes = 1);
+    let builder = network.client().balance::<&str>([]).unwrap();
+    let balancer = builder.each_address_of("http://api:8080").unwrap().build();
+    let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (halted, other) = (runtime(), runtime());
+    let asks = balancer.clone();
+    halted.block_on(async {
+        tokio::spawn(async move { ask(&asks).await });
+        yield_now().await;
+    });
+    let asked = other.block_on(async { timeout(Duration::from_secs(5), ask(&balancer)).await });
+    assert_eq!(asked.unwrap().unwrap(), "1 api:8080");
+}
+
+#[test]
+fn a_name_that_is_removed_while_it_is_looked_up_keeps_no_request() {
+    paused(async {
+        let network = Network::new(&[1]);
+        network.set(|state| state.takes = 2);
+        let builder = network.client().balance::<&str>([]).unwrap();
+        let balancer = builder.each_address_of("http://api:8080").unwrap().build();
+        let asks = balancer.clone();
+        let asked = tokio::spawn(async move { ask(&asks).await });
+        sleep(Duration::from_secs(1)).await;
+        assert!(balancer.remove("http://api:8080"));
+        let error = timeout(Duration::from_secs(5), asked).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::NoHost), "{error:?}");
     });
 }
 

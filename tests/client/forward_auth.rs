@@ -110,6 +110,39 @@ fn fields_of_the_answer_take_the_place_of_those_of_the_peer() {
     assert_eq!(respond(&auth.service(), request).text().unwrap(), "x-other=1 x-user=ada 0");
 }
 
+/// A gateway beneath would remove the field that `connection` names, as Traefik did (CVE-2024-45410).
+#[test]
+fn a_peer_cannot_have_a_copied_field_removed() {
+    let auth = Auth::new(|ctx| ctx.response.headers.set("x-user", "ada").unwrap());
+    let servers = auth.client.balance(["http://auth"]).unwrap().build();
+    let checked = ForwardAuth::new(servers, "/").unwrap().copy(["x-user"]);
+    let service = Server::new().service(wrap(checked, |ctx: &mut Context| {
+        let onward = ctx.request.forwarded_to("http://b").unwrap();
+        let user = onward.headers.get("x-user").unwrap_or("nobody").to_owned();
+        let text = format!("{user} {}", ctx.request.headers.get("connection").unwrap_or("-"));
+        ctx.response.set_text(text);
+    }));
+    for (options, expected) in [("x-user", "ada -"), ("close, X-User, x-b", "ada close"), ("x-b", "ada x-b")]
+    {
+        let mut request = Request::get("/").unwrap();
+        request.headers.set("connection", options).unwrap();
+        assert_eq!(respond(&service, request).text().unwrap(), expected);
+    }
+}
+
+#[test]
+fn the_target_is_told_without_an_authority() {
+    let auth = Auth::new(|_| ());
+    for (target, expected) in
+        [("http://public/admin?a", "/admin?a"), ("http://public", "/"), ("/admin", "/admin")]
+    {
+        respond(&auth.service(), Request::get(target).unwrap());
+        let seen = auth.seen.lock().unwrap().clone();
+        let line = format!("x-forwarded-uri: {expected}");
+        assert!(seen.lines().any(|found| found == line), "{target}: {seen}");
+    }
+}
+
 #[test]
 fn a_refusal_is_passed_on_and_a_failure_is_none() {
     for (status, expected) in

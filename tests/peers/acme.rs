@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -71,13 +72,13 @@ impl Ports {
     }
 }
 
+/// A port below those that the system gives to clients, which could take it before a server does.
 fn free_port() -> u16 {
-    static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (process::id() % 100) as u16 * 100;
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut taken = TAKEN.lock().unwrap();
-        if !taken.contains(&port) {
-            taken.push(port);
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
@@ -255,7 +256,7 @@ fn a_certificate_is_issued_by_a_handshake_and_kept_for_the_next_start() {
     drop(certificates);
 
     let again = pebble.acme(&reports).folder(folder.path()).start().unwrap();
-    let server = serve(&again, ports.tls);
+    let server = serve(&again, 0);
     reports.expect("loaded");
     assert_eq!(answers(&pebble.trusting(&server)), "200 200");
     assert!(reports.received.recv_timeout(Duration::from_millis(300)).is_err(), "nothing more happens");
@@ -335,7 +336,12 @@ fn nonsense_is_an_error() {
         let listener = MemoryListener::new();
         let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
         let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
-        let _running = server.start(move |ctx: &mut Context| ctx.response.set_text(body)).unwrap();
+        let _running = server
+            .start(move |ctx: &mut Context| {
+                ctx.response.set_text(body);
+                ctx.response.headers.set("retry-after", u64::MAX).unwrap();
+            })
+            .unwrap();
         let client = Client::builder().connect_to(&listener);
         let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
         let reports = Reports::new();

@@ -349,6 +349,8 @@ impl BalancerInner {
 
     /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
     fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+        // A function of the application is called without a lock.
+        let key = self.key.as_ref().and_then(|key| key(request));
         let members = self.hosts.members();
         members.iter().for_each(|member| start_checks(member, &self.health));
         let now = members.iter().any(|member| member.is_out()).then(runtime::now);
@@ -364,7 +366,6 @@ impl BalancerInner {
             let fit = first().filter(|member| is_fit(member)).count();
             fit * 100 < first().count() * usize::from(self.panic_percent)
         };
-        let key = self.key.as_ref().and_then(|key| key(request));
         let chosen = self
             .choose_of(key, first().filter(|member| is_panic || is_fit(member)))
             .or_else(|| self.choose_of(key, candidates().filter(|member| member.is_backup && is_fit(member))))

@@ -145,7 +145,7 @@ impl HealthCheck {
             (true, Some(interval)) => interval,
             (true, None) => (self.interval / 5).max(INTERVAL_MIN),
         };
-        let jitter = interval * u32::from(self.jitter_percent) / 100;
+        let jitter = interval / 100 * u32::from(self.jitter_percent);
         interval - jitter.mul_f64((random() >> 32) as f64 / f64::from(u32::MAX))
     }
 }

@@ -64,6 +64,18 @@ impl HostList {
 
     /// Makes these addresses the hosts of `name`. Returns what has changed, to be reported without a lock.
     fn change_addresses(&self, name: &Arc<BalancedName>, found: &[IpAddr]) -> Vec<(Arc<Member>, HostChange)> {
+        // Made before, since a function of the application may choose their proxies.
+        let known: Vec<Arc<Member>> = self.members().clone();
+        let is_known = |address: &IpAddr| {
+            known.iter().any(|member| {
+                member.host.origin() == name.host.origin() && member.host.address() == Some(*address)
+            })
+        };
+        let new: Vec<Member> = found
+            .iter()
+            .filter(|address| !is_known(address))
+            .map(|address| Member::new(name.host.at(*address), name.weight()))
+            .collect();
         // Locked meanwhile, so that a name which is removed leaves no host behind.
         let names = self.names();
         if !names.iter().any(|known| Arc::ptr_eq(known, name)) {
@@ -79,8 +91,7 @@ impl HostList {
             gone.stop_checks();
             changes.push((gone, HostChange::Gone));
         }
-        for address in found {
-            let member = Member::new(name.host.at(*address), name.weight());
+        for member in new {
             changes.extend(add(&mut members, member).map(|added| (added, HostChange::Found)));
         }
         changes

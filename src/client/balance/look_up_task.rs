@@ -1,6 +1,8 @@
 //! [`look_up_names`]: the hosts of a balancer whose addresses are to be found.
 
 use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,21 +11,30 @@ use tokio::sync::oneshot;
 use super::health::{HealthPolicy, HostChange};
 use super::host_list::HostList;
 use super::name::BalancedName;
-use crate::runtime::{Handle, Instant, select, sleep};
+use crate::runtime::{Handle, Instant, select, sleep, timeout_at};
 
-/// Starts the tasks that look names up, unless they are running, and waits until each name was looked up once, or until
-/// `deadline`: then there may be no host yet.
+/// Starts the tasks that look names up, unless they are running. A name that was never looked up is waited for, until
+/// `deadline`: otherwise there would be no host. A request does not wait for the task of a name, which may be in a runtime that
+/// nobody polls any more.
 pub(super) async fn look_up_names(
     hosts: &Arc<HostList>,
     health: &Arc<HealthPolicy>,
     deadline: Option<Instant>,
 ) {
+    if Handle::current().is_none() {
+        return;
+    }
     let names = hosts.names().clone();
     for name in &names {
         start_look_ups(name, hosts, health);
-    }
-    for name in &names {
-        name.looked_up(deadline).await;
+        if name.is_looked_up() {
+            continue;
+        }
+        let first = look_up(name, hosts, health);
+        match deadline {
+            Some(deadline) => drop(timeout_at(deadline, first).await),
+            None => drop(first.await),
+        }
     }
 }
 
@@ -58,22 +69,34 @@ async fn keep_looking_up(name: Weak<BalancedName>, hosts: Weak<HostList>, health
     loop {
         // Neither is held during a look-up, or it would not be gone before that has ended.
         let Some(host) = name.upgrade().map(|name| name.host.clone()) else { return };
-        let looked_up = host.look_up().await;
+        let found = host.look_up().await;
         let Some((name, hosts)) = name.upgrade().zip(hosts.upgrade()) else { return };
-        if name.note_look_up(looked_up.is_err()) {
-            health.report(&name.host, HostChange::Unresolved);
-        }
-        let pause = match looked_up {
-            Ok((found, ttl)) => {
-                hosts.set_addresses(&name, &found, health);
-                ttl.max(PAUSE_MIN)
-            }
-            Err(_) => PAUSE_AFTER_FAILURE,
-        };
-        name.end_wait();
+        let pause = take(found, &name, &hosts, health);
         drop((name, hosts));
         sleep(pause).await;
     }
+}
+
+/// Looks a name up once.
+async fn look_up(name: &Arc<BalancedName>, hosts: &HostList, health: &HealthPolicy) -> Duration {
+    take(name.host.look_up().await, name, hosts, health)
+}
+
+/// Makes the addresses that were found hosts, and keeps the last ones if there are none. Returns the time until the next
+/// look-up.
+fn take(
+    found: io::Result<(Arc<[IpAddr]>, Duration)>,
+    name: &Arc<BalancedName>,
+    hosts: &HostList,
+    health: &HealthPolicy,
+) -> Duration {
+    if let Ok((addresses, _)) = &found {
+        hosts.set_addresses(name, addresses, health);
+    }
+    if name.note_look_up(found.is_err()) {
+        health.report(&name.host, HostChange::Unresolved);
+    }
+    found.map_or(PAUSE_AFTER_FAILURE, |(_, ttl)| ttl.max(PAUSE_MIN))
 }
 
 /// The least time between two look-ups of a name, even if its addresses are valid for less.

@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::client::host::Host;
 use crate::memory::lock;
-use crate::runtime::{Instant, timeout_at};
 
 /// A name each of whose addresses is a host of a balancer.
 pub(super) struct BalancedName {
@@ -18,7 +17,7 @@ pub(super) struct BalancedName {
     /// Whether the last look-up has failed.
     is_unresolved: AtomicBool,
     /// Whether a look-up has ended.
-    is_looked_up: watch::Sender<bool>,
+    is_looked_up: AtomicBool,
     /// Dropped with the name, which ends the task that looks it up.
     task: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
@@ -29,7 +28,7 @@ impl BalancedName {
             host,
             weight: AtomicU32::new(1),
             is_unresolved: AtomicBool::new(false),
-            is_looked_up: watch::Sender::new(false),
+            is_looked_up: AtomicBool::new(false),
             task: Mutex::default(),
         }
     }
@@ -43,25 +42,15 @@ impl BalancedName {
         self.weight.store(weight, Ordering::Relaxed);
     }
 
-    /// Notes whether a look-up has failed. Returns whether it is the first failure since one succeeded.
+    /// Whether a look-up has ended: then the hosts are those that are known.
+    pub(super) fn is_looked_up(&self) -> bool {
+        self.is_looked_up.load(Ordering::Acquire)
+    }
+
+    /// Notes a look-up, whose addresses are hosts by now. Returns whether it is the first failure since one succeeded.
     pub(super) fn note_look_up(&self, has_failed: bool) -> bool {
+        self.is_looked_up.store(true, Ordering::Release);
         !self.is_unresolved.swap(has_failed, Ordering::Relaxed) && has_failed
-    }
-
-    /// Ends the wait for the first look-up.
-    pub(super) fn end_wait(&self) {
-        self.is_looked_up.send_replace(true);
-    }
-
-    /// Waits until the name was looked up once, or until `deadline`.
-    pub(super) async fn looked_up(&self, deadline: Option<Instant>) {
-        let mut is_looked_up = self.is_looked_up.subscribe();
-        // The sender is there for as long as `self` is.
-        let first = is_looked_up.wait_for(|is_looked_up| *is_looked_up);
-        match deadline {
-            Some(deadline) => drop(timeout_at(deadline, first).await),
-            None => drop(first.await),
-        }
     }
 
     /// Ends the task that looks the name up.

@@ -169,7 +169,11 @@ impl RuntimePools {
             Way::Usual | Way::At(_) => proxy,
             Way::Tunnel => proxy.map(Proxy::tunneling),
         };
-        if by_origin.by_key.len() == by_origin.by_key.capacity() {
+        let is_full = match way {
+            Way::At(_) => by_origin.at_address.len() == by_origin.at_address.capacity(),
+            Way::Usual | Way::Tunnel => by_origin.by_key.len() == by_origin.by_key.capacity(),
+        };
+        if is_full {
             // Before the map grows, pools are dropped whose hosts could never be reached.
             by_origin.prune();
         }

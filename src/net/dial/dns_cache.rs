@@ -109,14 +109,15 @@ impl DnsCache {
         host: &str,
     ) -> io::Result<(Arc<[IpAddr]>, Duration)> {
         let found = self.resolve(host).await?.found;
-        let known = lock(&self.known);
-        let entry = known.get(&*host.to_ascii_lowercase());
-        let is_looked_up = !self.fixed.contains_key(fixed_key(&host.to_ascii_lowercase()));
-        let ttl = match entry.filter(|_| is_looked_up) {
-            Some(entry) => entry.good_until.saturating_duration_since(Instant::now()),
-            None => KEEP_MAX,
-        };
-        Ok((found, ttl))
+        let name = host.to_ascii_lowercase();
+        if self.fixed.contains_key(fixed_key(&name)) || !matches!(UriHost::parse(host), Ok(UriHost::Name(_)))
+        {
+            return Ok((found, KEEP_MAX));
+        }
+        // Names that were needed more recently may have taken the place of this one.
+        let good_until = lock(&self.known).get(&*name).map(|entry| entry.good_until);
+        let left = good_until.map(|until| until.saturating_duration_since(Instant::now()));
+        Ok((found, left.unwrap_or_default()))
     }
 
     /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.

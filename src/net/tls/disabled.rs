@@ -103,6 +103,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn is_validation(&self) -> bool {
+        match self.never {}
+    }
+
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         match self.never {}
     }

@@ -90,6 +90,7 @@ async fn tls_handshake<H: Handler + 'static>(
     let ended =
         per_core.handshake_turns.run(|cx| match catch_unwind(AssertUnwindSafe(|| handshake.poll(cx))) {
             Err(_) => Poll::Ready(HandshakeOutcome::Failed(tls::Error::Panic, Transport::Closed)),
+            Ok(Poll::Ready(Ok(stream))) if stream.is_validation() => Poll::Ready(HandshakeOutcome::Validated),
             Ok(Poll::Ready(Ok(stream))) => {
                 Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
             }
@@ -116,9 +117,9 @@ async fn tls_handshake<H: Handler + 'static>(
         }
         // Such an end is not worth a report: some peers only probe the port, and browsers open spare connections that
         // they may never use.
-        HandshakeOutcome::Stopped | HandshakeOutcome::Failed(tls::Error::Io(_), _) => {
-            JobOutcome::Closed(Ok(None))
-        }
+        HandshakeOutcome::Stopped
+        | HandshakeOutcome::Validated
+        | HandshakeOutcome::Failed(tls::Error::Io(_), _) => JobOutcome::Closed(Ok(None)),
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
@@ -193,6 +194,8 @@ impl Drop for UnopenedConn<'_> {
 /// How a handshake ended.
 enum HandshakeOutcome {
     Secured(Transport),
+    /// An authority has validated a name. Such a connection carries no requests (RFC 8737 §3).
+    Validated,
     /// The transport is the bare one again, unless a panic has closed it. The peer has received an alert, unless it speaks
     /// plain HTTP.
     Failed(tls::Error, Transport),

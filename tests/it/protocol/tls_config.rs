@@ -51,17 +51,17 @@ fn certified(issued: &Issued, provider: &CryptoProvider) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::from_der(chain, key, provider).unwrap())
 }
 
-/// One certificate for ACME's validation, and another for everyone else (RFC 8737 §3).
+/// One certificate for another protocol of ALPN, and the usual one.
 #[derive(Debug)]
-struct Acme {
+struct ByProtocol {
     usual: Arc<CertifiedKey>,
-    challenge: Arc<CertifiedKey>,
+    other: Arc<CertifiedKey>,
 }
 
-impl ResolvesServerCert for Acme {
+impl ResolvesServerCert for ByProtocol {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let is_challenge = hello.alpn()?.eq([b"acme-tls/1"]);
-        Some(if is_challenge { &self.challenge } else { &self.usual }.clone())
+        let is_other = hello.alpn()?.eq([b"other/1"]);
+        Some(if is_other { &self.other } else { &self.usual }.clone())
     }
 }
 
@@ -89,14 +89,14 @@ fn a_configuration_sets_certificates_alpn_suites_and_key_log() {
     let provider =
         CryptoProvider { cipher_suites: suites, kx_groups: vec![kx_group::SECP384R1], ..default_provider() };
     let issue = |host: &str| certified(&secured.authority.issue(&[host]), &provider);
-    let resolver = Acme { usual: issue("a.example"), challenge: issue("b.example") };
+    let resolver = ByProtocol { usual: issue("a.example"), other: issue("b.example") };
     let mut config = config(provider.clone(), resolver);
-    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"other/1".to_vec()];
     config.key_log = labels.clone();
     // Settings beside a configuration have no effect.
     let tls = ServerTls::from_config(config).and_identity(identity(&secured.authority.issue(&["c.example"])));
     let served = Served::with(|server| server.tls(tls), tell);
-    for (host, alpn) in [("a.example", "http/1.1"), ("b.example", "acme-tls/1")] {
+    for (host, alpn) in [("a.example", "http/1.1"), ("b.example", "other/1")] {
         let mut peer = secured.peer();
         peer.alpn_protocols = vec![alpn.into()];
         let expected = format!(r#"("TLS13_CHACHA20_POLY1305_SHA256", Some("secp384r1"), Some("{alpn}"), 0)"#);
@@ -164,7 +164,7 @@ impl Resolved {
 fn config_for(secured: &Secured, host: &str) -> Arc<ServerConfig> {
     let key = certified(&secured.authority.issue(&[host]), &default_provider());
     let mut config = config(default_provider(), SingleCertAndKey::from(key));
-    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"other/1".to_vec()];
     config.max_early_data_size = 1 << 14;
     Arc::new(config)
 }
@@ -172,12 +172,12 @@ fn config_for(secured: &Secured, host: &str) -> Arc<ServerConfig> {
 #[test]
 fn a_resolver_chooses_the_configuration_by_the_hello() {
     let resolved = Resolved::new(|secured| {
-        let [theirs, challenge] = ["b.example", "a.example"].map(|host| config_for(secured, host));
+        let [theirs, other] = ["b.example", "a.example"].map(|host| config_for(secured, host));
         secured.tls.clone().config_resolver(async move |hello: ClientHello<'_>| {
             yield_now().await;
-            let is_challenge = hello.alpn().is_some_and(|mut alpn| alpn.any(|one| one == b"acme-tls/1"));
+            let is_other = hello.alpn().is_some_and(|mut alpn| alpn.any(|one| one == b"other/1"));
             Ok(match hello.server_name() {
-                _ if is_challenge => Some(challenge.clone()),
+                _ if is_other => Some(other.clone()),
                 Some("b.example") => Some(theirs.clone()),
                 _ => None,
             })
@@ -187,7 +187,7 @@ fn a_resolver_chooses_the_configuration_by_the_hello() {
     for (host, alpn, expected) in [
         ("a.example", None, Ok("None")),
         ("a.example", Some("http/1.1"), Ok(r#"Some("http/1.1")"#)),
-        ("a.example", Some("acme-tls/1"), Ok(r#"Some("acme-tls/1")"#)),
+        ("a.example", Some("other/1"), Ok(r#"Some("other/1")"#)),
         ("a.example", Some("h2"), Err("NoApplicationProtocol")),
         ("b.example", Some("http/1.1"), Ok(r#"Some("http/1.1")"#)),
         ("b.example", Some("h2"), Err("NoApplicationProtocol")),
@@ -894,4 +894,21 @@ fn behind_a_proxy_the_scheme_of_the_client_counts() {
         ));
         assert!(received.contains(expected), "{proto}: {received}");
     }
+}
+
+/// After the handshake by which an authority validates a name, no request is answered (RFC 8737 §3).
+#[test]
+fn a_connection_of_a_validation_is_closed_rfc8737_3() {
+    let secured = Secured::new();
+    let provider = default_provider();
+    let key = certified(&secured.authority.issue(&["a.example"]), &provider);
+    let mut config = config(provider, SingleCertAndKey::from(key));
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
+    let served = Served::with(|server| server.tls(ServerTls::from_config(config)), tell);
+    for (alpn, is_answered) in [("http/1.1", true), ("acme-tls/1", false)] {
+        let mut peer = secured.peer();
+        peer.alpn_protocols = vec![alpn.into()];
+        assert_eq!(greet(&served, peer, "a.example").is_ok(), is_answered, "{alpn}");
+    }
+    eventually("it is gone", || served.running.counts().total.open == 0);
 }

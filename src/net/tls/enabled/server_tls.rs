@@ -102,9 +102,10 @@ impl ServerTls {
     ///
     /// Its [`alpn_protocols`](crate::tls::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
     /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
-    /// [`Session::alpn`](super::Session::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
-    /// accepted, whatever the configuration. A resolver of certificates runs on the core that serves the connection, and
-    /// must not wait for anything, which that of [`ServerTls::config_resolver`] may; one that panics costs that connection.
+    /// [`Session::alpn`](super::Session::alpn) holds it; after `acme-tls/1` alone it is closed (RFC 8737 §3). Early data
+    /// (RFC 8446 §2.3) could be replayed and is not accepted, whatever the configuration. A resolver of certificates runs
+    /// on the core that serves the connection, and must not wait for anything, which that of
+    /// [`ServerTls::config_resolver`] may; one that panics costs that connection.
     ///
     /// # Examples
     ///

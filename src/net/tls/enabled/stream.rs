@@ -120,6 +120,11 @@ impl<C> TlsStream<C> {
         self.inner.get_ref().1.wants_write()
     }
 
+    /// Whether the handshake was one by which an authority validates a name (RFC 8737 §6.2).
+    pub(crate) fn is_validation(&self) -> bool {
+        self.inner.get_ref().1.alpn_protocol() == Some(b"acme-tls/1")
+    }
+
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         Some(self.session.get_or_init(|| Arc::new(Session::from_stream(&self.inner))).clone())
     }
