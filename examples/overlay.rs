@@ -127,8 +127,8 @@ fn metadata(content: &[u8]) -> FileMetadata {
 mod tests {
     use std::{env, fs, process};
 
-    use corehttp::net::MemoryListener;
-    use corehttp::{Client, Status};
+    use corehttp::Status;
+    use corehttp::testing::TestServer;
 
     use super::*;
 
@@ -138,9 +138,8 @@ mod tests {
         fs::create_dir_all(root.join("style"))?;
         fs::write(root.join("robots.txt"), "User-agent: *\nDisallow: /\n")?;
         fs::write(root.join("style/print.css"), "h1 { color: black }\n")?;
-        let listener = MemoryListener::new();
-        let client = Client::builder().connect_to(&listener).build();
-        let running = Server::bind(listener).cores(1).start(files(DirSource::new(&root)?))?;
+        let server = TestServer::start(files(DirSource::new(&root)?))?;
+        let client = server.client();
         for (path, expected) in [
             ("/about/", "<h1>About</h1>"),
             ("/robots.txt", "Disallow"),
@@ -159,8 +158,6 @@ mod tests {
             let response = corehttp::block_on(client.get(&format!("http://site{path}")).into_future())??;
             assert_eq!(response.status, Status::NOT_FOUND, "{path}");
         }
-        running.stop(Duration::ZERO);
-        running.wait()?;
         fs::remove_dir_all(root)?;
         Ok(())
     }

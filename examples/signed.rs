@@ -121,8 +121,8 @@ impl ClientMiddleware for Recorder {
 mod tests {
     use std::time::Duration;
 
-    use corehttp::net::MemoryListener;
-    use corehttp::{Context, Server, Status};
+    use corehttp::testing::TestServer;
+    use corehttp::{Context, Status};
 
     use super::*;
 
@@ -136,8 +136,7 @@ mod tests {
 
     #[test]
     fn a_retry_is_identified_signed_and_recorded_anew() {
-        let listener = MemoryListener::new();
-        let server = Server::bind(&listener).cores(1).start(|ctx: &mut Context| {
+        let server = TestServer::start(|ctx: &mut Context| {
             let field = |name| ctx.request.headers.get(name).unwrap_or_default().to_owned();
             let (id, signature) = (field("x-request-id"), field("authorization"));
             assert!(signature.starts_with(
@@ -148,9 +147,10 @@ mod tests {
                 true => ctx.response.status = Status::BAD_GATEWAY,
                 false => ctx.response.set_text("milk"),
             }
-        });
+        })
+        .unwrap();
         let recorder = Recorder::default();
-        let client = client(Client::builder().connect_to(listener), example("s3"), recorder.clone());
+        let client = client(server.client_builder(), example("s3"), recorder.clone());
         let response =
             corehttp::block_on(client.get("http://bucket.example/notes?list-type=2")).unwrap().unwrap();
         assert_eq!(response.text(), Ok("milk"));
@@ -160,6 +160,6 @@ mod tests {
             recorded[0].starts_with("1. GET http://bucket.example/notes?list-type=2: 502 Bad Gateway after ")
         );
         assert!(recorded[1].starts_with("2. GET http://bucket.example/notes?list-type=2: 200 OK after "));
-        drop(server);
+        assert_eq!(server.calls()[1].target, "/notes?list-type=2");
     }
 }

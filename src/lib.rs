@@ -112,6 +112,7 @@
 //! | [`jar`] | cookies of a client | `jar` |
 //! | [`websocket`] | WebSocket, broadcasts | `websocket` |
 //! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
+//! | [`testing`] | tests: servers that remember their calls, peers that follow a script | `testing` |
 //! | [`tower`] | apps of axum, layers of tower | `tower` |
 //! | [`http_types`] | types of the crate `http` | `http` |
 //! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
@@ -243,6 +244,8 @@ pub mod multipart;
 #[cfg(feature = "session")]
 pub mod session;
 pub mod sse;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "tower")]
 pub mod tower;
 #[cfg(feature = "tracing")]

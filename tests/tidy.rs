@@ -45,6 +45,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["client", "error_text", "exchange", "memory", "message", "net", "runtime", "server", "wire"],
     ),
     ("router", &["error_text", "memory", "message", "runtime", "server"]),
+    ("testing", &["client", "memory", "message", "net", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     ("tracing", &["client", "message", "net", "server"]),
     // The public face only: it could be a crate of its own.
@@ -117,6 +118,7 @@ const ASYNC: &[&str] = &[
     "src/server/",
     "src/session/",
     "src/sse/",
+    "src/testing/",
     "src/tower/",
     "src/tracing/",
     "src/websocket/",

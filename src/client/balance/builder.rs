@@ -154,6 +154,31 @@ impl BalancerBuilder {
     ///     .build();
     /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
+    ///
+    /// A gateway whose visitors stay with their host, by a cookie that the gateway sets. Such a cookie names no host, so there
+    /// is nothing in it to forge:
+    ///
+    /// ```
+    /// use corehttp::client::Balancer;
+    /// use corehttp::{Client, Context, SetCookie};
+    ///
+    /// # fn random_name() -> String { "8f14e45f".into() }
+    /// async fn pass(balancer: &Balancer, ctx: &mut Context) -> corehttp::Result {
+    ///     let mut onward = ctx.request.forwarded_to("/")?;
+    ///     let known = ctx.request.cookies().get("visitor").map(str::to_owned);
+    ///     let visitor = known.unwrap_or_else(random_name); // from the crate `uuid`, say
+    ///     ctx.response.set_cookie(&SetCookie::new_session("visitor", &visitor))?; // beside those of the host
+    ///     onward.headers.set("x-visitor", visitor)?;
+    ///     ctx.forward(balancer.open_call(&onward)).await
+    /// }
+    ///
+    /// let balancer = Client::new()
+    ///     .balance(["http://one", "http://two"])?
+    ///     .key_by(|onward| onward.headers.get_bytes("x-visitor"))
+    ///     .build();
+    /// # let _ = pass;
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
     #[doc(alias("consistent hashing", "sticky", "affinity", "rendezvous"))]
     pub fn key_by(mut self, key: impl Fn(&Request) -> Option<&[u8]> + Send + Sync + 'static) -> Self {
         self.key = Some(Box::new(key));

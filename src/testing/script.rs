@@ -1,0 +1,201 @@
+//! [`Script`]: what a peer does on a connection, step by step.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use memchr::memmem;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::runtime::sleep;
+
+/// The steps of a peer on one connection, be it that of a server or of a client: slow, cut short, or against the rules. After
+/// the last step, the connection is closed.
+///
+/// # Examples
+///
+/// A client that sends its head octet by octet, and a server that gives it up:
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::testing::Script;
+/// use corehttp::{Context, Server, Timeouts};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> corehttp::Result {
+/// let timeouts = Timeouts { head: Duration::from_millis(50), ..Timeouts::default() };
+/// let service = Server::new().timeouts(timeouts).service(|ctx: &mut Context| ctx.response.set_text("hi"));
+/// let slow = Script::new().send_slowly("GET / HTTP/1.1\r\n", Duration::from_millis(10)).receive();
+///
+/// let (near, far) = tokio::io::duplex(1 << 10);
+/// let (played, _) = tokio::join!(slow.play(near), service.serve_connection(far));
+/// assert!(played?[0].starts_with(b"HTTP/1.1 408 "));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Script {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Receive,
+    Send(Bytes),
+    SendSlowly(Bytes, Duration),
+    Wait(Duration),
+    Hang,
+}
+
+impl Script {
+    /// A script without steps, which closes the connection at once.
+    pub fn new() -> Script {
+        Script::default()
+    }
+
+    /// Receives a message: its head, and its content as `content-length` or chunks frame it (RFC 9112 §6). The connection ends
+    /// here if there is none.
+    pub fn receive(self) -> Script {
+        self.with(Step::Receive)
+    }
+
+    /// Sends these octets as they are.
+    pub fn send(self, octets: impl Into<Bytes>) -> Script {
+        self.with(Step::Send(octets.into()))
+    }
+
+    /// Sends these octets one by one, with a pause before each.
+    pub fn send_slowly(self, octets: impl Into<Bytes>, pause: Duration) -> Script {
+        self.with(Step::SendSlowly(octets.into(), pause))
+    }
+
+    /// Waits, and neither receives nor sends.
+    pub fn wait(self, time: Duration) -> Script {
+        self.with(Step::Wait(time))
+    }
+
+    /// Does nothing more, and keeps the connection open until the other side gives it up.
+    pub fn hang(self) -> Script {
+        self.with(Step::Hang)
+    }
+
+    fn with(mut self, step: Step) -> Script {
+        self.steps.push(step);
+        self
+    }
+
+    /// Plays the script on a connection. Returns the messages that were received, as they are on the wire.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the other side no longer takes what is sent, or if a message has more than 16 MiB.
+    pub async fn play(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<Vec<u8>>> {
+        let mut received = Vec::new();
+        self.play_to(stream, |message| received.push(message)).await?;
+        Ok(received)
+    }
+
+    /// Plays the script, and hands over each message as soon as it is there.
+    pub(super) async fn play_to(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        mut take: impl FnMut(Vec<u8>),
+    ) -> io::Result<()> {
+        let mut unread = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::Receive => match receive(&mut stream, &mut unread).await? {
+                    Some(message) => take(message),
+                    None => return Ok(()),
+                },
+                Step::Send(octets) => stream.write_all(octets).await?,
+                Step::SendSlowly(octets, pause) => {
+                    for octet in octets {
+                        sleep(*pause).await;
+                        stream.write_all(&[*octet]).await?;
+                    }
+                }
+                Step::Wait(time) => sleep(*time).await,
+                Step::Hang => hang(&mut stream).await,
+            }
+        }
+        stream.shutdown().await
+    }
+}
+
+/// Receives a message, which may begin with octets that were read with the one before. `None` if there is none.
+async fn receive(stream: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        if let Some(len) = message_len(unread) {
+            let rest = unread.split_off(len);
+            return Ok(Some(std::mem::replace(unread, rest)));
+        }
+        if unread.len() > MESSAGE_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too large"));
+        }
+        if stream.read_buf(unread).await? == 0 {
+            let message = std::mem::take(unread);
+            return Ok(Some(message).filter(|message| !message.is_empty()));
+        }
+    }
+}
+
+/// How large a message may be.
+const MESSAGE_MAX: usize = 16 << 20;
+
+/// The length of the message that `octets` begin with, if all of it is there.
+fn message_len(octets: &[u8]) -> Option<usize> {
+    let head_len = memmem::find(octets, b"\r\n\r\n")? + 4;
+    let head = octets[..head_len].to_ascii_lowercase();
+    let field = |name: &[u8]| {
+        let start = memmem::find(&head, name)? + name.len();
+        let end = memmem::find(&head[start..], b"\r\n")?;
+        Some(head[start..start + end].trim_ascii())
+    };
+    if field(b"\r\ntransfer-encoding:").is_some_and(|coding| coding.ends_with(b"chunked")) {
+        let content = &octets[head_len..];
+        let end = match content.starts_with(b"0\r\n\r\n") {
+            true => 5,
+            false => memmem::find(content, b"\r\n0\r\n\r\n")? + 7,
+        };
+        return Some(head_len + end);
+    }
+    let content_len =
+        field(b"\r\ncontent-length:").and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+    let len = head_len.checked_add(content_len.unwrap_or(0))?;
+    (octets.len() >= len).then_some(len)
+}
+
+/// Waits until the other side has closed the connection.
+async fn hang(stream: &mut (impl AsyncRead + Unpin)) {
+    let mut ignored = [0; 1024];
+    loop {
+        match stream.read(&mut ignored).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_ends_where_its_framing_says() {
+        for (octets, expected) in [
+            ("", None),
+            ("GET / HTTP/1.1\r\n", None),
+            ("GET / HTTP/1.1\r\n\r\nGET", Some(18)),
+            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nab", None),
+            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcd", Some(41)),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Some(52)),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nX", Some(58)),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", None),
+            ("POST / HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n", Some(57)),
+        ] {
+            assert_eq!(message_len(octets.as_bytes()), expected, "{octets:?}");
+        }
+    }
+}
