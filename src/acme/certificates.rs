@@ -20,7 +20,7 @@ use crate::net::tls::enabled::{Identity, ResolvedConfig, ServerTls};
 use crate::runtime::{block_on, select};
 use crate::server::builder::Server;
 
-/// A certificate that an authority issues, and that a thread renews. Made by [`Acme::start`].
+/// A certificate that an authority issues, and that a thread renews. Made by [`Acme::start`](super::Acme::start).
 ///
 /// Clones are the same, and so are the servers that were given it; the thread ends with the last of them.
 #[derive(Clone)]

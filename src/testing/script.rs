@@ -110,18 +110,25 @@ impl Script {
                     None => return Ok(()),
                 },
                 Step::Send(octets) => stream.write_all(octets).await?,
-                Step::SendSlowly(octets, pause) => {
-                    for octet in octets {
-                        sleep(*pause).await;
-                        stream.write_all(&[*octet]).await?;
-                    }
-                }
+                Step::SendSlowly(octets, pause) => send_slowly(&mut stream, octets, *pause).await?,
                 Step::Wait(time) => sleep(*time).await,
                 Step::Hang => hang(&mut stream).await,
             }
         }
         stream.shutdown().await
     }
+}
+
+async fn send_slowly(
+    stream: &mut (impl AsyncWrite + Unpin),
+    octets: &[u8],
+    pause: Duration,
+) -> io::Result<()> {
+    for octet in octets {
+        sleep(pause).await;
+        stream.write_all(&[*octet]).await?;
+    }
+    Ok(())
 }
 
 /// Receives a message, which may begin with octets that were read with the one before. `None` if there is none.
