@@ -25,13 +25,13 @@ fn main() -> corehttp::Result {
     let arg = |index: usize| args.get(index).map(String::as_str);
     let host = arg(0).ok_or("usage: acme HOST [ADDR [DIRECTORY [ROOTS]]]").map_err(corehttp::Error::other)?;
     let roots = arg(3).map_or(Ok(Roots::from_webpki()), Roots::from_file)?;
-    let certificates = Acme::new(arg(2).unwrap_or(LETS_ENCRYPT_STAGING), [host])?
+    let certificate = Acme::new(arg(2).unwrap_or(LETS_ENCRYPT_STAGING), [host])?
         .client(Client::builder().tls(ClientTls::new().roots(roots)).build())
         .folder("acme")
         .on_report(|report| eprintln!("{report}"))
         .start()?;
     let running = Server::bind(arg(1).unwrap_or("[::]:443"))
-        .acme(&certificates)
+        .acme(&certificate)
         .observe(ErrorLog::stderr())
         .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(|ctx: &mut Context| ctx.response.set_text("hello, by a certificate of today\n"))?;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Both processes count the visits of a session together, and a session that ends at one has ended at the other. In place
-//! of Redis there may be `postgres://user:password@localhost/database`, or the name of a file for SQLite.
+//! of Redis there may be `postgres://user:password@localhost/database`, or the name of a file for SQLite; only Redis counts
+//! rates.
 //!
 //! Each store is a file to copy: `redis_sessions.rs`, `postgres_sessions.rs` and `sqlite_sessions.rs` are a [`SessionStore`],
 //! `redis_rates.rs` is a [`RateStore`](corehttp::middleware::RateStore). The two for Redis take a connection of

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corehttp::middleware::{RateStoreFailure, SharedRateLimit, wrap};
+use corehttp::middleware::{OnStoreFailure, SharedRateLimit, wrap};
 use corehttp::server::ErrorCause;
 use corehttp::session::{Session, SessionStore, Sessions};
 use corehttp::{
@@ -245,7 +245,7 @@ const NONSENSE: [&str; 8] = [
 type Reports = Arc<Mutex<Vec<String>>>;
 
 /// A service that admits 10 requests, and one more each minute, counted in the Redis at `url`.
-fn limited(url: &str, on_failure: RateStoreFailure) -> (Rc<Service<impl Handler + use<>>>, Reports) {
+fn limited(url: &str, on_failure: OnStoreFailure) -> (Rc<Service<impl Handler + use<>>>, Reports) {
     let reports = Reports::default();
     let kept = reports.clone();
     let server = HttpServer::new().on_error(move |report| {
@@ -274,7 +274,7 @@ async fn ask_as(service: &Service<impl Handler + 'static>, user: &str) -> (u16, 
 fn processes_count_together() {
     let Some(redis) = Server::redis() else { return };
     block_on(async {
-        let services = [(); 3].map(|()| limited(&redis.url, RateStoreFailure::Refuse));
+        let services = [(); 3].map(|()| limited(&redis.url, OnStoreFailure::Refuse));
         let (status, told, wait) = ask_as(&services[0].0, "eve").await;
         assert_eq!((status, told.as_deref(), wait), (200, Some("\"test\";r=9;t=60"), None));
         let (status, told, _) = ask_as(&services[1].0, "eve").await;
@@ -312,7 +312,7 @@ fn processes_count_together() {
 fn redis_that_stalls_or_is_away_or_has_lost_its_data_fails_open_or_closed() {
     let Some(mut redis) = Server::redis() else { return };
     block_on(async {
-        for (on_failure, failed) in [(RateStoreFailure::Admit, 200), (RateStoreFailure::Refuse, 503)] {
+        for (on_failure, failed) in [(OnStoreFailure::Admit, 200), (OnStoreFailure::Refuse, 503)] {
             let (service, reports) = limited(&redis.url, on_failure);
             assert_eq!(ask_as(&service, "ada").await.1.as_deref(), Some("\"test\";r=9;t=60"));
             redis.signal("STOP");
@@ -359,7 +359,7 @@ async fn check_failing(service: &Service<impl Handler + 'static>, status: u16, t
 #[test]
 fn redis_that_answers_nonsense_decides_nothing() {
     for_each_nonsense(async |answer| {
-        for (on_failure, failed) in [(RateStoreFailure::Admit, 200), (RateStoreFailure::Refuse, 503)] {
+        for (on_failure, failed) in [(OnStoreFailure::Admit, 200), (OnStoreFailure::Refuse, 503)] {
             let (service, reports) = limited(&nonsense(answer), on_failure);
             check_failing(&service, failed, TIME_MAX).await;
             assert_eq!(reports.lock().unwrap().len(), 1, "{answer:?}");
@@ -373,7 +373,7 @@ fn a_key_with_nonsense_decides_nothing() {
     block_on(async {
         let client = redis::Client::open(&redis.url[..]).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let (service, reports) = limited(&redis.url, RateStoreFailure::Refuse);
+        let (service, reports) = limited(&redis.url, OnStoreFailure::Refuse);
         for command in ["SET rate:test:key:ada junk", "DEL rate:test:key:ada", "LPUSH rate:test:key:ada 1"] {
             let mut words = command.split(' ');
             let mut set = redis::cmd(words.next().unwrap());

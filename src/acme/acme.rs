@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::certificates::Certificates;
+use super::certificate::AcmeCertificate;
 use super::challenge::Challenge;
 use super::error::{AcmeError, AcmeReport};
 use super::settings::Settings;
@@ -28,8 +28,9 @@ impl Acme {
     ///
     /// # Errors
     ///
-    /// Fails with [`AcmeError::Directory`] if the directory is not an `https` URL, and with [`AcmeError::Names`] if there is no
-    /// name, or one that is not of a host that can be validated: one with a wildcard, which needs DNS, or an address.
+    /// Fails with [`AcmeError::Directory`] if the directory is not an `https` URL, and with [`AcmeError::Names`] if there
+    /// is no name, or one that cannot be validated over a connection: a wildcard, which needs DNS, an address, a name that
+    /// ends in a dot, or one beyond ASCII (its `xn--` form is fine).
     pub fn new<N: AsRef<str>>(
         directory: &str,
         names: impl IntoIterator<Item = N>,
@@ -72,14 +73,15 @@ impl Acme {
         self
     }
 
-    /// Starts a thread that obtains the certificate and renews it, until the last clone of the returned value is dropped.
-    /// Nothing is waited for: a certificate that is in the folder serves from the first handshake on.
+    /// Starts a thread that obtains the certificate and renews it, until the returned value, its clones and the servers
+    /// that show it are gone. Nothing is waited for: a certificate that is in the folder serves from the first handshake
+    /// on.
     ///
     /// # Errors
     ///
     /// Fails if the folder or the thread cannot be made.
-    pub fn start(self) -> Result<Certificates, AcmeError> {
-        Certificates::start(self.settings)
+    pub fn start(self) -> Result<AcmeCertificate, AcmeError> {
+        AcmeCertificate::start(self.settings)
     }
 }
 

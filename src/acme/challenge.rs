@@ -22,7 +22,7 @@ pub enum Challenge {
     /// By a handshake at port 443 (RFC 8737), which [`Server::acme`](crate::Server::acme) answers.
     #[default]
     TlsAlpn01,
-    /// By a request at port 80 (RFC 8555 §8.3), which [`Certificates::challenges`](super::Certificates::challenges) answers.
+    /// By a request at port 80 (RFC 8555 §8.3), which [`AcmeCertificate::challenges`](super::AcmeCertificate::challenges) answers.
     Http01,
 }
 
@@ -85,7 +85,7 @@ fn validation_config(
 }
 
 /// Answers the requests of an authority for [`Challenge::Http01`], and passes others on: middleware for a server at port 80.
-/// Made by [`Certificates::challenges`](super::Certificates::challenges).
+/// Made by [`AcmeCertificate::challenges`](super::AcmeCertificate::challenges).
 #[derive(Clone)]
 pub struct HttpChallenges(Arc<ChallengeTable>);
 

@@ -73,7 +73,7 @@ pub enum AcmeReport {
     Failed {
         /// The failure.
         error: AcmeError,
-        /// When it is tried again.
+        /// How long until the next try.
         retried_after: Duration,
     },
 }
@@ -94,7 +94,7 @@ impl fmt::Display for AcmeReport {
                     write!(f, ": {error}")?;
                     cause = error.source();
                 }
-                write!(f, "; tried again after {} s", retried_after.as_secs())
+                write!(f, "; next try in {} s", retried_after.as_secs())
             }
         }
     }

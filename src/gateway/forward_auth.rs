@@ -18,8 +18,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 /// - with 3xx or 4xx, the peer gets that answer, such as a redirect to a login page or a 401 with `www-authenticate`;
 /// - with anything else, or not at all, the peer gets 502 or 504, and the request does not pass.
 ///
-/// The body of the request is not received before. Fields of the peer with the names of those to copy are removed, also where
-/// the answer has none, and however they are spelled: `X_User` is `x-user`.
+/// The body of the request is received only after the request has passed. Fields that the peer has sent under a copied
+/// name are removed, even if the answer has none, and however they are spelled: `X_User` is `x-user`.
 ///
 /// # Examples
 ///

@@ -21,4 +21,4 @@ pub use https_redirect::HttpsRedirect;
 pub use load_shed::LoadShed;
 pub use rate_limit::RateLimit;
 pub use rate_store::{RateDecision, RateQuota, RateStore};
-pub use shared_rate_limit::{RateStoreFailure, SharedRateLimit};
+pub use shared_rate_limit::{OnStoreFailure, SharedRateLimit};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::server::Result;
 
 /// Where the requests are counted that a [`SharedRateLimit`](super::SharedRateLimit) bounds, such as a Redis. The example
-/// `shared` of the repository has that one, in a script of eight lines.
+/// `shared` of the repository has that one, in a short script.
 ///
 /// The future need not be `Send`, because a request stays on its core. It is dropped when it takes longer than
 /// [`SharedRateLimit::timeout`](super::SharedRateLimit::timeout).
@@ -24,7 +24,7 @@ pub trait RateStore: 'static {
 pub struct RateQuota {
     /// So many in each interval, at least 1.
     pub requests: u32,
-    /// The interval, at least a microsecond for each request.
+    /// The interval: at least a microsecond for each request, at most 365 days.
     pub interval: Duration,
     /// So many at once after there were none for a while, at least 1.
     pub burst: u32,

@@ -66,7 +66,7 @@ pub struct SharedRateLimit<S> {
     store: Arc<S>,
     quota: RateQuota,
     timeout: Duration,
-    on_failure: RateStoreFailure,
+    on_failure: OnStoreFailure,
     key: Option<KeyOf>,
     fields: Arc<RateFields>,
     is_told: bool,
@@ -77,7 +77,7 @@ type KeyOf = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
 
 /// The fate of a request that cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateStoreFailure {
+pub enum OnStoreFailure {
     /// It is admitted: the bound fails open. For bounds against load, since a store that is away would otherwise take the
     /// service with it.
     Admit,
@@ -87,19 +87,19 @@ pub enum RateStoreFailure {
 }
 
 impl<S: RateStore> SharedRateLimit<S> {
-    /// Creates a bound of `requests`, at least 1, in each `interval`. Bounds with the same name in the same store are counted
-    /// together.
+    /// Creates a bound of `requests`, at least 1, in each `interval`, which is at most 365 days. Bounds with the same name in
+    /// the same store are counted together.
     ///
     /// # Panics
     ///
-    /// Panics if `name` has characters other than letters, digits, `-` and `_`.
+    /// Panics if `name` is empty, or has characters other than letters, digits, `-` and `_`.
     pub fn new(name: &str, store: S, requests: u32, interval: Duration) -> SharedRateLimit<S> {
         let quota = RateQuota::new(requests, interval);
         SharedRateLimit {
             store: Arc::new(store),
             quota,
             timeout: Duration::from_millis(100),
-            on_failure: RateStoreFailure::Admit,
+            on_failure: OnStoreFailure::Admit,
             key: None,
             fields: Arc::new(RateFields::new(name, quota.requests, quota.interval)),
             is_told: false,
@@ -119,9 +119,9 @@ impl<S: RateStore> SharedRateLimit<S> {
         self
     }
 
-    /// Sets what becomes of requests while the store fails or takes too long. Default: [`RateStoreFailure::Admit`].
+    /// Sets what becomes of requests while the store fails or takes too long. Default: [`OnStoreFailure::Admit`].
     #[doc(alias("fail open", "fail closed"))]
-    pub fn on_store_failure(mut self, on_failure: RateStoreFailure) -> SharedRateLimit<S> {
+    pub fn on_store_failure(mut self, on_failure: OnStoreFailure) -> SharedRateLimit<S> {
         self.on_failure = on_failure;
         self
     }
@@ -189,8 +189,8 @@ impl<S: RateStore> Middleware for SharedRateLimit<S> {
                 self.tell(ctx, 0, reset);
                 return Err(too_many(&mut ctx.response.headers, retry_after));
             }
-            (Err(error), RateStoreFailure::Admit) => ctx.report_uncounted(error),
-            (Err(error), RateStoreFailure::Refuse) => {
+            (Err(error), OnStoreFailure::Admit) => ctx.report_uncounted(error),
+            (Err(error), OnStoreFailure::Refuse) => {
                 ctx.report_uncounted(error);
                 return Err(unavailable(ctx, GuardKind::RateLimit));
             }

@@ -168,7 +168,7 @@ pub use crate::compress::Compress;
 pub use crate::cors::Cors;
 pub use crate::gateway::ForwardAuth;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
-pub use crate::guard::{RateDecision, RateQuota, RateStore, RateStoreFailure, SharedRateLimit};
+pub use crate::guard::{OnStoreFailure, RateDecision, RateQuota, RateStore, SharedRateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{

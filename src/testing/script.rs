@@ -14,7 +14,7 @@ use crate::runtime::sleep;
 ///
 /// # Examples
 ///
-/// A client that sends its head octet by octet, and a server that gives it up:
+/// A client that sends its head octet by octet, and a server that gives up on it:
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,8 +54,9 @@ impl Script {
         Script::default()
     }
 
-    /// Receives a message: its head, and its content as `content-length` or chunks frame it (RFC 9112 §6). The connection ends
-    /// here if there is none.
+    /// Receives a message: its head, and its content by `content-length` or chunks (RFC 9112 §6), without trailers; other
+    /// content is not waited for. A message that the other side cuts short counts as received. If the other side closes
+    /// without a message, the script ends here.
     pub fn receive(self) -> Script {
         self.with(Step::Receive)
     }
@@ -75,7 +76,7 @@ impl Script {
         self.with(Step::Wait(time))
     }
 
-    /// Does nothing more, and keeps the connection open until the other side gives it up.
+    /// Does nothing more, and keeps the connection open until the other side closes it.
     pub fn hang(self) -> Script {
         self.with(Step::Hang)
     }

@@ -11,8 +11,8 @@ use crate::memory::lock;
 use crate::net::{Dialer, MemoryStream};
 use crate::runtime::Handle;
 
-/// A server in memory that follows scripts, whichever host is asked: the first connection has the first one, and so on; the
-/// last one is that of all further connections. It runs in the runtime of the client, and on its clock.
+/// A server in memory that follows scripts, whichever host is named: the first connection follows the first script, and so
+/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock.
 ///
 /// # Examples
 ///

@@ -64,7 +64,7 @@ pub struct TestCall {
 type Calls = Arc<Mutex<Vec<TestCall>>>;
 
 impl TestServer {
-    /// Starts a server whose handler stands for the real one, on one core.
+    /// Starts a server on one core, whose handler answers in place of the real server.
     ///
     /// # Errors
     ///
@@ -119,7 +119,10 @@ impl Middleware for Remember {
             status: Status::OK,
         };
         let outcome = next.handle(ctx).await;
-        call.status = outcome.as_ref().map_or_else(|error| error.status(), |()| ctx.response.status);
+        call.status = match &outcome {
+            Err(error) if !ctx.has_responded() => error.status(),
+            Ok(()) | Err(_) => ctx.response.status,
+        };
         lock(&self.0).push(call);
         outcome
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::acme::{Acme, AcmeReport, Certificates, Challenge};
+use corehttp::acme::{Acme, AcmeCertificate, AcmeReport, Challenge};
 use corehttp::client::ClientTimeouts;
 use corehttp::middleware::wrap;
 use corehttp::net::MemoryListener;
@@ -215,7 +215,7 @@ fn acme(directory: &str, reports: &Reports) -> Acme {
     Acme::new(directory, NAMES).unwrap().on_report(note)
 }
 
-fn serve(certificates: &Certificates, port: u16) -> ServerHandle {
+fn serve(certificates: &AcmeCertificate, port: u16) -> ServerHandle {
     Server::bind(("127.0.0.1", port))
         .cores(1)
         .acme(certificates)
@@ -320,7 +320,7 @@ fn what_fails_is_reported_and_tried_again() {
     // Nothing listens where the authority validates.
     let certificates = pebble.acme(&reports).challenge(Challenge::Http01).start().unwrap();
     let text = reports.expect("failed");
-    assert!(text.contains("no certificate") && text.contains("tried again after 60 s"), "{text}");
+    assert!(text.contains("no certificate") && text.contains("next try in 60 s"), "{text}");
     drop(certificates);
     // A directory that is away.
     let _away = acme("https://localhost:1/dir", &reports).start().unwrap();

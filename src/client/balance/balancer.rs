@@ -26,10 +26,11 @@ use crate::runtime::{self, Instant, boxed, later};
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. One that fails five times in a row, or much more often than the others, is ejected: see [`Ejection`]. A failure
-/// is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that cannot do its work often
-/// sends at once: it would be the least busy one. With [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are
-/// failures. Hosts that fail active [checks](super::BalancerBuilder::health_check) get no requests as long as there are others.
+/// default. One that fails five times in a row, or much more often than the others, is ejected: see [`Ejection`]. A
+/// failure is any error that is not the caller's fault, and a response of 502, 503 or 504: a broken host often sends these
+/// at once, and would otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other
+/// outcomes are failures. Hosts that fail active [checks](super::BalancerBuilder::health_check) get no requests as long as
+/// there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
 /// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not

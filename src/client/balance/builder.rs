@@ -81,8 +81,8 @@ impl BalancerBuilder {
         self.weighted(url, 1)
     }
 
-    /// Adds a host with a [weight](Balancer::set_weight), which the others have too, 1 by default. Adding the same host twice
-    /// has no effect.
+    /// Adds a host with a [weight](Balancer::set_weight), at most 1,000; hosts that are added otherwise have 1. Adding the
+    /// same host twice has no effect.
     ///
     /// # Errors
     ///
@@ -229,8 +229,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Adds a function that is called when the state of a host changes: it goes down or up, is ejected or returns. It is
-    /// called where that is found out, and should return quickly. Its panics are ignored.
+    /// Adds a function that is called for each [`HostChange`](super::HostChange) of a host. It runs in the task that has
+    /// noticed the change, and should return quickly. Its panics are ignored.
     pub fn on_change(mut self, on_change: impl Fn(&HostReport<'_>) + Send + Sync + 'static) -> Self {
         self.health.on_change.push(Box::new(on_change));
         self
@@ -256,7 +256,7 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets the policy by which requests that fail are sent again, or that none are. Default: that of the client.
+    /// Sets the policy by which failed requests are sent again; `None` sends none again. Default: that of the client.
     ///
     /// A request is sent to another host each time, if there is another one, so it does not wait for the `retry-after` of
     /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.

@@ -74,7 +74,8 @@ impl HealthCheck {
     }
 
     /// Sets how long after the beginning of a check the next one begins, if the state of the host is certain. A response
-    /// that takes longer fails the check. Default: 5 s; at least 10 ms.
+    /// that takes longer than this fails the check, also while [`HealthCheck::doubt_interval`] applies. Default: 5 s; at
+    /// least 10 ms.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // Without a pause, checks would keep the hosts busy.

@@ -74,7 +74,8 @@ impl Ejection {
         self
     }
 
-    /// Sets how many percent of the hosts may be ejected at once, rounded down. Default: 50, so of two hosts one.
+    /// Sets how many percent of the hosts, backups included, may be ejected at once, rounded down. Default: 50: one of
+    /// two, and never the only one.
     #[must_use]
     pub fn percent_max(mut self, percent: u8) -> Self {
         self.percent_max = percent.min(100);

@@ -96,7 +96,7 @@ pub struct BalancerCounts {
     pub served: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// The responses with a status of 1xx, 2xx and so on, those that count as failed included. One that ends a check is none.
+    /// Responses by class, from 1xx to 5xx, including those that count as failed. Responses to checks are not counted.
     pub classes: [u64; 5],
     /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 pub enum SourceEntry {
     /// A file, with all that is known of it before it is read.
     File(FileMetadata),
-    /// A directory. A store that has none finds one where the path and a `/` begin the path of a file.
+    /// A directory. A store without directories returns this if the path and a `/` begin the path of a file.
     Directory,
 }
 

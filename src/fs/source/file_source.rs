@@ -78,7 +78,7 @@ pub trait FileSource: Send + Sync + 'static {
     /// [`io::Error`].
     fn find(&self, path: &str) -> impl Future<Output = io::Result<Option<SourceEntry>>> + Send;
 
-    /// Reads a range of the file at `path`, which is not empty, and is within the length in `found`: the metadata that
+    /// Reads `range` of the file at `path`: never empty, its end exclusive, and within the length in `found`, the metadata that
     /// [`find`](FileSource::find) has just returned. If the file has changed since, this should fail.
     ///
     /// The content is bytes, a stream, or a range of a file on disk

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::middleware::{RateDecision, RateQuota, RateStore, RateStoreFailure, SharedRateLimit, wrap};
+use corehttp::middleware::{OnStoreFailure, RateDecision, RateQuota, RateStore, SharedRateLimit, wrap};
 use corehttp::server::ErrorCause;
 use corehttp::{Context, Error, Request, Response, Result, Server, Status};
 use tokio::time::Instant;
@@ -154,7 +154,7 @@ fn check_failure(
     took: Duration,
     error: &str,
 ) {
-    for (on_failure, expected) in [(RateStoreFailure::Admit, 200), (RateStoreFailure::Refuse, 503)] {
+    for (on_failure, expected) in [(OnStoreFailure::Admit, 200), (OnStoreFailure::Refuse, 503)] {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let kept = reports.clone();
         let server = Server::new().on_error(move |report| {

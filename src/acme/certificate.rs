@@ -1,4 +1,4 @@
-//! [`Certificates`]: a certificate that an authority issues, and the servers that show it.
+//! [`AcmeCertificate`]: a certificate that an authority issues, and the servers that show it.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use crate::server::builder::Server;
 ///
 /// Clones are the same, and so are the servers that were given it; the thread ends with the last of them.
 #[derive(Clone)]
-pub struct Certificates {
+pub struct AcmeCertificate {
     tls: ServerTls,
     table: Arc<ChallengeTable>,
     _renewing: Arc<Renewing>,
@@ -33,8 +33,8 @@ pub struct Certificates {
 /// Dropped with the last user of a certificate, which ends the thread that renews it.
 type Renewing = oneshot::Sender<Infallible>;
 
-impl Certificates {
-    pub(super) fn start(settings: Settings) -> Result<Certificates, AcmeError> {
+impl AcmeCertificate {
+    pub(super) fn start(settings: Settings) -> Result<AcmeCertificate, AcmeError> {
         let folder = Folder::open(&settings)?;
         let table = Arc::<ChallengeTable>::default();
         let is_ready = Arc::new(watch::Sender::new(false));
@@ -48,7 +48,7 @@ impl Certificates {
         let in_thread = |error| AcmeError::Io(Path::new("a thread").into(), error);
         let named = thread::Builder::new().name("corehttp-acme".into());
         named.spawn(move || keep_renewing(&mut renewal, gone)).map_err(in_thread)?;
-        Ok(Certificates { tls, table, _renewing: renewing })
+        Ok(AcmeCertificate { tls, table, _renewing: renewing })
     }
 
     /// The settings with which a server shows the certificate, for ports that are not those of [`Server::acme`]. Other settings
@@ -68,11 +68,11 @@ impl Certificates {
     /// use corehttp::{Context, Server};
     ///
     /// fn main() -> corehttp::Result {
-    ///     let acme = Acme::new(LETS_ENCRYPT_STAGING, ["example.org"])?.challenge(Challenge::Http01);
-    ///     let certificates = settings.folder("acme").start()?;
+    ///     let settings = Acme::new(LETS_ENCRYPT_STAGING, ["example.org"])?.challenge(Challenge::Http01);
+    ///     let certificate = settings.folder("acme").start()?;
     ///     let hello = |ctx: &mut Context| ctx.response.set_text("in secret");
-    ///     let app = wrap((certificates.challenges(), HttpsRedirect::new(["example.org"])), hello);
-    ///     Server::bind("[::]:80").and_bind_tls("[::]:443", certificates.tls()).run(app)
+    ///     let app = wrap((certificate.challenges(), HttpsRedirect::new()), hello);
+    ///     Server::bind("[::]:80").and_bind_tls("[::]:443", certificate.tls()).run(app)
     /// }
     /// ```
     pub fn challenges(&self) -> HttpChallenges {
@@ -87,8 +87,8 @@ impl Server {
     /// # Examples
     ///
     /// See [`acme`](crate::acme).
-    pub fn acme(self, certificates: &Certificates) -> Server {
-        self.tls(certificates.tls())
+    pub fn acme(self, certificate: &AcmeCertificate) -> Server {
+        self.tls(certificate.tls())
     }
 }
 
@@ -140,8 +140,8 @@ fn placeholder(name: &str) -> Result<Identity, AcmeError> {
     Identity::from_der([certificate.der().to_vec()], key.serialize_der()).map_err(AcmeError::Certificate)
 }
 
-impl fmt::Debug for Certificates {
+impl fmt::Debug for AcmeCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").field("tls", &self.tls).finish_non_exhaustive()
+        f.debug_struct("AcmeCertificate").field("tls", &self.tls).finish_non_exhaustive()
     }
 }
