@@ -58,13 +58,13 @@ pub struct Host {
 impl Host {
     pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, MessageError> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
-        let pool = sender.pool(&key).ok();
+        let pool = sender.pool(&key, None).ok();
         Ok(Host { sender, key, address: None, pool })
     }
 
     /// Returns this host as it is reached at `address`, with connections of its own.
     pub(super) fn at(&self, address: IpAddr) -> Host {
-        let pool = self.sender.pool_at(&self.key, address).ok();
+        let pool = self.sender.pool(&self.key, Some(address)).ok();
         Host { address: Some(address), pool, ..self.clone() }
     }
 
@@ -218,10 +218,7 @@ impl Host {
     pub(super) fn current_pool(&self) -> Result<Arc<Pool>, ClientError> {
         match &self.pool {
             Some(pool) if pool.is_of_current_runtime() => Ok(pool.clone()),
-            _ => match self.address {
-                None => self.sender.pool(&self.key),
-                Some(address) => self.sender.pool_at(&self.key, address),
-            },
+            _ => self.sender.pool(&self.key, self.address),
         }
     }
 }

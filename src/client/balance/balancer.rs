@@ -3,15 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::check_task::start_checks;
 use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
 use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
 use super::health::HealthPolicy;
-use super::host_list::HostList;
-use super::look_up_task::look_up_names;
+use super::host_list::{BalancedName, HostList};
 use super::member::{BalancerCounts, Member, Turns};
-use super::name::BalancedName;
 use super::round::{Assignment, Round, not_assigned};
+use super::tasks::{first_look_ups, start_checks, start_look_ups};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
@@ -271,9 +269,9 @@ impl Balancer {
         request: &'a Request,
         body: Option<&'a Body>,
     ) -> Result<Round<'a>, ClientError> {
-        if !self.inner.hosts.names().is_empty() {
+        if start_look_ups(&self.inner.hosts, &self.inner.health) {
             let deadline = self.inner.sender.timeouts().deadline;
-            boxed(|| look_up_names(&self.inner.hosts, &self.inner.health, deadline)).await;
+            boxed(|| first_look_ups(&self.inner.hosts, &self.inner.health, deadline)).await;
         }
         let assignment = self.inner.assign(request)?.through(self.sender.as_ref());
         let tries = self.inner.policy.as_deref().map(|policy| {

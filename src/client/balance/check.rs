@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::error::{ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::retry::random;
+use crate::client::retry::random_share;
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
 
 /// How a [`Balancer`](super::Balancer) checks whether each host is up.
@@ -146,8 +146,7 @@ impl HealthCheck {
             (true, Some(interval)) => interval,
             (true, None) => (self.interval / 5).max(INTERVAL_MIN),
         };
-        let jitter = interval / 100 * u32::from(self.jitter_percent);
-        interval - jitter.mul_f64((random() >> 32) as f64 / f64::from(u32::MAX))
+        interval - random_share(interval / 100 * u32::from(self.jitter_percent))
     }
 }
 

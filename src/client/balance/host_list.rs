@@ -1,11 +1,13 @@
-//! [`HostList`]: the hosts of a balancer, which come and go.
+//! [`HostList`]: the hosts of a balancer, which come and go; [`BalancedName`]: a name each of whose addresses is one.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::health::{HealthPolicy, HostChange};
 use super::member::{BalancerCounts, Member};
-use super::name::BalancedName;
+use super::owned_task::OwnedTask;
+use crate::client::host::Host;
 use crate::memory::{read_lock, write_lock};
 
 /// The hosts of a balancer, and the names whose addresses are among them.
@@ -36,8 +38,8 @@ impl HostList {
         // The name first, so that no look-up under way adds hosts again.
         let names = take_each(&self.names, |name| name.host.origin() == key);
         let members = take_each(&self.members, |member| member.host.origin() == key);
-        names.iter().for_each(|name| name.stop());
-        members.iter().for_each(|member| member.stop_checks());
+        names.iter().for_each(|name| name.look_up_task.stop());
+        members.iter().for_each(|member| member.check_task.stop());
         !names.is_empty() || !members.is_empty()
     }
 
@@ -88,7 +90,7 @@ impl HostList {
         };
         let mut changes = Vec::new();
         for gone in members.extract_if(.., |member| is_gone(member)) {
-            gone.stop_checks();
+            gone.check_task.stop();
             changes.push((gone, HostChange::Gone));
         }
         for member in new {
@@ -107,6 +109,50 @@ impl HostList {
 
     pub(super) fn counts(&self) -> Vec<BalancerCounts> {
         self.members().iter().map(|member| member.counts()).collect()
+    }
+}
+
+/// A name each of whose addresses is a host of a balancer.
+pub(super) struct BalancedName {
+    /// The name, at no particular address.
+    pub(super) host: Host,
+    weight: AtomicU32,
+    /// Whether the last look-up has failed.
+    is_unresolved: AtomicBool,
+    /// Whether a look-up has ended.
+    is_looked_up: AtomicBool,
+    pub(super) look_up_task: OwnedTask,
+}
+
+impl BalancedName {
+    pub(super) fn new(host: Host) -> BalancedName {
+        BalancedName {
+            host,
+            weight: AtomicU32::new(1),
+            is_unresolved: AtomicBool::new(false),
+            is_looked_up: AtomicBool::new(false),
+            look_up_task: OwnedTask::default(),
+        }
+    }
+
+    /// The weight of addresses that will be found.
+    pub(super) fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_weight(&self, weight: u32) {
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    /// Whether a look-up has ended: then the hosts are those that are known.
+    pub(super) fn is_looked_up(&self) -> bool {
+        self.is_looked_up.load(Ordering::Acquire)
+    }
+
+    /// Notes a look-up, whose addresses are hosts by now. Returns whether it is the first failure since one succeeded.
+    pub(super) fn note_look_up(&self, has_failed: bool) -> bool {
+        self.is_looked_up.store(true, Ordering::Release);
+        !self.is_unresolved.swap(has_failed, Ordering::Relaxed) && has_failed
     }
 }
 

@@ -1,17 +1,15 @@
 //! [`Member`]: one host of a balancer, its load and its health.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::check::CheckFailure;
 use super::ejection::{Ejection, EjectionCause, Ejector, WindowCounts};
 use super::health::{HealthPolicy, HostChange};
+use super::owned_task::OwnedTask;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientError, RetryReport};
 use crate::client::host::Host;
@@ -38,8 +36,7 @@ pub(super) struct Member {
     /// The result of the last checks; true if there were none.
     is_up: AtomicBool,
     ejection: MemberEjection,
-    /// Dropped with the member, which ends the task that checks it.
-    check_task: Mutex<Option<oneshot::Sender<Infallible>>>,
+    pub(super) check_task: OwnedTask,
 }
 
 /// The outcomes of a host's requests.
@@ -126,7 +123,7 @@ impl Member {
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
             ejection: MemberEjection::default(),
-            check_task: Mutex::default(),
+            check_task: OwnedTask::default(),
         }
     }
 
@@ -327,15 +324,6 @@ impl Member {
             is_ejected: self.is_out(),
             ejections: self.ejection.count.load(Ordering::Relaxed),
         }
-    }
-
-    /// Ends the task that checks the host.
-    pub(super) fn stop_checks(&self) {
-        *self.check_task() = None;
-    }
-
-    pub(super) fn check_task(&self) -> MutexGuard<'_, Option<oneshot::Sender<Infallible>>> {
-        lock(&self.check_task)
     }
 
     fn penalty_count(&self) -> usize {

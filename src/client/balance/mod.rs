@@ -6,12 +6,11 @@ mod choice;
 mod round;
 
 mod host_list;
-mod look_up_task;
 mod member;
-mod name;
+mod owned_task;
+mod tasks;
 
 mod check;
-mod check_task;
 mod ejection;
 mod health;
 

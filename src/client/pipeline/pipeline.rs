@@ -243,7 +243,7 @@ impl PipelineInner {
         if let Some(pool) = self.pool.get() {
             return Ok(pool);
         }
-        let pool = self.sender.pool(&self.key)?;
+        let pool = self.sender.pool(&self.key, None)?;
         Ok(self.pool.get_or_init(|| pool))
     }
 

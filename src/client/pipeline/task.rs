@@ -133,7 +133,7 @@ impl PipelineTask {
 
     /// Takes or opens a connection of the client, which goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<PooledConn, ClientError> {
-        let pool = self.sender.pool(&self.key)?;
+        let pool = self.sender.pool(&self.key, None)?;
         if self.queue.lock().needs_new_conn() {
             return open_new(pool, runtime::now(), &self.timeouts).await;
         }

@@ -70,14 +70,13 @@ impl ClientPools {
         })
     }
 
-    /// The pool of the origin with this key, in this runtime.
-    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.with_current_pools(|pools| pools.pool(key, Way::Usual))
-    }
-
-    /// The pool of the origin with this key at this one of its addresses, in this runtime.
-    pub(in crate::client) fn pool_at(&self, key: &str, address: IpAddr) -> Result<Arc<Pool>, ClientError> {
-        self.with_current_pools(|pools| pools.pool(key, Way::At(address)))
+    /// The pool of the origin with this key, in this runtime: at one of its addresses, or wherever it is reached.
+    pub(in crate::client) fn pool(
+        &self,
+        key: &str,
+        address: Option<IpAddr>,
+    ) -> Result<Arc<Pool>, ClientError> {
+        self.with_current_pools(|pools| pools.pool(key, address.map_or(Way::Usual, Way::At)))
     }
 
     /// The pool of tunnels to `origin` through a proxy that reads other requests, in this runtime.

@@ -635,7 +635,7 @@ mod tests {
         for request in requests {
             request.await.unwrap();
         }
-        let pool = client.sender.pool(host.origin()).unwrap();
+        let pool = client.sender.pool(host.origin(), None).unwrap();
         assert!(!lock(&pool.shared.state).exchanges.is_empty());
         assert_eq!(pool.idle(), idle_conn);
         sleep(Duration::from_secs(20)).await;

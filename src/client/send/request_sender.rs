@@ -102,14 +102,13 @@ impl RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
     }
 
-    /// The pool of the origin with this key, in this runtime.
-    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.pools.pool(key)
-    }
-
-    /// The pool of the origin with this key at this one of its addresses, in this runtime.
-    pub(in crate::client) fn pool_at(&self, key: &str, address: IpAddr) -> Result<Arc<Pool>, ClientError> {
-        self.pools.pool_at(key, address)
+    /// The pool of the origin with this key, in this runtime: at one of its addresses, or wherever it is reached.
+    pub(in crate::client) fn pool(
+        &self,
+        key: &str,
+        address: Option<IpAddr>,
+    ) -> Result<Arc<Pool>, ClientError> {
+        self.pools.pool(key, address)
     }
 
     pub(in crate::client) fn each_pool(&self, then: impl FnMut(&Pool)) {

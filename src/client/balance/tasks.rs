@@ -1,0 +1,106 @@
+//! [`start_checks`] and [`start_look_ups`]: the tasks of a balancer, which check hosts and look names up.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::check::Doubt;
+use super::health::{HealthPolicy, HostChange};
+use super::host_list::{BalancedName, HostList};
+use super::member::Member;
+use crate::client::host::Host;
+use crate::message::Response;
+use crate::runtime::{self, Handle, Instant, sleep, sleep_until, timeout_at};
+
+/// Starts the task that checks a host, unless it is running. Without a runtime, none can be started.
+pub(super) fn start_checks(member: &Arc<Member>, health: &Arc<HealthPolicy>) {
+    let Some(check) = &health.check else { return };
+    member.check_task.start(|| {
+        let host = member.host.with_timeout(check.interval);
+        keep_checking(Arc::downgrade(member), host, health.clone())
+    });
+}
+
+/// Checks `member`, which is at `host`, for as long as it is there.
+async fn keep_checking(member: Weak<Member>, host: Host, health: Arc<HealthPolicy>) {
+    let Some(check) = &health.check else { return };
+    let mut response = Response::new();
+    let mut doubt = Doubt::default();
+    loop {
+        let began = runtime::now();
+        // The member is not held meanwhile, or it would not be gone before the response has come.
+        let outcome = check.run(&host, &mut response).await;
+        let Some(member) = member.upgrade() else { return };
+        if let Some(outcome) = outcome
+            && doubt.note(check, member.is_up(), outcome.is_ok()).is_some()
+        {
+            member.set_up(&health, outcome.err());
+        }
+        drop(member);
+        sleep_until(runtime::later(began, check.pause(doubt.is_any()))).await;
+    }
+}
+
+/// Starts the tasks that look names up, unless they are running. Returns whether a name was never looked up, so that
+/// [`first_look_ups`] have to be waited for: otherwise there would be no host.
+pub(super) fn start_look_ups(hosts: &Arc<HostList>, health: &Arc<HealthPolicy>) -> bool {
+    let names = hosts.names();
+    for name in &*names {
+        let look_up = || keep_looking_up(Arc::downgrade(name), Arc::downgrade(hosts), health.clone());
+        name.look_up_task.start(look_up);
+    }
+    names.iter().any(|name| !name.is_looked_up())
+}
+
+/// Looks up each name that never was, until `deadline`. A request does not wait for the task of a name, which may be in a
+/// runtime that nobody polls any more.
+pub(super) async fn first_look_ups(hosts: &HostList, health: &HealthPolicy, deadline: Option<Instant>) {
+    if Handle::current().is_none() {
+        return;
+    }
+    let names = hosts.names().clone();
+    for name in names.iter().filter(|name| !name.is_looked_up()) {
+        let looked_up = async { take(name.host.look_up().await, name, hosts, health) };
+        match deadline {
+            Some(deadline) => drop(timeout_at(deadline, looked_up).await),
+            None => drop(looked_up.await),
+        }
+    }
+}
+
+/// Looks a name up as often as its addresses expire, for as long as it is there.
+async fn keep_looking_up(name: Weak<BalancedName>, hosts: Weak<HostList>, health: Arc<HealthPolicy>) {
+    loop {
+        // Neither is held during a look-up, or it would not be gone before that has ended.
+        let Some(host) = name.upgrade().map(|name| name.host.clone()) else { return };
+        let found = host.look_up().await;
+        let Some((name, hosts)) = name.upgrade().zip(hosts.upgrade()) else { return };
+        let pause = take(found, &name, &hosts, &health);
+        drop((name, hosts));
+        sleep(pause).await;
+    }
+}
+
+/// Makes the addresses that were found hosts, and keeps the last ones if there are none. Returns the time until the next
+/// look-up.
+fn take(
+    found: io::Result<(Arc<[IpAddr]>, Duration)>,
+    name: &Arc<BalancedName>,
+    hosts: &HostList,
+    health: &HealthPolicy,
+) -> Duration {
+    if let Ok((addresses, _)) = &found {
+        hosts.set_addresses(name, addresses, health);
+    }
+    if name.note_look_up(found.is_err()) {
+        health.report(&name.host, HostChange::Unresolved);
+    }
+    found.map_or(PAUSE_AFTER_FAILURE, |(_, ttl)| ttl.max(PAUSE_MIN))
+}
+
+/// The least time between two look-ups of a name, even if its addresses are valid for less.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The time until a name is looked up again that could not be resolved.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
