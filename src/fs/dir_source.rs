@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::disk::{DiskRoot, Node, RootDir};
 use super::listing::DirEntry;
 use super::path::{Links, RelativePath};
+use super::root::if_there;
 use super::snapshot::{Etag, ReadOptions, Snapshot};
 use super::source::{FileMetadata, FileSource, SourceEntry};
 use crate::message::Body;
@@ -82,18 +83,10 @@ impl DirSource {
         move || {
             let Some(path) = path else { return Ok(None) };
             root.refresh_if_due();
-            let worked = with_descriptors(|| {
+            if_there(with_descriptors(|| {
                 let dir = root.current_dir()?;
                 work(&dir, &path, dir.open(&path, Links::Refused)?)
-            });
-            match worked {
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-                {
-                    Ok(None)
-                }
-                worked => worked.map(Some),
-            }
+            }))
         }
     }
 }

@@ -77,12 +77,17 @@ impl Root {
                 Node::Directory(found) => Opened::Directory(Directory::Disk(dir, found)),
             })
         };
-        match open() {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(Opened::Nothing)
-            }
-            opened => opened,
+        Ok(if_there(open())?.unwrap_or(Opened::Nothing))
+    }
+}
+
+/// `None` for an error by which a path leads nowhere.
+pub(super) fn if_there<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
         }
+        opened => opened.map(Some),
     }
 }
 

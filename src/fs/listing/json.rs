@@ -1,10 +1,9 @@
 //! [`json`]: the contents of a directory for programs.
 
 use std::fmt::Write;
-use std::time::SystemTime;
 
 use super::dir_entry::DirEntry;
-use crate::message::{HttpDate, escape_json, month_number};
+use crate::message::{HttpDate, escape_json};
 
 /// The entries of the directory at `path` as an object.
 pub(super) fn json(path: &str, entries: &[DirEntry], is_truncated: bool) -> String {
@@ -32,24 +31,14 @@ fn push_entry(json: &mut String, entry: &DirEntry) {
         let _ = write!(json, ",\"size\":{size}");
     }
     if let Some(modified) = entry.modified {
-        let _ = write!(json, ",\"modified\":\"{}\"", format_second(modified));
+        let _ = write!(json, ",\"modified\":\"{}\"", HttpDate::new(modified).to_rfc3339());
     }
     json.push('}');
 }
 
-/// Formats a time to the second, in UTC: `1994-11-06T08:49:37Z` (RFC 3339 §5.6). Times before 1970 become its first
-/// second.
-fn format_second(time: SystemTime) -> String {
-    let date = HttpDate::new(time);
-    // `Sun, 06 Nov 1994 08:49:37 GMT`
-    let text = date.as_str();
-    let (day, month, year, second) = (&text[5..7], &text[8..11], &text[12..16], &text[17..25]);
-    format!("{year}-{:02}-{day}T{second}Z", month_number(month.as_bytes()).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -73,11 +62,12 @@ mod tests {
 
     #[test]
     fn a_file_may_have_any_date() {
+        let second = |time| HttpDate::new(time).to_rfc3339();
         let at = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
         let before = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40)).unwrap();
-        assert_eq!(format_second(at(951_782_399)), "2000-02-28T23:59:59Z");
-        assert_eq!(format_second(before), "1970-01-01T00:00:00Z");
-        assert!(format_second(at(i64::MAX as u64)).ends_with('Z'));
+        assert_eq!(second(at(951_782_399)), "2000-02-28T23:59:59Z");
+        assert_eq!(second(before), "1970-01-01T00:00:00Z");
+        assert!(second(at(i64::MAX as u64)).ends_with('Z'));
     }
 
     #[test]

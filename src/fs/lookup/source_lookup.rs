@@ -7,7 +7,7 @@ use super::path_lookup::{Found, Listed, Listing, PathLookup, Precompressed};
 use crate::fs::listing::ENTRIES_MAX;
 use crate::fs::path::RelativePath;
 use crate::fs::resource::{Resource, StoredCoding};
-use crate::fs::root::Directory;
+use crate::fs::root::{Directory, if_there};
 use crate::fs::snapshot::Snapshot;
 use crate::fs::source::{ErasedSource, FileMetadata, SourceEntry, SourcedFile};
 
@@ -38,12 +38,7 @@ impl<'a> SourceLookup<'a> {
         if path.is_empty() {
             return Ok(Some(SourceEntry::Directory));
         }
-        match self.source.find(path).await {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            found => found,
-        }
+        if_there(self.source.find(path).await).map(Option::flatten)
     }
 
     /// The index of a directory, or its entries. `is_directory` is whether the path ends with a `/`.

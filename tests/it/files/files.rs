@@ -12,6 +12,7 @@ use corehttp::fs::{Etag, FileCacheLimits, Files};
 use corehttp::{Body, Context, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
+use super::{body, field, get};
 use crate::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};
 #[cfg(target_os = "linux")]
 use crate::support::{alone, use_up_descriptors};
@@ -37,20 +38,6 @@ const UNCACHED: FileCacheLimits =
 
 fn files(root: &Path) -> Files {
     Files::new(root).unwrap()
-}
-
-/// A GET of `target` with these lines of fields.
-fn get(target: &str, fields: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
-}
-
-fn field<'a>(received: &'a str, name: &str) -> Option<&'a str> {
-    let head = received.split("\r\n\r\n").next()?;
-    head.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-}
-
-fn body(received: &str) -> &str {
-    received.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
 /// The response of `handler` to `request`, without a connection.

@@ -13,21 +13,8 @@ use corehttp::fs::{DirEntry, DirSource, FileMetadata, FileSource, Files, SourceE
 use corehttp::{Body, Context, Server, Status, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use super::{body, field, get};
 use crate::support::{ErrorReports, Served, status};
-
-/// A GET of `target` with these lines of fields.
-fn get(target: &str, fields: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
-}
-
-fn field<'a>(received: &'a str, name: &str) -> Option<&'a str> {
-    let head = received.split("\r\n\r\n").next()?;
-    head.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-}
-
-fn body(received: &str) -> &str {
-    received.split_once("\r\n\r\n").map_or("", |(_, body)| body)
-}
 
 /// Files in memory, by path.
 #[derive(Default)]
