@@ -31,7 +31,7 @@ fn main() -> corehttp::Result {
         .on_report(|report| eprintln!("{report}"))
         .start()?;
     let running = Server::bind(arg(1).unwrap_or("[::]:443"))
-        .acme(&certificate)
+        .tls(certificate.tls())
         .observe(ErrorLog::stderr())
         .stop_on(shutdown_signal(), Duration::from_secs(10))
         .start(|ctx: &mut Context| ctx.response.set_text("hello, by a certificate of today\n"))?;

@@ -17,7 +17,7 @@ use super::folder::Folder;
 use super::settings::Settings;
 use crate::client::client::Client;
 use crate::http_types::HttpBody;
-use crate::message::{MessageError, Request, Response};
+use crate::message::{FieldName, MessageError, Request, Response, saturating_decimal};
 
 /// The account at an authority.
 pub(super) struct Authority {
@@ -38,28 +38,31 @@ impl Authority {
         settings: &Settings,
         folder: Option<&Folder>,
     ) -> Result<Authority, AcmeError> {
-        let client = settings.client.clone().unwrap_or_default();
-        let builder = || Account::builder_with_http(Box::new(AcmeClient(client.clone())));
+        match Authority::sign_in_again(settings, folder).await? {
+            Some(authority) => Ok(authority),
+            None => Ok(Authority { account: Authority::make_account(settings, folder).await? }),
+        }
+    }
+
+    /// Signs in with the account of the folder, if there is one.
+    pub(super) async fn sign_in_again(
+        settings: &Settings,
+        folder: Option<&Folder>,
+    ) -> Result<Option<Authority>, AcmeError> {
         let known = folder.map(Folder::account).transpose()?.flatten();
         // A file that was damaged is no reason to be without a certificate.
         let known = known.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
-        let account = match known {
-            Some(credentials) => builder().from_credentials(credentials).await.map_err(refused)?,
-            None => Authority::make_account(builder(), settings, folder).await?,
-        };
-        Ok(Authority { account })
+        let Some(credentials) = known else { return Ok(None) };
+        let account = builder(settings).from_credentials(credentials).await.map_err(refused)?;
+        Ok(Some(Authority { account }))
     }
 
-    async fn make_account(
-        builder: AccountBuilder,
-        settings: &Settings,
-        folder: Option<&Folder>,
-    ) -> Result<Account, AcmeError> {
+    async fn make_account(settings: &Settings, folder: Option<&Folder>) -> Result<Account, AcmeError> {
         let contact: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
         let new =
             NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
         let (account, credentials) =
-            builder.create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
+            builder(settings).create(&new, settings.directory.to_string(), None).await.map_err(refused)?;
         if let Some(folder) = folder {
             let text = serde_json::to_string(&credentials).map_err(|error| refused(error.into()))?;
             folder.set_account(&text)?;
@@ -153,6 +156,10 @@ fn identifier_of(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifi
     CertificateIdentifier::try_from(certificate).ok().map(CertificateIdentifier::into_owned)
 }
 
+fn builder(settings: &Settings) -> AccountBuilder {
+    Account::builder_with_http(Box::new(AcmeClient(settings.client.clone().unwrap_or_default())))
+}
+
 /// Whether an authority refuses the certificate that an order is to replace.
 fn refuses_old(error: &instant_acme::Error) -> bool {
     let instant_acme::Error::Api(problem) = error else { return false };
@@ -213,17 +220,9 @@ impl HttpClient for AcmeClient {
 
 /// Bounds `retry-after`, whose seconds are added to a time, which might overflow.
 fn bound_wait(response: &mut Response) -> Result<(), MessageError> {
-    let is_long = response.headers.get(RETRY_AFTER).is_some_and(|wait| {
-        let wait = wait.trim();
-        wait.bytes().all(|octet| octet.is_ascii_digit()) && wait.len() > WAIT_DIGITS_MAX
-    });
-    if is_long {
-        response.headers.set(RETRY_AFTER, WINDOW_ASKED_MAX.as_secs())?;
+    let seconds = response.headers.first(FieldName::RETRY_AFTER).and_then(saturating_decimal);
+    if seconds.is_some_and(|seconds| seconds > WINDOW_ASKED_MAX.as_secs()) {
+        response.headers.set(FieldName::RETRY_AFTER.as_str(), WINDOW_ASKED_MAX.as_secs())?;
     }
     Ok(())
 }
-
-const RETRY_AFTER: &str = "retry-after";
-
-/// Of more digits are the seconds of more than three months.
-const WAIT_DIGITS_MAX: usize = 7;

@@ -11,14 +11,13 @@ use rcgen::KeyPair;
 use tokio::sync::{oneshot, watch};
 use tokio_rustls::rustls::server::ClientHello;
 
-use super::challenge::{ChallengeTable, HttpChallenges, VALIDATION};
+use super::challenge::{ChallengeTable, HttpChallenges};
 use super::error::AcmeError;
 use super::folder::Folder;
 use super::renewal::Renewal;
 use super::settings::Settings;
-use crate::net::tls::enabled::{Identity, ResolvedConfig, ServerTls};
+use crate::net::tls::enabled::{Identity, ResolvedConfig, ServerTls, VALIDATION};
 use crate::runtime::{block_on, select};
-use crate::server::builder::Server;
 
 /// A certificate that an authority issues, and that a thread renews. Made by [`Acme::start`](super::Acme::start).
 ///
@@ -51,8 +50,8 @@ impl AcmeCertificate {
         Ok(AcmeCertificate { tls, table, _renewing: renewing })
     }
 
-    /// The settings with which a server shows the certificate, for ports that are not those of [`Server::acme`]. Other settings
-    /// may be added to them.
+    /// The settings for [`Server::tls`](crate::Server::tls), with which a server shows the certificate, and answers the authority
+    /// when it validates the names by [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01). Other settings may be added to them.
     pub fn tls(&self) -> ServerTls {
         self.tls.clone()
     }
@@ -77,18 +76,6 @@ impl AcmeCertificate {
     /// ```
     pub fn challenges(&self) -> HttpChallenges {
         HttpChallenges::new(self.table.clone())
-    }
-}
-
-impl Server {
-    /// Shows a certificate that an authority issues, on all ports, and answers that authority when it validates the names by
-    /// [`Challenge::TlsAlpn01`](crate::acme::Challenge::TlsAlpn01).
-    ///
-    /// # Examples
-    ///
-    /// See [`acme`](crate::acme).
-    pub fn acme(self, certificate: &AcmeCertificate) -> Server {
-        self.tls(certificate.tls())
     }
 }
 

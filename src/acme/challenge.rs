@@ -1,6 +1,7 @@
 //! [`Challenge`]: how an authority validates names; [`ChallengeTable`]: what it is to find here meanwhile.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
@@ -12,6 +13,7 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::error::AcmeError;
 use crate::memory::lock;
+use crate::net::tls::enabled::VALIDATION;
 use crate::server::middleware::Middleware;
 use crate::server::{BodyPlan, Context, Handler, Result};
 
@@ -19,7 +21,7 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Challenge {
-    /// By a handshake at port 443 (RFC 8737), which [`Server::acme`](crate::Server::acme) answers.
+    /// By a handshake at port 443 (RFC 8737), which [`AcmeCertificate::tls`](super::AcmeCertificate::tls) answers.
     #[default]
     TlsAlpn01,
     /// By a request at port 80 (RFC 8555 §8.3), which [`AcmeCertificate::challenges`](super::AcmeCertificate::challenges) answers.
@@ -34,9 +36,6 @@ pub(super) struct ChallengeTable {
     /// The responses to each token.
     responses: Mutex<HashMap<Box<str>, Box<str>>>,
 }
-
-/// The protocol of a handshake by which an authority validates a name (RFC 8737 §6.2).
-pub(super) const VALIDATION: &[u8] = b"acme-tls/1";
 
 impl ChallengeTable {
     /// Sets the handshake with `name`, by the digest of the key authorization (RFC 8737 §3).
@@ -112,14 +111,12 @@ impl Middleware for HttpChallenges {
 
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let Some(response) = self.response(ctx) else { return next.handle(ctx).await };
-        ctx.response.headers.set("content-type", "application/octet-stream")?;
-        ctx.response.body.set_bytes(response.as_bytes());
-        Ok(())
+        Ok(ctx.response.set_bytes("application/octet-stream", response.as_bytes())?)
     }
 }
 
-impl std::fmt::Debug for HttpChallenges {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for HttpChallenges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpChallenges").finish_non_exhaustive()
     }
 }

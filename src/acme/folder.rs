@@ -95,7 +95,6 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     // Another process may write at the same time; one in a container has the same number.
     let new = path.with_extension(format!("new-{:016x}", RandomState::new().hash_one(0)));
     let mut file = open_private(&new)?;
-    file.set_len(0)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))

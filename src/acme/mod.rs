@@ -11,7 +11,7 @@
 //!         .on_report(|report| eprintln!("acme: {report}"))
 //!         .start()?;
 //!     Server::bind("[::]:443")
-//!         .acme(&certificate)
+//!         .tls(certificate.tls())
 //!         .run(|ctx: &mut Context| ctx.response.set_text("in secret"))
 //! }
 //! ```

@@ -1,7 +1,5 @@
 //! [`Renewal`]: loads, obtains and renews a certificate, for as long as it is shown.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +12,7 @@ use super::challenge::ChallengeTable;
 use super::error::{AcmeError, AcmeReport};
 use super::folder::Folder;
 use super::settings::Settings;
+use crate::client::{Backoff, random_share};
 use crate::net::tls::enabled::{ConfigError, Identity, ServerTls};
 use crate::runtime::sleep;
 
@@ -34,6 +33,7 @@ pub(super) struct Renewal {
 /// The certificate that is shown.
 struct Current {
     certificate: CertificateDer<'static>,
+    not_after: SystemTime,
     /// When it is renewed, but not before `due_min`.
     due: SystemTime,
     /// One that was just issued is not renewed at once, even if a clock is wrong, or the authority asks for it.
@@ -55,10 +55,8 @@ impl Renewal {
 
     /// Shows the certificate of the folder, if there is one, from the first handshake on.
     pub(super) fn load_at_start(&mut self) {
-        // The thread tries again, and reports what has failed.
-        if self.load().is_err() {
-            self.loaded = None;
-        }
+        // The thread tries again, and reports the failure.
+        let _ = self.load();
     }
 
     /// Renews the certificate whenever that is due.
@@ -70,8 +68,8 @@ impl Renewal {
                     pause
                 }
                 Err(error) => {
+                    self.failures = self.failures.saturating_add(1);
                     let retried_after = back_off(self.failures, self.left());
-                    self.failures += 1;
                     self.settings.report(&AcmeReport::Failed { error, retried_after });
                     retried_after
                 }
@@ -95,9 +93,9 @@ impl Renewal {
 
     /// For how long the certificate is still valid.
     fn left(&self) -> Duration {
-        let not_after = self.current.as_ref().and_then(|_| self.tls.not_after());
-        let left = not_after.and_then(|not_after| not_after.duration_since(SystemTime::now()).ok());
-        left.unwrap_or_default()
+        let left =
+            |current: &Current| current.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        self.current.as_ref().map(left).unwrap_or_default()
     }
 
     /// Does what is due. Returns the time until the next step.
@@ -105,11 +103,8 @@ impl Renewal {
         self.load()?;
         let now = SystemTime::now();
         self.ask_for_window(now).await;
-        if let Some(left) = self
-            .current
-            .as_ref()
-            .and_then(|current| current.due.max(current.due_min).duration_since(now).ok())
-        {
+        let until_due = |current: &Current| current.due.max(current.due_min).duration_since(now).ok();
+        if let Some(left) = self.current.as_ref().and_then(until_due) {
             return Ok(left.min(STEP_MAX));
         }
         let locked = self.folder.as_ref().map(Folder::try_lock).transpose()?;
@@ -182,10 +177,12 @@ impl Renewal {
         if !self.settings.names.iter().all(|name| names.contains(name)) {
             return Err(AcmeError::OtherNames);
         }
-        let due = due(identity.not_before(), identity.not_after());
+        let not_after = identity.not_after();
+        let due = due(identity.not_before(), not_after);
         self.tls.replace_identities([identity]).map_err(AcmeError::Certificate)?;
         self.current = Some(Current {
             certificate,
+            not_after,
             due,
             due_min: SystemTime::UNIX_EPOCH,
             asked_at: SystemTime::UNIX_EPOCH,
@@ -195,8 +192,8 @@ impl Renewal {
     }
 
     fn report_shown(&self, report: impl FnOnce(SystemTime) -> AcmeReport) {
-        if let Some(not_after) = self.tls.not_after() {
-            self.settings.report(&report(not_after));
+        if let Some(current) = &self.current {
+            self.settings.report(&report(current.not_after));
         }
     }
 
@@ -209,16 +206,13 @@ impl Renewal {
         }
         current.asked_at = now + WINDOW_ASKED_AFTER_FAILURE;
         // An account is made only to obtain a certificate.
-        let is_known = self.folder.as_ref().is_some_and(|folder| matches!(folder.account(), Ok(Some(_))));
-        if !is_known {
-            return;
-        }
-        let Ok(authority) = Authority::sign_in(&self.settings, self.folder.as_ref()).await else { return };
+        let known = Authority::sign_in_again(&self.settings, self.folder.as_ref()).await;
+        let Ok(Some(authority)) = known else { return };
         if let Some(window) = authority.renewal_window(&current.certificate).await {
             current.asked_at = now + window.asked_again_after;
             let is_outside = !(window.start..=window.end).contains(&current.due);
             if is_outside && let Ok(width) = window.end.duration_since(window.start) {
-                current.due = window.start + width.mul_f64(random_part());
+                current.due = window.start + random_share(width);
             }
         }
     }
@@ -228,18 +222,13 @@ impl Renewal {
 /// that those of many servers are not renewed at once.
 fn due(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     let valid = not_after.duration_since(not_before).unwrap_or_default();
-    not_after - valid / 3 - (valid / 100).mul_f64(random_part())
+    not_after - valid / 3 - random_share(valid / 100)
 }
 
 /// How long to wait after so many failures in a row, with a certificate that is valid for so long.
 fn back_off(failures: u32, left: Duration) -> Duration {
     let most = (left / 4).clamp(BACK_OFF_IN_NEED, BACK_OFF_MAX);
-    BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(most)
-}
-
-/// A number from 0 to 1, by chance.
-fn random_part() -> f64 {
-    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+    Backoff { first: BACK_OFF_MIN, most }.bound(failures)
 }
 
 const BACK_OFF_MIN: Duration = Duration::from_secs(60);
@@ -278,7 +267,7 @@ mod tests {
     #[test]
     fn failures_are_tried_again_less_and_less_often() {
         let day = Duration::from_secs(24 * 60 * 60);
-        let minutes = |left| Vec::from_iter((0..13).map(|failures| back_off(failures, left).as_secs() / 60));
+        let minutes = |left| Vec::from_iter((1..14).map(|failures| back_off(failures, left).as_secs() / 60));
         assert_eq!(minutes(30 * day), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440]);
         assert_eq!(minutes(day)[8..], [256, 360, 360, 360, 360]);
         assert_eq!(minutes(Duration::ZERO)[5..8], [32, 60, 60]);

@@ -218,7 +218,7 @@ fn acme(directory: &str, reports: &Reports) -> Acme {
 fn serve(certificates: &AcmeCertificate, port: u16) -> ServerHandle {
     Server::bind(("127.0.0.1", port))
         .cores(1)
-        .acme(certificates)
+        .tls(certificates.tls())
         .start(|ctx: &mut Context| {
             let tls = ctx.tls().map(|tls| tls.server_name.clone());
             ctx.response.set_text(format!("{tls:?}"));
@@ -328,7 +328,7 @@ fn what_fails_is_reported_and_tried_again() {
     assert!(text.contains("no certificate"), "{text}");
 }
 
-/// Whatever an authority answers is an error at most.
+/// No answer of an authority is worse than an error.
 #[test]
 fn nonsense_is_an_error() {
     let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();

@@ -30,9 +30,7 @@ impl Backoff {
 
     /// A wait after `failed` attempts. `random` is any number.
     pub(super) fn wait(self, failed: u32, random: u64) -> Duration {
-        let bound = u64::try_from(self.bound(failed).as_nanos()).unwrap_or(u64::MAX);
-        let share = (u128::from(bound) * u128::from(random)) >> u64::BITS;
-        Duration::from_nanos(u64::try_from(share).expect("a share is no larger than the whole"))
+        share(self.bound(failed), random)
     }
 }
 
@@ -42,8 +40,20 @@ impl Default for Backoff {
     }
 }
 
+/// Returns anything from nothing to the whole.
+pub(crate) fn random_share(whole: Duration) -> Duration {
+    share(whole, random())
+}
+
+/// `random` is any number.
+fn share(whole: Duration, random: u64) -> Duration {
+    let whole = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+    let share = (u128::from(whole) * u128::from(random)) >> u64::BITS;
+    Duration::from_nanos(u64::try_from(share).expect("a share is no larger than the whole"))
+}
+
 /// Returns a random number. Retries and checks are few, so each has new keys from the standard library.
-pub(in crate::client) fn random() -> u64 {
+fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 

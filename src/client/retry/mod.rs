@@ -9,7 +9,7 @@ mod retry;
 mod tries;
 
 pub(crate) use backoff::Backoff;
-pub(super) use backoff::random;
+pub(crate) use backoff::random_share;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
 pub use retry::Retry;

@@ -30,6 +30,8 @@ pub use server_tls::ServerTls;
 pub(crate) use server_tls::TlsAcceptor;
 pub use session::{Session, Version};
 pub(crate) use stream::TlsStream;
+#[cfg(feature = "acme")]
+pub(crate) use stream::VALIDATION;
 
 #[cfg(test)]
 mod tests;

@@ -122,13 +122,16 @@ impl<C> TlsStream<C> {
 
     /// Whether the handshake was one by which an authority validates a name (RFC 8737 §6.2).
     pub(crate) fn is_validation(&self) -> bool {
-        self.inner.get_ref().1.alpn_protocol() == Some(b"acme-tls/1")
+        self.inner.get_ref().1.alpn_protocol() == Some(VALIDATION)
     }
 
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         Some(self.session.get_or_init(|| Arc::new(Session::from_stream(&self.inner))).clone())
     }
 }
+
+/// The protocol of ALPN in which an authority validates a name.
+pub(crate) const VALIDATION: &[u8] = b"acme-tls/1";
 
 /// Writes some of the pending records with `write`.
 fn write_records<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
