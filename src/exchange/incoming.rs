@@ -3,10 +3,10 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, MinRate, READ_MIN, UNRESERVED_MAX, poll_content};
+use super::incoming_body::{BodyDecoder, LargeInput, MinRate, READ_MIN, UNRESERVED_MAX, poll_content};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
-use super::{Bounds, ExchangeError, Phase, Timeouts};
+use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
@@ -37,6 +37,8 @@ pub(crate) struct Incoming {
     rate: MinRate,
     /// The memory of a body that is buffered. It is kept with the buffer, until both are given back.
     pub(crate) memory: MemoryShare,
+    /// The memory of the input, once a streamed body has made it large.
+    large_input: LargeInput,
 }
 
 impl Incoming {
@@ -167,7 +169,7 @@ impl Incoming {
             if self.piece_len > 0 || self.is_end_stream() {
                 self.has_read_any |= self.piece_len > 0;
                 if L::STAYS_ON_THREAD && self.piece_len == 0 {
-                    self.input.return_large();
+                    self.large_input.give_back(&mut self.input);
                 }
                 return Poll::Ready(Ok(self.piece_len));
             }
@@ -260,8 +262,7 @@ impl Incoming {
         grown
     }
 
-    /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may
-    /// have arrived.
+    /// Moves what has arrived of the body to `content`, which may grow to `body_max`. Returns whether more may have.
     fn take_arrived(
         &mut self,
         bounds: &Bounds,
@@ -298,7 +299,7 @@ impl Incoming {
 
     /// Drains the body: reads and drops the rest of it, since the response has announced that the connection persists, and
     /// a peer that relies on that sends the end of its body. Returns whether the end was reached. Beyond
-    /// [`Limits::drain_max`], the peer has [`Timeouts::linger`].
+    /// [`Limits::drain_max`], the peer has [`linger`](super::Timeouts::linger).
     pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -491,7 +492,7 @@ impl Incoming {
         if is_contended && self.rate.waited() > limit {
             return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
-        let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
+        let received = ready!(self.poll_read(cx, conn, bounds, content));
         match received
             .map_err(|error| self.unfinished_body_error(self.rate.error(error, &bounds.timeouts), bounds))?
         {
@@ -529,16 +530,17 @@ impl Incoming {
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
-        timeouts: &Timeouts,
+        bounds: &Bounds,
         mut content: Option<&mut Arena>,
     ) -> Poll<Result<usize, ConnError>> {
+        let timeouts = &bounds.timeouts;
         loop {
             let limit = self.rate.time_left(timeouts);
             let received = match (&mut self.body, content.as_deref_mut()) {
                 (BodyDecoder::Length(left), Some(content)) => {
                     poll_content(cx, conn, limit, left, content, &mut self.input)
                 }
-                _ => conn.poll_fill_body(cx, &mut self.input, limit),
+                _ => self.large_input.poll_fill(cx, conn, limit, &bounds.memory, &mut self.input),
             };
             match received {
                 Poll::Pending => {
@@ -570,6 +572,7 @@ impl Incoming {
             head_search,
             rate,
             memory,
+            large_input: _,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
@@ -590,6 +593,8 @@ impl Reset for Incoming {
 
     fn shrink(&mut self) -> usize {
         self.memory.clear();
-        self.input.shrink() + self.trailers.shrink()
+        let kept = self.input.shrink() + self.trailers.shrink();
+        self.large_input.follow(&self.input);
+        kept
     }
 }

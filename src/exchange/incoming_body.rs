@@ -1,4 +1,5 @@
-//! [`BodyDecoder`], [`MinRate`]: finds the content of a body in its framing (RFC 9112 §6), and checks how fast it arrives.
+//! [`BodyDecoder`], [`MinRate`], [`LargeInput`]: finds the content of a body in its framing (RFC 9112 §6), and bounds how
+//! slowly it arrives, and how much memory its reads take.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -7,7 +8,8 @@ use super::{ExchangeError, Phase, Timeouts};
 use crate::error_text::TimeLimit;
 use crate::memory::Arena;
 use crate::message::Headers;
-use crate::net::{Conn, ConnError, Locality, ReadBuffer, millis};
+use crate::net::{Conn, ConnError, LARGE_READ, Locality, ReadBuffer, millis};
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::{ForbiddenTrailers, Leniency};
 use crate::wire::{Framing, Limits, WireError};
@@ -100,6 +102,43 @@ pub(super) fn poll_content<L: Locality>(
     input.append(&content.spare(0)[..count - of_body]);
     *left -= of_body as u64;
     Poll::Ready(Ok(count))
+}
+
+/// The part of the peers' memory that an input has, while it is as large as reads of a streamed body make it.
+#[derive(Default)]
+pub(super) struct LargeInput(MemoryShare);
+
+impl LargeInput {
+    /// Reads once into `input`. If the memory for a large read lacks, a smaller one does.
+    pub(super) fn poll_fill<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        limit: Duration,
+        budget: &MemoryBudget,
+        input: &mut ReadBuffer,
+    ) -> Poll<Result<usize, ConnError>> {
+        if input.reads_large() && !self.0.try_grow_to(budget, LARGE_READ) {
+            input.read_less();
+        }
+        let filled = conn.poll_fill_body(cx, input, limit);
+        self.follow(input);
+        filled
+    }
+
+    /// Leaves the memory to the other connections of the thread.
+    pub(super) fn give_back(&mut self, input: &mut ReadBuffer) {
+        input.return_large();
+        self.follow(input);
+    }
+
+    /// Gives the share back, if the input is large no longer.
+    #[inline]
+    pub(super) fn follow(&mut self, input: &ReadBuffer) {
+        if self.0.len() > 0 && !input.is_large() {
+            self.0.clear();
+        }
+    }
 }
 
 pub(super) const READ_MIN: usize = 16 << 10;

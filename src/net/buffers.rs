@@ -53,10 +53,21 @@ impl ReadBuffer {
         count
     }
 
+    /// Whether the next read of a body is a large one.
+    #[inline]
+    pub(crate) fn reads_large(&self) -> bool {
+        self.least == LARGE_READ
+    }
+
+    /// Makes do with less for the next read.
+    pub(crate) fn read_less(&mut self) {
+        self.least = READ_KEPT_MAX;
+    }
+
     /// Takes the memory of large reads from the thread, if the next read is a large one.
     #[inline]
     pub(super) fn borrow_large(&mut self) {
-        if self.least == READ_MAX && !self.is_large() {
+        if self.reads_large() && !self.is_large() {
             self.trade_large();
         }
     }
@@ -69,9 +80,10 @@ impl ReadBuffer {
         }
     }
 
+    /// Whether the buffer has the memory of large reads.
     #[inline]
-    fn is_large(&self) -> bool {
-        self.arena.capacity() >= READ_MAX
+    pub(crate) fn is_large(&self) -> bool {
+        self.arena.capacity() >= LARGE_READ
     }
 
     /// Trades memory with the thread, if one of both has that of large reads, and nothing is in it. If both have, each
@@ -83,7 +95,7 @@ impl ReadBuffer {
         // A thread that is ending has nothing to trade.
         let _ = LARGE.try_with(|large| {
             let mut large = large.borrow_mut();
-            if is_empty && is_large != (large.capacity() >= READ_MAX) {
+            if is_empty && is_large != (large.capacity() >= LARGE_READ) {
                 std::mem::swap(&mut self.arena, &mut large);
             }
         });
@@ -105,7 +117,7 @@ impl ReadBuffer {
             _ if !is_full && count < READ_KEPT_MAX => READ_SIZE,
             least if !is_full => least,
             ..READ_KEPT_MAX => READ_KEPT_MAX,
-            READ_KEPT_MAX.. => READ_MAX,
+            READ_KEPT_MAX.. => LARGE_READ,
         };
     }
 
@@ -138,7 +150,7 @@ impl ReadBuffer {
 /// The least capacity for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
 /// The capacity for a read of a body of which a lot arrives: a read of 512 KiB takes less time for each byte.
-const READ_MAX: usize = 512 << 10;
+pub(crate) const LARGE_READ: usize = 512 << 10;
 
 thread_local! {
     /// The memory of large reads between two of them. As a rule, a handler has used a chunk when it waits for the next, so
@@ -260,10 +272,10 @@ mod tests {
         check_room(&[100, READ_SIZE - 1], READ_SIZE, READ_SIZE);
         check_room(&[100, READ_SIZE], READ_KEPT_MAX, READ_KEPT_MAX);
         check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX, READ_KEPT_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, READ_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX], READ_KEPT_MAX, READ_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, READ_KEPT_MAX], READ_KEPT_MAX, READ_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, 100], READ_KEPT_MAX, READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ], READ_KEPT_MAX, LARGE_READ);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, 100], READ_KEPT_MAX, READ_KEPT_MAX);
     }
 
     /// Has a buffer read so much that its next read of a body is a large one.

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::rc::Rc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{BoxHandler, Context, Handler, Limits, Server, Service, routes};
@@ -478,4 +481,48 @@ fn memory_that_is_kept_for_the_next_body_is_given_back() {
     peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {whole}\r\n\r\n"));
     peer.send(vec![7; whole]);
     assert!(peer.receive().ends_with("\r\n\r\n3145728"));
+}
+
+/// Handlers that use their pieces for long, such as to write them to a disk, hold no more large ones than there is memory
+/// for. The others read less at once.
+#[test]
+fn pieces_of_streamed_bodies_take_memory() {
+    const STREAMED: usize = 4 << 20;
+    static LARGE_PIECES: AtomicUsize = AtomicUsize::new(0);
+    static HELD: AtomicUsize = AtomicUsize::new(0);
+    let limits = Limits { memory_max: MEMORY, ..Limits::default() };
+    let served = Served::with(
+        |server| server.limits(limits).cores(1),
+        streaming(async |ctx: &mut Context| -> corehttp::Result {
+            let mut body = ctx.body_reader();
+            let mut read = 0;
+            while let Some(piece) = body.chunk().await? {
+                let is_first = read < STREAMED / 2;
+                read += piece.len();
+                let is_large = piece.len() > 128 << 10;
+                if is_first && (is_large || read >= STREAMED / 2) {
+                    read = read.max(STREAMED / 2);
+                    LARGE_PIECES.fetch_add(usize::from(is_large), Relaxed);
+                    HELD.fetch_add(1, Relaxed);
+                    while HELD.load(Relaxed) < 6 {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                }
+            }
+            Ok(())
+        }),
+    );
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            let mut peer = served.connect();
+            scope.spawn(move || {
+                peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {STREAMED}\r\n\r\n"));
+                peer.send(vec![7; STREAMED]);
+                assert_eq!(status(&peer.receive()), 200);
+            });
+        }
+    });
+    let large = LARGE_PIECES.load(Relaxed);
+    assert!((1..=2).contains(&large), "{large} large pieces at once");
+    eventually("all is given back", || served.running.counts().memory.reserved == 0);
 }
