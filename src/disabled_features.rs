@@ -88,9 +88,33 @@ mod fs {
     }
 }
 
+#[cfg(not(feature = "handover"))]
+mod handover {
+    use crate::Server;
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `handover` of corehttp is not enabled",
+        label = "comes with the feature `handover`",
+        note = "`cargo add corehttp --features handover` enables it"
+    )]
+    pub trait FeatureHandover {
+        fn disabled<T>() -> T;
+    }
+
+    impl Server {
+        #[doc(hidden)]
+        pub fn handover(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureHandover,
+        {
+            self
+        }
+    }
+}
+
 #[cfg(not(feature = "json"))]
 mod json {
-    use crate::{Body, Request, RequestBuilder, Response};
+    use crate::{Body, Problem, Request, RequestBuilder, Response};
 
     #[diagnostic::on_unimplemented(
         message = "the feature `json` of corehttp is not enabled",
@@ -156,11 +180,21 @@ mod json {
             <&Self>::disabled()
         }
     }
+
+    impl Problem {
+        #[doc(hidden)]
+        pub fn with_member<T>(self, _: &str, _: impl Sized) -> T
+        where
+            for<'a> &'a Self: FeatureJson,
+        {
+            <&Self>::disabled()
+        }
+    }
 }
 
 #[cfg(not(feature = "multipart"))]
 mod multipart {
-    use crate::{Context, Request};
+    use crate::{Context, Request, RequestBuilder};
 
     #[diagnostic::on_unimplemented(
         message = "the feature `multipart` of corehttp is not enabled",
@@ -188,6 +222,150 @@ mod multipart {
             for<'a> &'a Self: FeatureMultipart,
         {
             <&Self>::disabled()
+        }
+    }
+
+    impl<S> RequestBuilder<S> {
+        #[doc(hidden)]
+        pub fn multipart(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureMultipart,
+        {
+            self
+        }
+    }
+}
+
+#[cfg(not(feature = "proxy-protocol"))]
+mod proxy_protocol {
+    use crate::{Context, Server};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `proxy-protocol` of corehttp is not enabled",
+        label = "comes with the feature `proxy-protocol`",
+        note = "`cargo add corehttp --features proxy-protocol` enables it"
+    )]
+    pub trait FeatureProxyProtocol {
+        fn disabled<T>() -> T;
+    }
+
+    impl Server {
+        #[doc(hidden)]
+        pub fn proxy_protocol(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureProxyProtocol,
+        {
+            self
+        }
+    }
+
+    impl Context {
+        #[doc(hidden)]
+        pub fn proxy_header<T>(&self) -> T
+        where
+            for<'a> &'a Self: FeatureProxyProtocol,
+        {
+            <&Self>::disabled()
+        }
+    }
+}
+
+#[cfg(not(feature = "systemd"))]
+mod systemd {
+    use crate::Server;
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `systemd` of corehttp is not enabled",
+        label = "comes with the feature `systemd`",
+        note = "`cargo add corehttp --features systemd` enables it"
+    )]
+    pub trait FeatureSystemd {
+        fn disabled<T>() -> T;
+    }
+
+    impl Server {
+        #[doc(hidden)]
+        pub fn systemd<T>(self) -> T
+        where
+            for<'a> &'a Self: FeatureSystemd,
+        {
+            <&Self>::disabled()
+        }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod tls {
+    use crate::{ClientBuilder, Context, Server};
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `tls` of corehttp is not enabled",
+        label = "comes with the feature `tls`",
+        note = "`cargo add corehttp --features tls` enables it"
+    )]
+    pub trait FeatureTls {
+        fn disabled<T>() -> T;
+    }
+
+    impl Server {
+        #[doc(hidden)]
+        pub fn tls(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureTls,
+        {
+            self
+        }
+
+        #[doc(hidden)]
+        pub fn and_bind_tls(self, _: impl Sized, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureTls,
+        {
+            self
+        }
+    }
+
+    impl Context {
+        #[doc(hidden)]
+        pub fn tls<T>(&self) -> T
+        where
+            for<'a> &'a Self: FeatureTls,
+        {
+            <&Self>::disabled()
+        }
+    }
+
+    impl ClientBuilder {
+        #[doc(hidden)]
+        pub fn tls(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureTls,
+        {
+            self
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod tracing {
+    use crate::ClientBuilder;
+
+    #[diagnostic::on_unimplemented(
+        message = "the feature `tracing` of corehttp is not enabled",
+        label = "comes with the feature `tracing`",
+        note = "`cargo add corehttp --features tracing` enables it"
+    )]
+    pub trait FeatureTracing {
+        fn disabled<T>() -> T;
+    }
+
+    impl ClientBuilder {
+        #[doc(hidden)]
+        pub fn tracing(self, _: impl Sized) -> Self
+        where
+            for<'a> &'a Self: FeatureTracing,
+        {
+            self
         }
     }
 }

@@ -76,14 +76,15 @@
 //!   needs no lock.
 //! - A handler runs inside a tokio runtime that the server makes, so `main` needs none. A handler may spawn tasks with
 //!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops. No task can have `ctx` or a view
-//!   of it, but copies of what it needs. `tokio::spawn` does not compile with it; the error names each part that is not
+//!   of it, but copies of what it needs. `tokio::spawn` takes nothing that borrows `ctx`, and nothing that is not
 //!   `Send`.
 //! - While a handler blocks or computes, its core serves no other connection. Long work belongs in
 //!   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
 //!
 //! # Modules
 //!
-//! The root has what a first program uses. Each module's page begins with a program.
+//! The root has what a first program uses. Each module's page begins with a program. The [`guide`] shows a whole service, and
+//! what axum, actix, fasthttp and reqwest write otherwise.
 //!
 //! | module | for | feature |
 //! |---|---|---|
@@ -126,11 +127,13 @@
 //!
 //! | for servers | see |
 //! |---|---|
-//! | where to listen, on how many cores, how to stop | [`Server`], [`shutdown_signal`], [`ServerHandle`] |
-//! | log errors | [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
+//! | where to listen, on how many cores | [`Server`] |
+//! | a graceful shutdown | [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`] |
+//! | access logs, error logs, ids of requests | [`access_log`], [`ErrorLog`](server::ErrorLog), [`Server::on_error`], [`RequestId`](middleware::RequestId) |
 //! | clients that disconnect | [`Server::half_close`], [`middleware::uncancelled`], [`Context::peer_closed`] |
 //! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
 //! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
+//! | rate limits | [`RateLimit`](middleware::RateLimit), [`ConcurrencyLimit`](middleware::ConcurrencyLimit) |
 //! | pages of other origins (CORS) | [`Cors`](middleware::Cors) |
 //! | forged requests (CSRF) | [`CrossOriginProtection`](middleware::CrossOriginProtection) |
 //! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
@@ -147,7 +150,7 @@
 //!
 //! | for clients | see |
 //! |---|---|
-//! | a request in one expression | [`Client::get`], [`RequestBuilder`] |
+//! | a request in one expression, with JSON or a form | [`Client::get`], [`RequestBuilder`] |
 //! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
 //! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
 //! | requests that are sent again | [`client::Retry`] |

@@ -22,7 +22,7 @@
 //! | certificates, several for one server, and new ones while it runs | `Identity`, `ServerTls::replace_identities` |
 //! | ports with TLS and ports without | `Server::and_bind_tls`, [`HttpsRedirect`](crate::middleware::HttpsRedirect) |
 //! | clients that have to show a certificate | `ServerTls::client_auth_required` |
-//! | the authorities that a client accepts | `ClientTls`, `Roots` |
+//! | the authorities that a client accepts, and a certificate for development | `ClientTls`, `Roots` |
 //! | the session of a connection, for handlers and logs | `Context::tls`, `Session` |
 //! | a configuration or a provider of rustls itself | `ServerTls::from_config`, `ClientTls::from_config`, `rustls` |
 //! | hosts that the operating system verifies, with the feature `platform-verifier` | `ClientTls::from_platform_verifier` |

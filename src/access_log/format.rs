@@ -23,8 +23,9 @@ pub enum Format {
     /// The same with the fields `referer` and `user-agent` after it.
     Combined,
     /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`,
-    /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection` and `exchange`. Members
-    /// without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds.
+    /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection`, `exchange` and `request_id`.
+    /// Members without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds;
+    /// `request_id` is the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
     Json,
     /// The application's: the function writes a line, without its end. See [`Format::from_fn`].
     Custom(Arc<FormatFn>),
@@ -192,6 +193,9 @@ fn write_json(report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
     }
     write_member(out, "connection", report.connection_id);
     write_member(out, "exchange", report.exchange_number);
+    if let Some(id) = report.request.headers.get("x-request-id") {
+        write_text_member(out, "request_id", front(id));
+    }
     out.extend_from_slice(b"}\n");
 }
 

@@ -1,7 +1,7 @@
-//! Floor 5: guards, which are middleware that refuses a request before its body is received; and a field that keeps
-//! requests from the clear.
+//! Floor 5: guards, which are middleware that refuses a request before its body is received; and two fields, one that keeps
+//! requests from the clear, and the id of a request.
 //!
-//! In reading order: the guards and the field; and where two of them count.
+//! In reading order: the guards and the fields; and where two of them count.
 
 mod concurrency_limit;
 mod cross_origin;
@@ -9,6 +9,7 @@ mod hsts;
 mod https_redirect;
 mod load_shed;
 mod rate_limit;
+mod request_id;
 mod shared_rate_limit;
 
 mod client_table;
@@ -21,4 +22,5 @@ pub use https_redirect::HttpsRedirect;
 pub use load_shed::LoadShed;
 pub use rate_limit::RateLimit;
 pub use rate_store::{RateDecision, RateQuota, RateStore};
+pub use request_id::RequestId;
 pub use shared_rate_limit::{OnStoreFailure, SharedRateLimit};

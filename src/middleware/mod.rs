@@ -59,8 +59,8 @@
 //! | a group of routes | `wrap (log, guard) => { .. }` in [`routes!`](crate::routes) |
 //! | the routes that a router has so far | [`Router::wrap`](crate::Router::wrap) |
 //!
-//! The usual order is `wrap((Tracing::new(), cors, CrossOriginProtection::new(), sessions), router)`, with guards in
-//! groups: see [a whole service](crate::guide).
+//! The usual order is `wrap((RequestId::new(), Tracing::new(), cors, CrossOriginProtection::new(), sessions), router)`,
+//! with guards in groups: see [a whole service](crate::guide).
 //!
 //! # What there is
 //!
@@ -75,6 +75,7 @@
 //! | other requests to refuse | [`guard`] |
 //! | decisions of another server | [`ForwardAuth`] |
 //! | requests that are sent again | [`Idempotency`](crate::idempotency::Idempotency) |
+//! | ids of requests, for logs, spans and clients | [`RequestId`] |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
 //! | pages of other origins (CORS) | [`Cors`] |
 //! | layers of tower | `tower::layer` |
@@ -115,7 +116,7 @@
 //! dealt with it: [`Server::on_error`](crate::Server::on_error) is not called then, not even for a panic.
 //!
 //! There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
-//! head; peers that leave before their request is complete; and whether a response that is not streamed arrives, because
+//! head (their responses are made by [`Server::error_response`](crate::Server::error_response) alone); peers that leave before their request is complete; and whether a response that is not streamed arrives, because
 //! it is sent later. [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
 //!
 //! # Guards that wait
@@ -161,6 +162,7 @@
 //! [`LoadShed`]: crate::middleware::LoadShed
 //! [`RateLimit`]: crate::middleware::RateLimit
 //! [`RateStore`]: crate::middleware::RateStore
+//! [`RequestId`]: crate::middleware::RequestId
 //! [`SharedRateLimit`]: crate::middleware::SharedRateLimit
 
 #[cfg(feature = "compress")]
@@ -168,7 +170,7 @@ pub use crate::compress::Compress;
 pub use crate::cors::Cors;
 pub use crate::gateway::ForwardAuth;
 pub use crate::guard::{ConcurrencyLimit, CrossOriginProtection, Hsts, HttpsRedirect, LoadShed, RateLimit};
-pub use crate::guard::{OnStoreFailure, RateDecision, RateQuota, RateStore, SharedRateLimit};
+pub use crate::guard::{OnStoreFailure, RateDecision, RateQuota, RateStore, RequestId, SharedRateLimit};
 #[doc(hidden)]
 pub use crate::server::middleware::{AsyncGuard, Group, Guard, IntoGuard, Wrap};
 pub use crate::server::middleware::{

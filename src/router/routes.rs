@@ -147,6 +147,11 @@ macro_rules! routes {
              { .. }`; a comma separates it from the next route"
         )
     };
+    (@flat $done:tt $let:tt $groups:tt mount $prefix:literal => { $($routes:tt)* } $($rest:tt)*) => {
+        ::core::compile_error!(
+            "a prefix has one handler, such as a router of its own: `mount \"/api\" => routes! { GET \"/users\" => show, .. }`"
+        )
+    };
     (@flat $done:tt $let:tt $groups:tt $($rest:tt)+) => {
         ::core::compile_error!(
             "a route is a method in upper case (or `any`, or `mount`), a pattern in quotes, `=>` and a handler, and a \

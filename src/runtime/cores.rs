@@ -170,7 +170,10 @@ impl Handle {
 ///
 /// ```
 /// assert_eq!(corehttp::block_on(async { 40 + 2 })?, 42);
-/// # Ok::<(), std::io::Error>(())
+/// // A block with `?` says which error it has. The first `?` is for the runtime, the second for the block.
+/// let sum = corehttp::block_on(async { Ok::<_, corehttp::Error>("40".parse::<u8>()? + 2) })??;
+/// # assert_eq!(sum, 42);
+/// # Ok::<(), corehttp::Error>(())
 /// ```
 pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
     run(future.into_future(), || BLOCKING_LEFT)

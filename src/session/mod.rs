@@ -5,6 +5,9 @@
 //! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another. The example `shared` of the repository has
 //! stores to copy, for Redis, PostgreSQL and SQLite.
 //!
+//! The response of a handler that has asked for its session has `vary: cookie`, and one that sets the cookie has
+//! `cache-control: no-cache="set-cookie"`, so no cache gives it to another client (RFC 9111 §4.1, §5.2.2.4).
+//!
 //! # Examples
 //!
 //! ```

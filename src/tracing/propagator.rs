@@ -36,7 +36,8 @@ use crate::message::{Headers, Method, Version};
 /// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |
 /// | `user_agent.original` | of the request | |
-/// | `error.type` | `panic`, `peer`, `timeout`, `stop`, `handler`, a 5xx status | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
+/// | `request_id` | the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets if it is further out | |
+/// | `error.type` | `panic`; what has cut the response (`peer`, `timeout`, `stop`, `handler`); or a 5xx status, such as the 503 of a handler that takes too long | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///

@@ -59,6 +59,7 @@ impl ServerSpan {
             network.protocol.name = "http",
             network.protocol.version = version_number(request.version()),
             user_agent.original = request.headers.get("user-agent"),
+            request_id = request.headers.get("x-request-id"),
             error.type = Empty,
             trace_id = Empty,
             span_id = Empty,

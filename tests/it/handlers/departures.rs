@@ -23,7 +23,7 @@ use crate::support::{paused, streaming};
 
 #[test]
 fn peers_that_leave_take_nothing_along_and_get_nothing_that_passes_for_whole() {
-    check_histories("it departures", (400, 8), Visit::draw, |visits| {
+    check_histories("it departures", (150, 8), Visit::draw, |visits| {
         paused(LocalSet::new().run_until(play(visits)));
     });
 }
@@ -117,7 +117,8 @@ async fn read_response(from: &mut (impl AsyncRead + Unpin), received: &mut Vec<u
 
 fn is_whole(response: &str) -> bool {
     let Some((head, content)) = response.split_once("\r\n\r\n") else { return false };
-    let length = head.split("\r\ncontent-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+    let length: Option<usize> =
+        head.split("\r\ncontent-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
     match length {
         Some(length) => content.len() == length,
         None => content.ends_with("0\r\n\r\n"),
@@ -133,7 +134,7 @@ struct Ends(Arc<Mutex<(Vec<usize>, Vec<(usize, Option<CutBy>)>)>>);
 impl Ends {
     /// Notes that the handler of this request has ended.
     fn note(&self, ctx: &Context) {
-        let number = ctx.request.uri().query().unwrap().parse().unwrap();
+        let number = ctx.request.target().as_str().split_once('?').unwrap().1.parse().unwrap();
         self.0.lock().unwrap().0.push(number);
     }
 }
@@ -220,7 +221,7 @@ fn handler(ends: &Ends, client: &Client) -> impl Handler + Send + Sync + use<> {
             Ok(())
         },
         POST "/source" => async move |ctx: &mut Context| {
-            let number = ctx.request.uri().query().unwrap().parse().unwrap();
+            let number = ctx.request.target().as_str().split_once('?').unwrap().1.parse().unwrap();
             let ends = source.clone();
             ctx.response.body.set_stream(Slow { wait: Box::pin(sleep(WORK)), number, ends, is_over: false }, None);
         },
