@@ -1,5 +1,6 @@
 //! [`EventSource`]: a stream of events that goes on over many connections (HTML §9.2.3).
 
+use std::pin::Pin;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -7,8 +8,8 @@ use super::event::Event;
 use super::event_reader::EventReader;
 use crate::client::client::Client;
 use crate::client::{Backoff, ClientCause, ClientError, ClientPhase, ResponseReader};
-use crate::message::content::essence;
-use crate::message::{FieldName, MessageError, Request, Response, Status};
+use crate::message::content::is_event_stream;
+use crate::message::{MessageError, Request, Response, Status};
 use crate::runtime::{Instant, later, now, sleep_until};
 
 /// Reads events from a server, and connects again when the stream ends or breaks, as a browser's `EventSource` does (HTML
@@ -57,13 +58,12 @@ pub struct EventSource {
     pub event_max: usize,
     client: Client,
     request: Request,
-    response: Response,
     state: SourceState,
     /// The id of the last event that had one.
     last_id: Option<String>,
     /// How long the server wants its clients to wait.
     delay: Duration,
-    /// How many connections in a row have brought no event.
+    /// How many connections in a row could not be opened.
     failed: u32,
     last_error: Option<io::Error>,
 }
@@ -72,10 +72,15 @@ pub struct EventSource {
 enum SourceState {
     /// There is none before this moment.
     Waiting(Instant),
+    /// One is being opened. Kept, since callers drop their futures while they wait for something else as well.
+    Opening(Pin<Box<Opening>>),
     Open(Box<EventReader<ResponseReader>>),
     /// The server wants no other connection.
     Ended,
 }
+
+/// Becomes a response, and its reader.
+type Opening = dyn Future<Output = (Response, Result<ResponseReader, ClientError>)> + Send;
 
 impl EventSource {
     /// Prepares to read the events that `request` asks for. Its `accept` becomes `text/event-stream`, and its `cache-control`
@@ -93,7 +98,6 @@ impl EventSource {
             client: client.clone(),
             last_id: request.headers.get("last-event-id").map(str::to_owned),
             request,
-            response: Response::new(),
             state: SourceState::Waiting(now()),
             delay: DELAY,
             failed: 0,
@@ -118,7 +122,7 @@ impl EventSource {
         }
         match &self.state {
             SourceState::Open(events) => Ok(events.current()),
-            SourceState::Waiting(_) | SourceState::Ended => Ok(None),
+            SourceState::Waiting(_) | SourceState::Opening(_) | SourceState::Ended => Ok(None),
         }
     }
 
@@ -139,7 +143,12 @@ impl EventSource {
             SourceState::Ended => Ok(false),
             SourceState::Waiting(due) => {
                 sleep_until(*due).await;
-                self.connect().await.map(|()| false)
+                self.state = SourceState::Opening(self.open());
+                Ok(false)
+            }
+            SourceState::Opening(opening) => {
+                let (response, opened) = opening.as_mut().await;
+                self.note_opened(&response, opened).map(|()| false)
             }
             SourceState::Open(events) => {
                 let read = events.advance().await;
@@ -155,10 +164,7 @@ impl EventSource {
     /// Notes what came of reading. Returns whether an event is complete.
     fn note(&mut self, read: io::Result<bool>) -> io::Result<bool> {
         match read {
-            Ok(true) => {
-                self.failed = 0;
-                return Ok(true);
-            }
+            Ok(true) => return Ok(true),
             Ok(false) => self.wait(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidData && !is_of_client(&error) => {
                 self.wait(None);
@@ -169,13 +175,27 @@ impl EventSource {
         Ok(false)
     }
 
-    async fn connect(&mut self) -> io::Result<()> {
+    /// Opens a connection.
+    fn open(&mut self) -> Pin<Box<Opening>> {
         match self.last_id.as_deref() {
             None | Some("") => drop(self.request.headers.remove("last-event-id")),
             // An id that is not valid in a field cannot be told.
             Some(id) => drop(self.request.headers.set("last-event-id", id)),
         }
-        let opened = self.client.open_response(&self.request, &mut self.response).await;
+        let (client, request) = (self.client.clone(), self.request.clone());
+        Box::pin(async move {
+            let mut response = Response::new();
+            let opened = client.open_response(&request, &mut response).await;
+            (response, opened)
+        })
+    }
+
+    /// Notes what came of opening a connection.
+    fn note_opened(
+        &mut self,
+        response: &Response,
+        opened: Result<ResponseReader, ClientError>,
+    ) -> io::Result<()> {
         let reader = match opened {
             Ok(reader) => reader,
             Err(error) if is_final(&error) => {
@@ -187,11 +207,11 @@ impl EventSource {
                 return Ok(());
             }
         };
-        match self.response.status {
-            Status::OK if is_event_stream(&self.response) => {
+        match response.status {
+            Status::OK if is_event_stream(&response.headers) => {
                 let mut events = EventReader::new(reader);
                 events.event_max = self.event_max;
-                self.last_error = None;
+                (self.failed, self.last_error) = (0, None);
                 self.state = SourceState::Open(Box::new(events));
                 Ok(())
             }
@@ -235,12 +255,6 @@ fn is_passing(status: Status) -> bool {
             | Status::SERVICE_UNAVAILABLE
             | Status::GATEWAY_TIMEOUT
     )
-}
-
-/// Whether the content of `response` is of the type of events (HTML §9.2.3).
-fn is_event_stream(response: &Response) -> bool {
-    let content_type = response.headers.first(FieldName::CONTENT_TYPE);
-    content_type.is_some_and(|value| essence(value).eq_ignore_ascii_case(b"text/event-stream"))
 }
 
 /// Whether another connection would fail, too: the request cannot be sent, or only to addresses that the client refuses.

@@ -170,6 +170,10 @@ async fn decoded_content_is_no_larger_than_a_body_may_be() {
         let mut reader = client.open_response(&request, &mut response).await.unwrap();
         reader.read_to_end(&mut all).await.unwrap();
         assert_eq!(all.len(), 1000);
+        // The limit of a request takes the place of the client's.
+        assert_eq!(client.get(&server.url).body_max(1000).await.unwrap().body.len(), 1000);
+        let error = client.get(&server.url).body_max(10).await.unwrap_err();
+        assert!(format!("{error:#}").contains("at most 10 are allowed"), "{error:#}");
     }
 }
 

@@ -161,6 +161,36 @@ async fn a_future_that_is_dropped_loses_nothing() {
     assert_eq!(events.last_id(), Some("1"));
 }
 
+/// The caller has something else to do ten times a second, and the server takes longer than that for a head.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_dropped_while_it_connects_goes_on_connecting() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        tokio::time::sleep(SECOND / 3).await;
+        peer.send(stream("data: a\n\n")).await
+    });
+    let mut events = source(&stage);
+    let mut read = 0;
+    for _ in 0..50 {
+        if let Ok(event) = timeout(SECOND / 10, events.event()).await {
+            assert_eq!(event.unwrap().unwrap().data, Some("a"));
+            read += 1;
+        }
+    }
+    // A wait of three seconds is between two connections.
+    assert_eq!((read, stage.received().len()), (2, 2));
+}
+
+/// Proxies end quiet streams now and then. That is no failure.
+#[tokio::test(start_paused = true)]
+async fn a_stream_without_events_is_opened_again_after_the_same_wait() {
+    let quiet = || vec![stream(": quiet\n\n"); 5];
+    let stage = answering(quiet().into_iter().chain([END.to_owned()]));
+    let began = Instant::now();
+    all(&mut source(&stage)).await.1.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 5 * 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_reason_of_the_last_end_can_be_asked() {
     let stage = answering([status(503), CLOSES.to_owned(), stream("data: a\n\n")]);

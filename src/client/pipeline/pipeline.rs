@@ -222,19 +222,25 @@ impl PipelineInner {
     /// Fails if the request is for another origin, or cannot be pipelined.
     fn check(&self, request: &Request) -> Result<(), ClientError> {
         origin::check(request.target(), &self.key)?;
-        let headers = &request.headers;
-        let is_alone = request.method() == Method::Connect
-            || request.body.is_stream()
-            || !request.trailers.is_empty()
-            || headers.contains("expect")
-            || headers.contains("upgrade")
-            || ConnectionOption::from_headers(headers) == ConnectionOption::Close;
-        let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
-        match is_accepted && !is_alone {
-            true => Ok(OutgoingRequest::new(request).check(request.body.declared_length())?),
-            false => {
+        let (method, headers) = (request.method(), &request.headers);
+        let obstacle = match () {
+            () if method == Method::Connect || !(self.allowed == AllowedMethods::Any || method.is_safe()) => {
+                Some(method.as_str())
+            }
+            () if request.body.is_stream() => Some("a body that is a stream"),
+            () if !request.trailers.is_empty() => Some("trailers"),
+            () if headers.contains("expect") => Some("the field expect"),
+            () if headers.contains("upgrade") => Some("the field upgrade"),
+            () if ConnectionOption::from_headers(headers) == ConnectionOption::Close => {
+                Some("connection: close")
+            }
+            () => None,
+        };
+        match obstacle {
+            None => Ok(OutgoingRequest::new(request).check(request.body.declared_length())?),
+            Some(obstacle) => {
                 let error = ClientError::new(ClientPhase::Prepare, ClientCause::NotPipelinable);
-                Err(error.with_detail(request.method().to_string()))
+                Err(error.with_detail(obstacle.to_owned()))
             }
         }
     }

@@ -512,7 +512,7 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
             content.extend(self.piece());
-            let body_max = self.settings().bounds.limits.body_max;
+            let body_max = self.exchange.spec.timeouts.bounds(self.settings()).limits.body_max;
             if content.len() > body_max {
                 return Poll::Ready(Err(
                     self.exchange_error(ClientPhase::Receive, ExchangeError::body_too_large(body_max, None))

@@ -261,7 +261,8 @@ impl PooledConn {
     pub(super) fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let PooledConn { conn, exchange, permit } = self;
         let incoming = &mut exchange.incoming;
-        while incoming.input.unread().len() < permit.pool.settings.bounds.limits.body_max {
+        let body_max = exchange.spec.timeouts.bounds(&permit.pool.settings).limits.body_max;
+        while incoming.input.unread().len() < body_max {
             match incoming
                 .poll_read_ahead(cx, conn)
                 .map_err(ExchangeError::during(Phase::Body, Duration::MAX))

@@ -11,6 +11,17 @@ pub(crate) fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|&octet| octet == b';').next().unwrap_or_default())
 }
 
+/// Whether the content is a stream of events, by its type (HTML §9.2.5).
+pub(crate) fn is_event_stream(headers: &Headers) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    // Most streams have another type, which shows at its beginning.
+    headers.first(FieldName::CONTENT_TYPE).is_some_and(|value| {
+        let is_like =
+            value.get(..EVENT_STREAM.len()).is_some_and(|name| name.eq_ignore_ascii_case(EVENT_STREAM));
+        is_like && essence(value).len() == EVENT_STREAM.len()
+    })
+}
+
 /// Decodes `content` from the charset that its type names, or from UTF-8 if it names none.
 /// `content` is `None` if it has not been received.
 pub(crate) fn decode_text<'a>(

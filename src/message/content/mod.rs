@@ -16,7 +16,7 @@ pub use body::Body;
 pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
-pub(crate) use content::{decode_text, essence};
+pub(crate) use content::{decode_text, essence, is_event_stream};
 pub(crate) use content_error::CharsetError;
 pub use content_error::ContentError;
 pub(crate) use content_error::ContentFault;

@@ -506,8 +506,8 @@ impl Response {
     /// below the path `prefix`: the way back of [`Request::forwarded_below`], with the same two values, and for
     /// [`Context::forward_with`](crate::Context::forward_with).
     ///
-    /// In `location` and `content-location`, a URL or a path at or below `base` becomes a path below `prefix`. Others and
-    /// relative ones are left. If `base` is only a path, so are all URLs with a host.
+    /// In `location`, `content-location` and `refresh`, a URL or a path at or below `base` becomes a path below `prefix`. Others
+    /// and relative ones are left. If `base` is only a path, so are all URLs with a host.
     ///
     /// In `set-cookie`, a path at or below that of `base` moves below `prefix`, and one above it becomes `prefix`, so that
     /// no other server behind the gateway gets the cookie. A domain that has the host of `base` goes, and the cookie is the

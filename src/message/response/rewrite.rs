@@ -11,12 +11,16 @@ pub(super) fn rewrite_below(headers: &mut Headers, prefix: &str, base: &str) -> 
             headers.put(name, &moved);
         }
     }
+    if let Some(moved) = headers.single(REFRESH).ok().flatten().and_then(|value| place.moved_refresh(value)) {
+        headers.put(REFRESH, &moved);
+    }
     place.move_cookies(headers);
     Ok(())
 }
 
 const LOCATION: FieldName<'static> = FieldName::new("location");
 const CONTENT_LOCATION: FieldName<'static> = FieldName::new("content-location");
+const REFRESH: FieldName<'static> = FieldName::new("refresh");
 
 /// Where a server is, and where its gateway offers it.
 struct Place<'a> {
@@ -65,6 +69,18 @@ impl<'a> Place<'a> {
         }
         let resource = target.path_and_query(Method::Get).concat();
         Some([self.moved_path(&resource)?.as_bytes(), fragment].concat())
+    }
+
+    /// The value of `refresh`, a time and `url=` with a reference (HTML §4.2.5.3), as the gateway sends it; `None` if it stays
+    /// as it is.
+    fn moved_refresh(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let is_mark = |octet: &u8| matches!(octet, b' ' | b'\t' | b'"' | b'\'');
+        let equals = memchr::memchr(b'=', value)
+            .filter(|at| trim(&value[..*at]).to_ascii_lowercase().ends_with(b"url"))?;
+        let start = equals + 1 + value[equals + 1..].iter().take_while(|octet| is_mark(octet)).count();
+        let len = value[start..].iter().take_while(|octet| !is_mark(octet)).count();
+        let (before, (reference, after)) = (&value[..start], value[start..].split_at(len));
+        Some([before, &self.moved_reference(reference)?, after].concat())
     }
 
     /// A path at or below that of the server, perhaps with a query, as the gateway offers it.
@@ -191,6 +207,22 @@ mod tests {
         ] {
             check_field("location", place, reference, expected);
             check_field("content-location", place, reference, expected);
+            check_field("refresh", place, &format!("0; url={reference}"), &format!("0; url={expected}"));
+        }
+    }
+
+    #[test]
+    fn a_refresh_is_a_reference_after_a_time_html_4_2_5_3() {
+        for (value, expected) in [
+            ("5;URL=/v1/a", "5;URL=/shop/a"),
+            ("0, url = '/v1/a' ", "0, url = '/shop/a'"),
+            ("1; url=\"http://back:9002/v1/a?b=c\"", "1; url=\"/shop/a?b=c\""),
+            ("5", "5"),
+            ("0; url=", "0; url="),
+            ("0; url=http://other/v1/a", "0; url=http://other/v1/a"),
+            ("0; /v1/a=b", "0; /v1/a=b"),
+        ] {
+            check_field("refresh", SHOP, value, expected);
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::io::AsyncWrite;
 use super::transform::{Transform, TransformAction, TransformWriter};
 use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
+use crate::message::content::is_event_stream;
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
 use crate::server::RespondError;
@@ -65,7 +66,7 @@ impl<'a> BodyWriter<'a> {
             (_, None) => BodyLength::Unknown,
         };
         // A stream of events has no end of its own.
-        if response.headers.content_type() == Some("text/event-stream") {
+        if is_event_stream(&response.headers) {
             exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
         }
         exchange.begin_response(response, content, ResponseContent::Streamed(unread));

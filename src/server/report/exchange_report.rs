@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::error_text::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
+use crate::message::content::is_event_stream;
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
 use crate::net::{Conn, Peer, PeerAddr, Traffic, tls};
 use crate::server::error::ErrorCause;
@@ -361,7 +362,7 @@ impl Observation {
     #[inline]
     pub(crate) fn note_response(&mut self, response: &Response, content: BodyLength) {
         self.status = Some(response.status);
-        self.is_event_stream = content == BodyLength::Unknown && is_event_stream(response);
+        self.is_event_stream = content == BodyLength::Unknown && is_event_stream(&response.headers);
     }
 
     /// Notes what the report tells of a connection that is about to be upgraded.
@@ -479,12 +480,6 @@ impl Observation {
         *traffic_before = traffic;
         clear_cold(upgrade);
     }
-}
-
-/// Whether the content of a response, whose length is unknown, is a stream of events.
-#[cold]
-fn is_event_stream(response: &Response) -> bool {
-    response.headers.content_type().unwrap_or_default().starts_with("text/event-stream")
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::error::ExchangeError;
 use corehttp::error::MessageError;
 use corehttp::sse::{Event, EventReader};
-use corehttp::{Client, Context, Request, Response, Server, Status};
+use corehttp::{Client, Context, Request, Response, Server, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -61,6 +61,30 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
     assert_eq!(response.headers.content_type(), Some("text/event-stream"));
     assert_eq!(response.headers.get("cache-control"), Some("no-store"));
     assert_eq!(response.headers.get("x-accel-buffering"), Some("no"));
+}
+
+/// Time limits of handlers are for those that end. Parameters and case of a type do not change it (RFC 9110 §8.3.1).
+#[test]
+fn a_stream_of_events_has_no_time_limit_however_its_type_is_written() {
+    for (content_type, has_limit) in [
+        ("text/event-stream", false),
+        ("text/event-stream; charset=utf-8", false),
+        ("Text/Event-Stream ;charset=UTF-8", false),
+        ("text/event-streams", true),
+        ("text/plain", true),
+    ] {
+        let sends = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("content-type", content_type)?;
+            let mut out = ctx.body_writer().await?;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            out.write_all(b"data: late\n\n").await?;
+            Ok(out.finish().await?)
+        };
+        let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
+        let service = Server::new().half_close(true).timeouts(timeouts).service(sends);
+        let response = paused(service.respond(Request::get("/").unwrap()));
+        assert_eq!(response.body.bytes().is_empty(), has_limit, "{content_type}");
+    }
 }
 
 /// nginx buffers the responses of servers behind it, unless `x-accel-buffering` is `no`.
