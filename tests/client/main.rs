@@ -26,6 +26,7 @@ mod events;
 mod everything;
 mod forward_auth;
 mod gateway;
+mod hedges;
 mod histories;
 mod hostile;
 mod interim;
