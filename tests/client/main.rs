@@ -28,6 +28,7 @@ mod forward_auth;
 mod gateway;
 mod histories;
 mod hostile;
+mod hundred_hosts;
 mod interim;
 mod kinds;
 mod lenient;
