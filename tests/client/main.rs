@@ -7,6 +7,7 @@
 )]
 
 mod balance;
+mod balanced_badly;
 mod balanced_names;
 mod blocking;
 mod builder;
