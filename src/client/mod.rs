@@ -75,12 +75,12 @@ mod pipeline;
 pub(crate) mod error;
 mod observe;
 
-#[cfg(feature = "metrics")]
-pub(crate) use balance::BalancerCounters;
 pub use balance::{
     Balancer, BalancerBuilder, BalancerChoice, BalancerCounts, CheckFailure, Ejection, EjectionCause,
-    HealthCheck, HostChange, HostReport,
+    HealthCheck, HostChange, HostReport, PanicChange, PanicReport,
 };
+#[cfg(feature = "metrics")]
+pub(crate) use balance::{BalancerCounters, PanicCounts};
 pub(crate) use call::CallExchange;
 pub use call::{Call, CallReader, CallWriter, ResponseReader};
 pub use cookies::CookieStore;

@@ -218,6 +218,10 @@ impl Metrics {
         self.inner.caches.counts()
     }
 
+    pub(super) fn balancers(&self) -> &BalancerTable {
+        &self.inner.balancers
+    }
+
     /// The counts of all clients together. `None` without a client.
     pub(super) fn client_counts(&self) -> Option<ClientCounts> {
         let clients = lock(&self.inner.clients).clone();

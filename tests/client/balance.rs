@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corehttp::client::{
     Balancer, BalancerBuilder, BalancerChoice, ClientCause, ClientLimits, ClientPhase, ClientTimeouts,
-    Ejection, HealthCheck, HostChange, HostReport,
+    Ejection, EjectionCause, HealthCheck, HostChange, HostReport, PanicReport, Retry, RetryBudget,
 };
 use corehttp::error::ExchangeError;
 use corehttp::net::Dialer;
@@ -597,7 +597,7 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
         paused(async {
             let hosts = Hosts::new(&ALL_WELL[..2]);
             let balancer = hosts.balance().health_check(each("/health", Duration::from_secs(1))).build();
-            let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
+            let is_up = || balancer.counts().iter().map(|host| host.down.is_none()).collect::<Vec<_>>();
             assert_eq!((responses(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
             hosts.set("a", behavior);
             seconds(3).await;
@@ -734,7 +734,7 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
         });
         for _ in 0..9 {
             seconds(2).await;
-            assert!(balancer.counts()[0].is_up && !asked.is_finished());
+            assert!(balancer.counts()[0].down.is_none() && !asked.is_finished());
         }
         assert_eq!(asked.await.unwrap(), "ok");
     });
@@ -771,6 +771,12 @@ fn changes() -> (impl Fn(&HostReport<'_>) + Send + Sync + 'static, impl Fn() -> 
     (note, move || std::mem::take(&mut *seen.lock().unwrap()).join(", "))
 }
 
+/// Why the first host is ejected, and how often it was.
+fn ejected(balancer: &Balancer) -> (Option<EjectionCause>, u64) {
+    let first = &balancer.counts()[0];
+    (first.ejected, first.ejections)
+}
+
 #[test]
 fn a_host_that_fails_is_ejected_and_comes_back_after_a_trial() {
     for behavior in [Well(502), Well(503), Well(504), Refusing, Closing, Babbling] {
@@ -784,7 +790,7 @@ fn a_host_that_fails_is_ejected_and_comes_back_after_a_trial() {
             let _ = responses(&balancer, 9).await;
             assert_eq!(seen(), "a ejected for 30 s by Failures", "{behavior:?}");
             assert_eq!(responses(&balancer, 20).await, ["b"; 20].join(" "), "{behavior:?}");
-            assert!(balancer.counts()[0].is_ejected && balancer.counts()[0].ejections == 1);
+            assert_eq!(ejected(&balancer), (Some(EjectionCause::Failures), 1));
             // One trial, which fails.
             seconds(30).await;
             hosts.asked();
@@ -797,7 +803,7 @@ fn a_host_that_fails_is_ejected_and_comes_back_after_a_trial() {
             seconds(1).await;
             assert_eq!(responses(&balancer, 20).await.matches('a').count(), 10, "{behavior:?}");
             assert_eq!(seen(), "a OnTrial, a Returned", "{behavior:?}");
-            assert!(!balancer.counts()[0].is_ejected && balancer.counts()[0].ejections == 2);
+            assert_eq!(ejected(&balancer), (None, 2));
         });
     }
 }
@@ -846,7 +852,7 @@ fn no_more_than_a_part_of_the_hosts_is_ejected_at_once() {
             let balancer =
                 hosts.balance().penalty_max(0).ejection(Ejection::new().percent_max(percent)).build();
             let _ = responses(&balancer, 100).await;
-            let ejected = balancer.counts().iter().filter(|host| host.is_ejected).count();
+            let ejected = balancer.counts().iter().filter(|host| host.ejected.is_some()).count();
             assert_eq!(ejected, expected, "{percent}");
         });
     }
@@ -871,6 +877,92 @@ fn a_host_that_fails_more_than_the_others_is_ejected() {
             }
         }
         panic!("it was never ejected");
+    });
+}
+
+/// The failures for which a host was ejected once ejected it again when another one had failed, however well it did.
+#[test]
+fn a_host_that_is_back_is_compared_by_what_it_does_since() {
+    paused(async {
+        let hosts = Hosts::new(&["a", "b", "c", "d", "e"].map(|host| (host, Well(200))));
+        let (note, seen) = changes();
+        let ejection = Ejection::new().compared_from(20);
+        let balancer = hosts.balance().penalty_max(0).ejection(ejection).on_change(note).build();
+        // The window begins with a failure, and half of the requests of `a` fail in it.
+        for round in 0..20 {
+            let is_failing = round == 0 || round % 2 == 1 || round > 15;
+            hosts.set("a", if is_failing { Well(503) } else { Well(200) });
+            let _ = responses(&balancer, 5).await;
+        }
+        assert_eq!(seen(), "a ejected for 30 s by Failures");
+        hosts.set("a", Well(200));
+        seconds(30).await;
+        let _ = responses(&balancer, 100).await;
+        assert_eq!(seen(), "a OnTrial, a Returned");
+        hosts.set("b", Well(503));
+        let _ = responses(&balancer, 5).await;
+        assert_eq!(seen(), "");
+    });
+}
+
+/// A host that is out of use gets no trial. Its ejection once kept others from being ejected for as long as it lasted.
+#[test]
+fn a_host_without_requests_keeps_no_other_from_being_ejected() {
+    for is_backup in [true, false] {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL);
+            let (note, seen) = changes();
+            let mut builder = hosts.client().balance(["http://a", "http://b"]).unwrap();
+            builder = if is_backup {
+                builder.backup("http://c").unwrap()
+            } else {
+                builder.weighted("http://c", 1).unwrap()
+            };
+            let builder = builder.penalty_max(0).ejection(Ejection::new().failures(1).percent_max(34));
+            let balancer = builder.on_change(note).build();
+            hosts.set("c", Well(503));
+            if is_backup {
+                assert!(balancer.set_weight("http://a", 0) && balancer.set_weight("http://b", 0));
+            }
+            let _ = responses(&balancer, 3).await;
+            let weights = if is_backup { [1, 1, 1] } else { [1, 1, 0] };
+            for (host, weight) in std::iter::zip(["http://a", "http://b", "http://c"], weights) {
+                assert!(balancer.set_weight(host, weight));
+            }
+            if !is_backup {
+                assert!(balancer.add("http://d").unwrap());
+                hosts.set("d", Well(200));
+            }
+            seconds(30).await;
+            seen();
+            hosts.set("a", Well(503));
+            let _ = responses(&balancer, 6).await;
+            assert_eq!(seen(), "a ejected for 30 s by Failures", "{is_backup}");
+        });
+    }
+}
+
+/// The request that a policy does not send again once took the trial of a host, which stayed out for another second.
+#[test]
+fn a_retry_that_is_not_made_takes_no_trial() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(503)), ("b", Well(200))]);
+        let (note, seen) = changes();
+        let budget = RetryBudget { percent: 0, per_second: 0 };
+        let client = Client::builder().dialer(hosts.clone()).retry(Retry::new()).retry_budget(budget).build();
+        let ejection = Ejection::new().failures(2).time(Duration::from_secs(10), Duration::from_secs(10));
+        let builder = client.balance(["http://a", "http://b"]).unwrap().ejection(ejection).on_change(note);
+        let balancer = builder.penalty_max(0).build();
+        let _ = responses(&balancer, 3).await;
+        assert_eq!(seen(), "a ejected for 10 s by Failures");
+        // `b` answers late that it cannot, when the time of `a` is over.
+        hosts.set("b", Unreachable(11));
+        let (_, ()) = tokio::join!(ask(&balancer), async {
+            seconds(10).await;
+            hosts.set("a", Well(200));
+        });
+        assert_eq!(seen(), "");
+        assert_eq!((responses(&balancer, 1).await, seen()), ("a".into(), "a OnTrial, a Returned".into()));
     });
 }
 
@@ -966,6 +1058,42 @@ fn with_too_few_fit_hosts_all_are_asked() {
             hosts.asked();
             let _ = responses(&balancer, 10).await;
             assert_eq!(hosts.asked().split(' ').any(|host| host == "a"), is_asked, "{percent}");
+        });
+    }
+}
+
+/// It is reported once when it begins and once when it ends, by a threshold or because no host is fit at all.
+#[test]
+fn the_use_of_all_hosts_is_reported() {
+    for (percent, began, ended) in [(0, "Began 0 of 3", "Ended 1 of 3"), (60, "Began 1 of 3", "Ended 2 of 3")]
+    {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL);
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let noted = seen.clone();
+            let note = move |report: &PanicReport| {
+                noted.lock().unwrap().push(format!("{:?} {} of {}", report.change, report.fit, report.hosts));
+            };
+            let builder = hosts.balance().health_check(each("/health", Duration::from_secs(1)));
+            let builder = builder.panic_below(percent).penalty_max(0).ejection(None);
+            let balancer = builder.on_panic(|_| panic!("a panic is ignored")).on_panic(note).build();
+            let mut reports = Vec::new();
+            for (host, behavior) in [
+                ("a", Well(200)),
+                ("a", Well(500)),
+                ("b", Well(500)),
+                ("c", Well(500)),
+                ("a", Well(200)),
+                ("b", Well(200)),
+                ("c", Well(200)),
+            ] {
+                hosts.set(host, behavior);
+                let _ = responses(&balancer, 1).await;
+                seconds(3).await;
+                let _ = responses(&balancer, 9).await;
+                reports.append(&mut seen.lock().unwrap());
+            }
+            assert_eq!(reports, [began, ended], "{percent}");
         });
     }
 }

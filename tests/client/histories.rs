@@ -3,6 +3,7 @@
 
 mod balance;
 mod dialing;
+mod ejections;
 mod pipeline;
 mod policies;
 mod reply;

@@ -7,6 +7,7 @@
 )]
 
 mod balance;
+mod balanced_badly;
 mod balanced_names;
 mod blocking;
 mod builder;
@@ -29,6 +30,7 @@ mod gateway;
 mod hedges;
 mod histories;
 mod hostile;
+mod hundred_hosts;
 mod interim;
 mod kinds;
 mod lenient;

@@ -9,6 +9,7 @@ use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
 use super::health::HealthPolicy;
 use super::host_list::{BalancedName, HostList};
 use super::member::{BalancerCounts, Member, Turns};
+use super::panic::{PanicCounts, PanicThreshold};
 use super::round::{Assignment, Round, not_assigned};
 use super::tasks::{first_look_ups, start_checks, start_look_ups};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
@@ -81,8 +82,7 @@ pub(super) struct BalancerInner {
     pub(super) health: Arc<HealthPolicy>,
     /// When hosts are compared next.
     pub(super) window_end: Mutex<Option<Instant>>,
-    /// With fewer hosts that can be used, all are.
-    pub(super) panic_percent: u8,
+    pub(super) panic: PanicThreshold,
     pub(super) retry: RetryPolicy,
     /// The policy for retries, which decides instead if there is one.
     pub(super) policy: Option<Arc<Retry>>,
@@ -288,7 +288,7 @@ impl Balancer {
             let deadline = self.inner.sender.timeouts().deadline;
             boxed(|| first_look_ups(&self.inner.hosts, &self.inner.health, deadline)).await;
         }
-        let assignment = self.inner.assign(request)?.through(self.sender.as_ref());
+        let assignment = self.inner.assign_first(request)?.through(self.sender.as_ref());
         let tries = self.inner.policy.as_deref().map(|policy| {
             assignment.member.deposit();
             let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
@@ -359,11 +359,12 @@ impl Balancer {
         let tries = round.tries.as_mut()?;
         let mut chosen = None;
         let report = tries.hedge(waited, || {
-            let next = self.inner.assign_other(round.request, first);
-            chosen.insert(next).member.withdraw(runtime::now())
+            chosen.insert(self.inner.choose_other(round.request, first)).withdraw(runtime::now())
         })?;
         first.count_retry(&report);
-        chosen.map(|next| next.through(self.sender.as_ref()).with_earlier(tries.earlier()))
+        // Only now, so that a hedge which is not sent takes neither a turn nor a trial.
+        let next = self.inner.assign_to(chosen?);
+        Some(next.through(self.sender.as_ref()).with_earlier(tries.earlier()))
     }
 
     /// Records the outcome of a request, and assigns it anew if it is sent again. Returns whether it is.
@@ -419,24 +420,34 @@ impl BalancerCounters {
     pub(crate) fn counts(&self) -> Option<Vec<BalancerCounts>> {
         self.0.upgrade().map(|inner| inner.hosts.counts())
     }
+
+    /// Whether all hosts are used; `None` if the balancer is gone.
+    pub(crate) fn panic_counts(&self) -> Option<PanicCounts> {
+        self.0.upgrade().map(|inner| inner.panic.counts())
+    }
 }
 
 impl BalancerInner {
-    /// Chooses a host for `request`.
-    fn assign(&self, request: &Request) -> Result<Assignment, ClientError> {
+    /// Assigns `request`, which comes from a caller.
+    fn assign_first(&self, request: &Request) -> Result<Assignment, ClientError> {
         if request.target().form() != TargetForm::Origin {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
-        self.choose(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+        self.assign(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
     }
 
-    /// Assigns `request` to another host than `first`, if there is another one.
-    fn assign_other(&self, request: &Request, first: &Arc<Member>) -> Assignment {
-        self.choose(request, Some(first)).unwrap_or_else(|| self.assign_to(first.clone()))
+    /// Assigns `request` to a host, other than `excluded`, even if that was removed and added again.
+    fn assign(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+        Some(self.assign_to(self.choose(request, excluded)?))
     }
 
-    /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
-    fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+    /// Chooses another host than `first` for `request`, if there is another one.
+    fn choose_other(&self, request: &Request, first: &Arc<Member>) -> Arc<Member> {
+        self.choose(request, Some(first)).unwrap_or_else(|| first.clone())
+    }
+
+    /// Chooses a host for `request`, other than `excluded`.
+    fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Arc<Member>> {
         // A function of the application is called without a lock.
         let key = self.key.as_ref().and_then(|key| key(request));
         let members = self.hosts.members();
@@ -446,23 +457,29 @@ impl BalancerInner {
             member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
         };
         let candidates = || members.iter().filter(|member| is_candidate(member));
-        let is_fit = |member: &Arc<Member>| {
-            member.is_up() && (!member.is_out() || now.is_none_or(|now| member.admits_trial(now)))
+        let is_fit = |member: &Arc<Member>| member.is_up() && now.is_none_or(|now| member.admits(now));
+        let first = || candidates().filter(|member| member.tier() == 0);
+        let fit = || first().filter(|member| is_fit(member)).count();
+        let hosts = || first().count();
+        let is_below = self.panic.is_below(fit, hosts);
+        let tier = candidates().filter(|member| is_fit(member)).map(|member| member.tier()).min();
+        let chosen = match tier {
+            _ if is_below => self.choose_of(key, first()),
+            None => None,
+            Some(tier) => {
+                self.choose_of(key, candidates().filter(|member| member.tier() == tier && is_fit(member)))
+            }
         };
-        let first = || candidates().filter(|member| !member.is_backup);
-        let is_panic = self.panic_percent > 0 && {
-            let fit = first().filter(|member| is_fit(member)).count();
-            fit * 100 < first().count() * usize::from(self.panic_percent)
-        };
-        let chosen = self
-            .choose_of(key, first().filter(|member| is_panic || is_fit(member)))
-            .or_else(|| self.choose_of(key, candidates().filter(|member| member.is_backup && is_fit(member))))
-            // If none is fit, all are candidates, even if the last one went down only during this choice.
-            .or_else(|| self.choose_of(key, candidates()));
-        let chosen = chosen?.clone();
-        // A trial is reported, to a function that may add and remove hosts.
+        // If none is fit, all are candidates, even if the last one went down only during this choice.
+        let chosen = chosen.or_else(|| self.choose_of(key, candidates()))?.clone();
+        let is_panic = is_below || tier.is_none();
+        let change = excluded.is_none().then(|| self.panic.note(is_panic, fit, hosts)).flatten();
+        // The function of the application that gets the report may add and remove hosts.
         drop(members);
-        Some(self.assign_to(chosen))
+        if let Some(report) = change {
+            self.panic.report(&report);
+        }
+        Some(chosen)
     }
 
     /// Chooses one of `candidates`, by the key of the request if it has one.
@@ -516,9 +533,10 @@ impl BalancerInner {
     fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
         let may_eject = {
             let members = self.hosts.members();
-            let is_out = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && other.is_out();
-            let out = members.iter().filter(is_out).count() + 1;
-            out * 100 <= members.len() * usize::from(ejection.percent_max)
+            let used = || members.iter().filter(|other| other.weight() > 0);
+            let is_ejected = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && !other.admits(now);
+            let ejected = used().filter(is_ejected).count() + 1;
+            ejected * 100 <= used().count() * usize::from(ejection.percent_max)
         };
         if may_eject {
             member.eject(&self.health, ejection, cause, now);
@@ -546,7 +564,7 @@ impl BalancerInner {
             && !failed.is_second
             && outcome.is_err_and(|error| !error.is_sent())
             && request.body.rewind();
-        let other = may_repeat.then(|| self.choose(request, Some(&failed.member))).flatten()?;
+        let other = may_repeat.then(|| self.assign(request, Some(&failed.member))).flatten()?;
         Some(other.second())
     }
 
@@ -568,11 +586,12 @@ impl BalancerInner {
         };
         let mut chosen = None;
         let retry = tries.next(outcome, next_host, now, || {
-            chosen.insert(self.assign_other(request, &failed.member)).member.withdraw(now)
+            chosen.insert(self.choose_other(request, &failed.member)).withdraw(now)
         })?;
         failed.member.count_retry(&retry);
         *due = Some(later(now, retry.wait));
-        chosen
+        // Only now, so that a retry which is not made takes neither a turn nor a trial.
+        chosen.map(|member| self.assign_to(member))
     }
 }
 
@@ -619,11 +638,11 @@ mod tests {
             .build();
         let inner = &*balancer.inner;
         let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
-        let earlier = inner.choose(&get(), None).unwrap();
+        let earlier = inner.assign(&get(), None).unwrap();
         inner.record(&earlier.member, earlier.is_trial, Ok(&refusal));
         assert!(earlier.member.is_out() && !earlier.is_trial);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let assigned: Vec<_> = (0..4).map(|_| inner.choose(&get(), None).unwrap()).collect();
+        let assigned: Vec<_> = (0..4).map(|_| inner.assign(&get(), None).unwrap()).collect();
         let trials: Vec<_> = assigned.iter().filter(|assigned| assigned.is_trial).collect();
         assert!(trials.len() == 1 && Arc::ptr_eq(&trials[0].member, &earlier.member));
         let ejections = || earlier.member.counts().ejections;
@@ -654,7 +673,7 @@ mod tests {
                         }
                     }
                 });
-                let missed = (0..50_000).filter(|_| shared.choose(&get(), None).is_none()).count();
+                let missed = (0..50_000).filter(|_| shared.assign(&get(), None).is_none()).count();
                 is_over.store(true, Ordering::Relaxed);
                 assert_eq!(missed, 0, "{choice:?}");
             });
@@ -695,7 +714,7 @@ mod tests {
         const URLS: [&str; 3] = ["http://a", "http://b", "http://c"];
         let balancer = Client::new().balance(URLS).unwrap().choice(choice).ejection(None).build();
         let inner = &*balancer.inner;
-        let absent = inner.choose(&get(), None).unwrap();
+        let absent = inner.assign(&get(), None).unwrap();
         let url = absent.host().origin().to_owned();
         let origin = absent.host().origin().to_owned();
         let mut held = Vec::new();
@@ -728,7 +747,7 @@ mod tests {
             if in_flight.len() == at_once {
                 in_flight.pop_front();
             }
-            let assignment = inner.choose(&get(), None).unwrap();
+            let assignment = inner.assign(&get(), None).unwrap();
             let origin = assignment.host().origin().to_owned();
             in_flight.push_back(assignment);
             origin

@@ -11,6 +11,7 @@ use super::ejection::Ejection;
 use super::health::{HealthPolicy, HostReport};
 use super::host_list::{BalancedName, HostList};
 use super::member::{Member, Turns};
+use super::panic::{PanicReport, PanicThreshold};
 use crate::client::error::ClientError;
 use crate::client::host::Host;
 use crate::client::retry::{Latencies, Retry};
@@ -45,7 +46,7 @@ pub struct BalancerBuilder {
     hosts: Arc<HostList>,
     choice: BalancerChoice,
     key: Option<Box<KeyOf>>,
-    panic_percent: u8,
+    panic: PanicThreshold,
     health: HealthPolicy,
     retry: RetryPolicy,
     policy: Option<Arc<Retry>>,
@@ -69,7 +70,7 @@ impl BalancerBuilder {
             hosts: Arc::default(),
             choice: BalancerChoice::default(),
             key: None,
-            panic_percent: 0,
+            panic: PanicThreshold::default(),
             health,
             retry: RetryPolicy::Never,
         }
@@ -99,7 +100,7 @@ impl BalancerBuilder {
     /// Fails if the URL is malformed, or names no host.
     pub fn backup(self, url: &str) -> Result<Self, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
-        self.hosts.add(Member::new(host, 1).into_backup());
+        self.hosts.add(Member::new(host, 1).in_tier(1));
         Ok(self)
     }
 
@@ -224,7 +225,28 @@ impl BalancerBuilder {
     /// others would not bear the load. Default: 0, so that those which are fit get all, and all get some only if none is.
     #[doc(alias("panic_threshold", "healthy_panic_threshold"))]
     pub fn panic_below(mut self, percent: u8) -> Self {
-        self.panic_percent = percent.min(100);
+        self.panic.percent = percent.min(100);
+        self
+    }
+
+    /// Adds a function that is called when the balancer begins and ends to send requests to all hosts, since too few are fit
+    /// for use: see [`PanicReport`]. It runs with the request that is the first to be sent so, and should return quickly.
+    /// Its panics are ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Client;
+    ///
+    /// let balancer = Client::new()
+    ///     .balance(["http://one", "http://two", "http://three"])?
+    ///     .panic_below(50)
+    ///     .on_panic(|report| eprintln!("{:?}: {} of {} are fit", report.change, report.fit, report.hosts))
+    ///     .build();
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
+    pub fn on_panic(mut self, on_panic: impl Fn(&PanicReport) + Send + Sync + 'static) -> Self {
+        self.panic.on_panic.push(Box::new(on_panic));
         self
     }
 
@@ -267,7 +289,7 @@ impl BalancerBuilder {
 
     /// Builds the balancer. Nothing is dialed before the first request.
     pub fn build(self) -> Balancer {
-        let BalancerBuilder { sender, hosts, choice, key, panic_percent, health, retry, policy } = self;
+        let BalancerBuilder { sender, hosts, choice, key, panic, health, retry, policy } = self;
         Balancer::from_inner(BalancerInner {
             sender,
             hosts,
@@ -277,7 +299,7 @@ impl BalancerBuilder {
             turns: Turns::default(),
             health: Arc::new(health),
             window_end: Mutex::default(),
-            panic_percent,
+            panic,
             retry,
             policy,
             latencies: Latencies::default(),
@@ -297,6 +319,7 @@ impl fmt::Debug for BalancerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BalancerBuilder")
             .field("choice", &self.choice)
+            .field("panic", &self.panic)
             .field("health", &self.health)
             .field("retry", &self.retry)
             .field("policy", &self.policy)

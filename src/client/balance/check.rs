@@ -173,6 +173,15 @@ pub enum CheckFailure {
     Exchange(ClientPhase),
 }
 
+impl fmt::Display for CheckFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CheckFailure::Response(status) => write!(f, "answered with {}", status.as_u16()),
+            CheckFailure::Exchange(phase) => write!(f, "{phase} failed"),
+        }
+    }
+}
+
 impl CheckFailure {
     /// The failure of a check that ended with `error`; `None` if the check was not sent.
     fn from_error(error: &ClientError) -> Option<CheckFailure> {

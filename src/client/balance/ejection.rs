@@ -1,5 +1,6 @@
 //! [`Ejection`]: hosts that fail get no requests for a while; [`Ejector`] keeps the record of one.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::runtime::{Instant, later};
@@ -74,8 +75,9 @@ impl Ejection {
         self
     }
 
-    /// Sets how many percent of the hosts, backups included, may be ejected at once, rounded down. Default: 50: one of
-    /// two, and never the only one.
+    /// Sets how many percent of the hosts may be ejected at once, rounded down; backups are included, and hosts of weight 0
+    /// are not. A host whose time is over, and which only waits for a request as a trial, does not count. Default: 50: one
+    /// of two, and never the only one.
     #[must_use]
     pub fn percent_max(mut self, percent: u8) -> Self {
         self.percent_max = percent.min(100);
@@ -101,6 +103,16 @@ pub enum EjectionCause {
     Trial,
 }
 
+impl fmt::Display for EjectionCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EjectionCause::Failures => "failures in a row",
+            EjectionCause::SuccessRate => "more failures than the others",
+            EjectionCause::Trial => "a failed trial",
+        })
+    }
+}
+
 /// The record of one host.
 #[derive(Debug, Default)]
 pub(super) struct Ejector {
@@ -116,35 +128,40 @@ enum State {
     #[default]
     Well,
     Ejected {
+        cause: EjectionCause,
         until: Instant,
     },
     /// Requests are trials, of which the next one is due at `next`.
     HalfOpen {
+        cause: EjectionCause,
         next: Instant,
     },
 }
 
 impl Ejector {
-    /// Whether the host may get a request at `now`. Asked for a host that was ejected.
+    /// Whether the host may get a request at `now`.
     pub(super) fn admits(&self, now: Instant) -> bool {
         match self.state {
             State::Well => true,
-            State::Ejected { until: from } | State::HalfOpen { next: from } => from <= now,
+            State::Ejected { until: from, .. } | State::HalfOpen { next: from, .. } => from <= now,
         }
     }
 
     /// Notes that a request is assigned, and returns whether it is a trial of a host that was ejected. One that comes before
     /// its time, since no host is fit for use or another has just become a trial, is none.
     pub(super) fn begin_trial(&mut self, now: Instant) -> bool {
-        let is_trial = !self.is_well() && self.admits(now);
-        if is_trial {
-            self.state = State::HalfOpen { next: later(now, TRIAL_INTERVAL) };
-        }
-        is_trial
+        let Some(cause) = self.cause().filter(|_| self.admits(now)) else { return false };
+        self.state = State::HalfOpen { cause, next: later(now, TRIAL_INTERVAL) };
+        true
     }
 
     /// Ejects the host. Returns for how long; `None` if it is ejected already.
-    pub(super) fn eject(&mut self, policy: &Ejection, now: Instant) -> Option<Duration> {
+    pub(super) fn eject(
+        &mut self,
+        policy: &Ejection,
+        cause: EjectionCause,
+        now: Instant,
+    ) -> Option<Duration> {
         if matches!(self.state, State::Ejected { .. }) {
             return None;
         }
@@ -154,7 +171,7 @@ impl Ejector {
         }
         let doubled = self.last.saturating_mul(2);
         self.last = if doubled.is_zero() { policy.first } else { doubled.min(policy.most) };
-        self.state = State::Ejected { until: later(now, self.last) };
+        self.state = State::Ejected { cause, until: later(now, self.last) };
         Some(self.last)
     }
 
@@ -173,8 +190,12 @@ impl Ejector {
         matches!(self.state, State::HalfOpen { .. })
     }
 
-    pub(super) fn is_well(&self) -> bool {
-        matches!(self.state, State::Well)
+    /// Why the host is ejected or on trial, if it is.
+    pub(super) fn cause(&self) -> Option<EjectionCause> {
+        match self.state {
+            State::Well => None,
+            State::Ejected { cause, .. } | State::HalfOpen { cause, .. } => Some(cause),
+        }
     }
 }
 
@@ -221,6 +242,8 @@ mod tests {
     use super::*;
     use crate::runtime;
 
+    use EjectionCause::Trial;
+
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
@@ -230,8 +253,8 @@ mod tests {
         let mut now = runtime::now();
         assert!(ejector.admits(now) && !ejector.succeed(now));
         for seconds in [10, 20, 40, 50, 50] {
-            assert_eq!(ejector.eject(&policy, now), Some(seconds * SECOND));
-            assert_eq!(ejector.eject(&policy, now), None, "it is ejected already");
+            assert_eq!(ejector.eject(&policy, Trial, now), Some(seconds * SECOND));
+            assert_eq!(ejector.eject(&policy, Trial, now), None, "it is ejected already");
             assert!(!ejector.succeed(now), "a trial from before brings no host back");
             let early = later(now, seconds * SECOND - Duration::from_millis(1));
             assert!(!ejector.admits(early) && !ejector.begin_trial(early) && !ejector.is_half_open());
@@ -241,14 +264,14 @@ mod tests {
             now = later(now, SECOND);
             assert!(ejector.admits(now) && ejector.begin_trial(now), "a trial may have no outcome");
         }
-        assert!(ejector.succeed(now) && ejector.is_well());
+        assert!(ejector.succeed(now) && ejector.cause().is_none());
         now = later(now, 49 * SECOND);
-        assert_eq!(ejector.eject(&policy, now), Some(50 * SECOND), "it was not back for long");
+        assert_eq!(ejector.eject(&policy, Trial, now), Some(50 * SECOND), "it was not back for long");
         now = later(now, 50 * SECOND);
         ejector.begin_trial(now);
         assert!(ejector.succeed(now));
         now = later(now, 50 * SECOND);
-        assert_eq!(ejector.eject(&policy, now), Some(10 * SECOND));
+        assert_eq!(ejector.eject(&policy, Trial, now), Some(10 * SECOND));
     }
 
     /// Hosts with these successes and failures are compared from 100 requests on.

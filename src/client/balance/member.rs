@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(super) struct Member {
     pub(super) host: Host,
     /// Its origin, with its address if its name has several.
     id: Box<str>,
-    /// Whether it gets requests only if no other host can.
-    pub(super) is_backup: bool,
+    /// Hosts of a higher tier get requests only while none of a lower one can.
+    tier: AtomicU16,
     share: HostShare,
     /// How many retries it gets.
     budget: BudgetShare,
@@ -33,8 +33,7 @@ pub(super) struct Member {
     turn: HostTurn,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
-    /// The result of the last checks; true if there were none.
-    is_up: AtomicBool,
+    checked: CheckState,
     ejection: MemberEjection,
     pub(super) check_task: OwnedTask,
 }
@@ -58,6 +57,13 @@ struct HostTurn {
     due: AtomicU64,
     /// The number of the last request that was assigned to the host; 0 if there was none.
     last_assigned: AtomicU64,
+}
+
+/// The result of the last checks.
+#[derive(Default)]
+struct CheckState {
+    is_down: AtomicBool,
+    failure: Mutex<Option<CheckFailure>>,
 }
 
 #[derive(Default)]
@@ -85,6 +91,9 @@ pub struct BalancerCounts {
     pub origin: String,
     /// The address, if it is [one of several of that name](crate::client::BalancerBuilder::each_address_of).
     pub address: Option<IpAddr>,
+    /// 0, or that of a host which gets requests only while none of a lower tier can be used: a
+    /// [backup](crate::client::BalancerBuilder::backup) has 1.
+    pub tier: u16,
     /// Its share of the requests in proportion to the others; 0 if it gets none.
     pub weight: u32,
     /// Requests that it has not answered yet, including bodies that are still being read.
@@ -97,10 +106,10 @@ pub struct BalancerCounts {
     pub classes: [u64; 5],
     /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,
-    /// Whether it is up, by its last checks; true if there were none.
-    pub is_up: bool,
-    /// Whether it is ejected or on trial: see [`Ejection`](crate::client::Ejection).
-    pub is_ejected: bool,
+    /// Why it is down, by its last checks; `None` if it is up, or if there were none.
+    pub down: Option<CheckFailure>,
+    /// Why it is ejected or on trial, if it is: see [`Ejection`](crate::client::Ejection).
+    pub ejected: Option<EjectionCause>,
     /// How often it was ejected.
     pub ejections: u64,
 }
@@ -115,21 +124,21 @@ impl Member {
             budget: host.budget(),
             host,
             id,
-            is_backup: false,
+            tier: AtomicU16::new(0),
             share: HostShare::new(weight),
             pending: Arc::default(),
             counts: Counts::default(),
             turn: HostTurn::default(),
             penalties: Mutex::default(),
-            is_up: AtomicBool::new(true),
+            checked: CheckState::default(),
             ejection: MemberEjection::default(),
             check_task: OwnedTask::default(),
         }
     }
 
-    /// Returns the host as one that gets requests only if no other host can.
-    pub(super) fn into_backup(self) -> Member {
-        Member { is_backup: true, ..self }
+    /// Returns the host as one of this tier.
+    pub(super) fn in_tier(self, tier: u16) -> Member {
+        Member { tier: AtomicU16::new(tier), ..self }
     }
 
     /// Its origin, with its address if its name has several. No two hosts of a balancer have the same.
@@ -201,6 +210,10 @@ impl Member {
         (self.turn.due.load(Ordering::Relaxed), self.turn.last_assigned.load(Ordering::Relaxed))
     }
 
+    pub(super) fn tier(&self) -> u16 {
+        self.tier.load(Ordering::Relaxed)
+    }
+
     pub(super) fn weight(&self) -> u32 {
         self.share.weight.load(Ordering::Relaxed)
     }
@@ -220,20 +233,21 @@ impl Member {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.is_up.load(Ordering::Relaxed)
+        !self.checked.is_down.load(Ordering::Relaxed)
     }
 
     /// Notes the result of the last checks: the failure of the last one, or that the host is up.
     pub(super) fn set_up(&self, health: &HealthPolicy, failure: Option<CheckFailure>) {
-        let is_up = failure.is_none();
-        if self.is_up.swap(is_up, Ordering::Relaxed) == is_up {
+        *lock(&self.checked.failure) = failure;
+        let is_down = failure.is_some();
+        if self.checked.is_down.swap(is_down, Ordering::Relaxed) == is_down {
             return;
         }
-        if is_up {
-            self.share.grow(health.slow_start);
-        }
         let change = match failure {
-            None => HostChange::Up,
+            None => {
+                self.share.grow(health.slow_start);
+                HostChange::Up
+            }
             Some(failure) => HostChange::Down(failure),
         };
         health.report(&self.host, change);
@@ -244,9 +258,9 @@ impl Member {
         self.ejection.is_out.load(Ordering::Relaxed)
     }
 
-    /// Whether the host, which is out, may get a trial.
-    pub(super) fn admits_trial(&self, now: Instant) -> bool {
-        lock(&self.ejection.ejector).admits(now)
+    /// Whether the host is not ejected at `now`, or may get a trial.
+    pub(super) fn admits(&self, now: Instant) -> bool {
+        !self.is_out() || lock(&self.ejection.ejector).admits(now)
     }
 
     /// Records the outcome of a request. Returns whether it is one of a healthy host.
@@ -278,6 +292,8 @@ impl Member {
             return;
         }
         self.ejection.is_out.store(false, Ordering::Relaxed);
+        // The failures for which it was ejected must not eject it once more, when it is compared with the others.
+        self.end_window();
         self.share.grow(health.slow_start);
         health.report(&self.host, HostChange::Returned);
     }
@@ -293,14 +309,14 @@ impl Member {
 
     /// Ejects the host, unless it is ejected already.
     pub(super) fn eject(&self, health: &HealthPolicy, policy: &Ejection, cause: EjectionCause, now: Instant) {
-        let Some(time) = lock(&self.ejection.ejector).eject(policy, now) else { return };
+        let Some(time) = lock(&self.ejection.ejector).eject(policy, cause, now) else { return };
         self.ejection.is_out.store(true, Ordering::Relaxed);
         self.ejection.count.fetch_add(1, Ordering::Relaxed);
         self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
         health.report(&self.host, HostChange::Ejected(cause, time));
     }
 
-    /// The counts of the window that ends now.
+    /// Begins another window of time in which hosts are compared. Returns the counts of the one that ends.
     pub(super) fn end_window(&self) -> WindowCounts {
         let all = WindowCounts {
             served: self.counts.served.load(Ordering::Relaxed),
@@ -314,14 +330,15 @@ impl Member {
         BalancerCounts {
             origin: self.host.origin().to_owned(),
             address: self.host.address(),
+            tier: self.tier(),
             weight: self.weight(),
             pending: self.pending(),
             served: self.counts.served.load(Ordering::Relaxed),
             failed: self.counts.failed.load(Ordering::Relaxed),
             classes: self.counts.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
             penalties: self.penalty_count(),
-            is_up: self.is_up(),
-            is_ejected: self.is_out(),
+            down: *lock(&self.checked.failure),
+            ejected: lock(&self.ejection.ejector).cause(),
             ejections: self.ejection.count.load(Ordering::Relaxed),
         }
     }

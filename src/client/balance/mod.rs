@@ -13,6 +13,7 @@ mod tasks;
 mod check;
 mod ejection;
 mod health;
+mod panic;
 
 pub use balancer::Balancer;
 #[cfg(feature = "metrics")]
@@ -23,3 +24,6 @@ pub use choice::BalancerChoice;
 pub use ejection::{Ejection, EjectionCause};
 pub use health::{HostChange, HostReport};
 pub use member::BalancerCounts;
+#[cfg(feature = "metrics")]
+pub(crate) use panic::PanicCounts;
+pub use panic::{PanicChange, PanicReport};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::sync::Mutex;
 
-use crate::client::{BalancerCounters, BalancerCounts};
+use crate::client::{BalancerCounters, BalancerCounts, PanicCounts};
 use crate::memory::lock;
 use crate::metrics::Writer;
 
@@ -13,14 +13,14 @@ use crate::metrics::Writer;
 pub(in crate::metrics) struct BalancerTable(Mutex<Vec<(Box<str>, BalancerCounters)>>);
 
 /// The counts of each host.
-type Hosts = BTreeMap<HostLabels, BalancerCounts>;
+pub(in crate::metrics) type BalancerHosts = BTreeMap<HostLabels, BalancerCounts>;
 
 /// The name of a balancer, and the origin and the address of one of its hosts; the address is empty if the name has but one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct HostLabels {
-    balancer: Box<str>,
-    host: String,
-    address: String,
+pub(in crate::metrics) struct HostLabels {
+    pub(in crate::metrics) balancer: Box<str>,
+    pub(in crate::metrics) host: String,
+    pub(in crate::metrics) address: String,
 }
 
 impl HostLabels {
@@ -51,6 +51,13 @@ impl BalancerTable {
                 samples.value(&labels.with(None), count(counts) as f64);
             }
         }
+        let panics = self.panics();
+        for (name, kind, help, count) in PANIC_METRICS {
+            let mut samples = writer.metric(&format!("corehttp_balancer_{name}"), kind, help);
+            for (balancer, counts) in &panics {
+                samples.value(&[("balancer", &**balancer)], count(counts) as f64);
+            }
+        }
         let help = "Responses of a host, by the class of their status.";
         let mut responses = writer.counter("corehttp_balancer_responses_total", help);
         for (labels, counts) in &hosts {
@@ -60,10 +67,22 @@ impl BalancerTable {
         }
     }
 
+    /// Whether each balancer uses all of its hosts. Balancers of one name count as one.
+    pub(in crate::metrics) fn panics(&self) -> BTreeMap<Box<str>, PanicCounts> {
+        let mut by_name = BTreeMap::<_, PanicCounts>::new();
+        for (name, balancer) in &*lock(&self.0) {
+            let Some(counts) = balancer.panic_counts() else { continue };
+            let sum = by_name.entry(name.clone()).or_default();
+            sum.is_on |= counts.is_on;
+            sum.count += counts.count;
+        }
+        by_name
+    }
+
     /// The counts of all hosts. Balancers of one name count as one.
-    fn hosts(&self) -> Hosts {
+    pub(in crate::metrics) fn hosts(&self) -> BalancerHosts {
         let balancers = lock(&self.0).clone();
-        let mut hosts = Hosts::new();
+        let mut hosts = BalancerHosts::new();
         for (name, balancer) in &balancers {
             for counts in balancer.counts().unwrap_or_default() {
                 let labels = HostLabels {
@@ -82,22 +101,23 @@ fn add(sum: &mut BalancerCounts, other: &BalancerCounts) {
     let BalancerCounts {
         origin: _,
         address: _,
+        tier: _,
         weight: _,
         pending,
         served: _,
         failed,
         classes,
         penalties,
-        is_up,
-        is_ejected,
+        down,
+        ejected,
         ejections,
     } = other;
     sum.pending += pending;
     sum.failed += failed;
     zip(&mut sum.classes, classes).for_each(|(sum, count)| *sum += count);
     sum.penalties += penalties;
-    sum.is_up &= is_up;
-    sum.is_ejected |= is_ejected;
+    sum.down = sum.down.or(*down);
+    sum.ejected = sum.ejected.or(*ejected);
     sum.ejections += ejections;
 }
 
@@ -105,8 +125,8 @@ fn add(sum: &mut BalancerCounts, other: &BalancerCounts) {
 type Metric = (&'static str, &'static str, &'static str, fn(&BalancerCounts) -> u64);
 
 const METRICS: [Metric; 7] = [
-    ("host_up", "gauge", "Whether a host is up, by its last checks.", |host| host.is_up.into()),
-    ("host_ejected", "gauge", "Whether a host is ejected or on trial.", |host| host.is_ejected.into()),
+    ("host_up", "gauge", "Whether a host is up, by its last checks.", |host| host.down.is_none().into()),
+    ("host_ejected", "gauge", "Whether a host is ejected or on trial.", |host| host.ejected.is_some().into()),
     ("ejections_total", "counter", "How often a host was ejected.", |host| host.ejections),
     ("host_weight", "gauge", "The share of requests that a host gets, beside the others.", |host| {
         host.weight.into()
@@ -118,10 +138,19 @@ const METRICS: [Metric; 7] = [
     ("failures_total", "counter", "Requests that count as failed by a host.", |host| host.failed),
 ];
 
+/// The name of a metric, its type, its meaning, and the count of a balancer.
+type PanicMetric = (&'static str, &'static str, &'static str, fn(&PanicCounts) -> u64);
+
+const PANIC_METRICS: [PanicMetric; 2] = [
+    ("panic", "gauge", "Whether all hosts get requests, since too few are fit.", |panic| panic.is_on.into()),
+    ("panics_total", "counter", "How often all hosts began to get requests.", |panic| panic.count),
+];
+
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 #[cfg(test)]
 mod tests {
+    use crate::client::Ejection;
     use crate::metrics::{Format, Metrics};
     use crate::net::MemoryListener;
     use crate::server::Context;
@@ -138,12 +167,22 @@ mod tests {
         let metrics = Metrics::new();
         let balancer = client.balance(["http://one", "http://two"]).unwrap().build();
         metrics.add_balancer("shop", &balancer);
-        crate::block_on(async {
+        let panics = crate::block_on(async {
             let request = Request::get("/").unwrap();
             let mut response = Response::new();
             for _ in 0..3 {
                 balancer.send(&request, &mut response).await.unwrap();
             }
+            // While one of two is ejected, all get requests.
+            let ejection = Ejection::new().failures(1);
+            let panics = client.balance(["http://one", "http://two"]).unwrap().ejection(ejection);
+            let panics = panics.panic_below(100).build();
+            for is_on in [false, false, true] {
+                panics.send(&request, &mut response).await.unwrap();
+                assert_eq!(panics.counters().panic_counts().unwrap().is_on, is_on);
+            }
+            metrics.add_balancer("panics", &panics);
+            panics
         })
         .unwrap();
         let text = metrics.to_text(Format::Prometheus);
@@ -155,6 +194,8 @@ mod tests {
             "corehttp_balancer_failures_total{balancer=\"shop\",host=\"http://two\"} 1",
             "corehttp_balancer_penalties{balancer=\"shop\",host=\"http://two\"} 1",
             "corehttp_balancer_requests_pending{balancer=\"shop\",host=\"http://one\"} 0",
+            "corehttp_balancer_panic{balancer=\"shop\"} 0",
+            "corehttp_balancer_panics_total{balancer=\"panics\"} 1",
             "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://one\",status=\"2xx\"} 2",
             "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://two\",status=\"5xx\"} 1",
             "corehttp_balancer_responses_total{balancer=\"shop\",host=\"http://two\",status=\"2xx\"} 0",
@@ -162,7 +203,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         // A balancer that is gone is not shown, since nothing keeps it.
-        drop(balancer);
+        drop((balancer, panics));
         assert!(!metrics.to_text(Format::Prometheus).contains("balancer"));
         drop(running);
     }

@@ -17,7 +17,7 @@ use crate::sse::Event;
 
 /// A handler that shows metrics to people, on a page that is live: rates, percentiles of the time until the response,
 /// routes and their methods, cores, memory and how often it is used again, the slowest exchanges of the last ten
-/// minutes, the latest error of each kind, and the hosts of clients that were added to the metrics.
+/// minutes, the latest error of each kind, and the hosts of clients and balancers that were added to the metrics.
 ///
 /// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing
 /// from elsewhere. Sixteen may be open at once. From its creation on, each core also keeps the last ten minutes of each

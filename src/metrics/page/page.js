@@ -200,6 +200,17 @@ function hosts(data) {
   }), "No request yet.");
 }
 
+function balancers(data) {
+  $("balancers-section").hidden = !data.balancers.length;
+  fill("balancers", data.balancers.map((host) => {
+    const [, ...classes] = host.classes, troubles = host.troubles.join(", ");
+    return [[host.balancer + (host.panic ? " (panic)" : ""), host.panic ? "bad" : ""],
+      [host.host + (host.address && " at " + host.address), "text"],
+      [troubles || "fit", troubles ? "text bad" : "text"], count(host.tier), count(host.weight), count(host.pending),
+      count(host.penalties), ...classes.map(count), [count(host.failed), host.failed ? "bad" : ""], count(host.ejections)];
+  }), "No host.");
+}
+
 function cores(data) {
   const rate = (core, key) => {
     const old = before && before.cores.find((one) => one.core === core.core);
@@ -226,7 +237,7 @@ function memory(data) {
 function show(data) {
   if (!before || data.uptime < before.uptime) { slots.clear(); routeSlots.clear(); before = null; }
   remember(slots, data, data.total);
-  if (!paused) [tiles, charts, routes, slow, errors, hosts, cores, memory].forEach((part) => part(data));
+  if (!paused) [tiles, charts, routes, slow, errors, hosts, balancers, cores, memory].forEach((part) => part(data));
   before = data;
 }
 

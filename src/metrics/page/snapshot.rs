@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::client::{ClientCounts, HostCounts};
+use crate::client::{BalancerCounts, ClientCounts, HostCounts};
 use crate::metrics::client_metrics::PHASES;
 use crate::metrics::core_metrics::CoreSnapshot;
 use crate::metrics::histogram::HistogramCounts;
@@ -59,6 +59,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         "routes": routes.collect::<Value>(),
         "cores": cores.iter().map(|(index, counts)| core(*index, counts, &core_recent(index))).collect::<Value>(),
         "hosts": hosts(metrics, &SlotSeries::new(recent_first, slot)),
+        "balancers": balancers(metrics),
         "slow": slow(metrics),
         "errors": errors(metrics, &server),
         "memory": memory(metrics, &server),
@@ -139,6 +140,36 @@ fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
     hosts.collect()
 }
 
+/// The hosts of balancers, with their counts since the start.
+fn balancers(metrics: &Metrics) -> Value {
+    let panics = metrics.balancers().panics();
+    let hosts = metrics.balancers().hosts().into_iter().map(|(labels, counts)| {
+        json!({
+            "balancer": labels.balancer,
+            "panic": panics.get(&labels.balancer).is_some_and(|panic| panic.is_on),
+            "host": labels.host,
+            "address": labels.address,
+            "troubles": troubles(&counts),
+            "tier": counts.tier,
+            "weight": counts.weight,
+            "pending": counts.pending,
+            "penalties": counts.penalties,
+            "classes": counts.classes,
+            "failed": counts.failed,
+            "ejections": counts.ejections,
+        })
+    });
+    hosts.collect()
+}
+
+/// Why a host gets no requests, or fewer; none if it is fit for use.
+fn troubles(counts: &BalancerCounts) -> Vec<String> {
+    let down = counts.down.map(|failure| format!("down: {failure}"));
+    let ejected = counts.ejected.map(|cause| format!("ejected: {cause}"));
+    let drained = (counts.weight == 0).then(|| "drained".to_owned());
+    down.into_iter().chain(ejected).chain(drained).collect()
+}
+
 fn slow(metrics: &Metrics) -> Value {
     let mut slow: Vec<SlowExchange> = metrics.slow_exchanges();
     slow.sort_by_key(|exchange| Reverse(exchange.duration));
@@ -207,7 +238,8 @@ mod tests {
     use super::*;
     use crate::Server;
     use crate::client::client::Client;
-    use crate::message::{Request, Status};
+    use crate::client::{Ejection, HealthCheck};
+    use crate::message::{Request, Response, Status};
     use crate::metrics::metrics::Options;
     use crate::server::{Context, Error};
 
@@ -258,6 +290,40 @@ mod tests {
         let hosts = Vec::from_iter(data["hosts"].as_array().unwrap().iter().map(failed));
         let expected = [("http://127.0.0.1:1", Some(1)), ("http://127.0.0.1:2", None), (OTHER, Some(1))];
         assert_eq!(hosts, expected.map(|(host, failed)| (host.to_owned(), failed)));
+    }
+
+    /// The names of hosts are of the application's making, and may be as odd as those of balancers.
+    #[test]
+    fn each_host_of_a_balancer_is_shown_with_its_troubles() {
+        let metrics = Metrics::new();
+        let check = HealthCheck::connect().interval(Duration::from_millis(10)).fall(1);
+        let builder =
+            Client::new().balance(["http://127.0.0.1:1"]).unwrap().weighted("http://two", 0).unwrap();
+        let ejection = Ejection::new().failures(1).percent_max(100);
+        let balancer = builder.health_check(check).ejection(ejection).penalty_max(0).build();
+        metrics.add_balancer("</script><b>\"", &balancer);
+        let snapshot = || serde_json::from_str::<Value>(&snapshot(&metrics, None).1).unwrap();
+        let mut response = Response::new();
+        crate::block_on(async {
+            for _ in 0..1_000 {
+                balancer.send(&Request::get("/").unwrap(), &mut response).await.unwrap_err();
+                if balancer.counts()[0].down.is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .unwrap();
+        let hosts = &snapshot()["balancers"];
+        assert_eq!(hosts[0]["balancer"], "</script><b>\"");
+        assert_eq!(hosts[0]["host"], "http://127.0.0.1:1");
+        let troubles = ["down: connecting failed", "ejected: failures in a row"];
+        assert_eq!((&hosts[0]["troubles"], &hosts[0]["panic"]), (&json!(troubles), &json!(true)));
+        let drained = hosts[1]["troubles"].as_array().unwrap().last().unwrap();
+        assert_eq!((drained, &hosts[1]["weight"]), (&json!("drained"), &json!(0)));
+        assert!(hosts[0]["ejections"] == 1 && hosts[0]["failed"].as_u64() > Some(0), "{hosts}");
+        drop(balancer);
+        assert_eq!(snapshot()["balancers"], json!([]));
     }
 
     #[test]
