@@ -39,6 +39,8 @@ mod pipeline;
 mod pool;
 mod proxies;
 mod reach;
+#[cfg(feature = "testing")]
+mod recordings;
 mod redirects;
 mod refused_heads;
 mod requests;
