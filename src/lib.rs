@@ -113,7 +113,7 @@
 //! | [`jar`] | cookies of a client | `jar` |
 //! | [`websocket`] | WebSocket, broadcasts | `websocket` |
 //! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
-//! | [`testing`] | tests: servers that remember their calls, peers that follow a script | `testing` |
+//! | [`testing`] | tests: servers that remember their calls, peers that follow a script, recordings | `testing` |
 //! | [`tower`] | apps of axum, layers of tower | `tower` |
 //! | [`http_types`] | types of the crate `http` | `http` |
 //! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |

@@ -45,7 +45,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["client", "error_text", "exchange", "memory", "message", "net", "runtime", "server", "wire"],
     ),
     ("router", &["error_text", "memory", "message", "runtime", "server"]),
-    ("testing", &["client", "memory", "message", "net", "runtime", "server"]),
+    ("testing", &["client", "memory", "message", "net", "runtime", "server", "wire"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     ("tracing", &["client", "message", "net", "server"]),
     // The public face only: it could be a crate of its own.

@@ -30,7 +30,7 @@ pub(crate) struct ClientSettings {
     pub(super) bounds: Bounds,
     /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) streamed_bounds: Bounds,
-    pub(super) dial: HostConnector,
+    pub(crate) dial: HostConnector,
     pub(super) proxies: Proxies,
     pub(super) tls: TlsConnector,
     pub(super) base: RequestBase,

@@ -1,4 +1,5 @@
-//! Tests of programs that use this crate: servers in memory that remember their calls, and peers that follow a script.
+//! Tests of programs that use this crate: servers in memory that remember their calls, peers that follow a script, and
+//! recordings of real servers.
 //!
 //! ```
 //! use corehttp::testing::{Script, ScriptedPeer};
@@ -15,6 +16,28 @@
 //! # }
 //! ```
 //!
+//! A [`Recording`] has the exchanges with a real server in a file, and plays them where there is none:
+//!
+//! ```
+//! use corehttp::testing::Recording;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> corehttp::Result {
+//! # let path = std::env::temp_dir().join(format!("corehttp-testing-{}.http", std::process::id()));
+//! # let response = "=== response\nHTTP/1.1 200 OK\ncontent-type: text/plain\n\nHello\n";
+//! # std::fs::write(&path, format!("=== request\nGET https://api.example/greeting HTTP/1.1\n\n{response}"))?;
+//! # if false {
+//! let recording = Recording::play("tests/exchanges/greeting.http")?;
+//! # }
+//! # let recording = Recording::play(&path)?;
+//! let response = recording.client().get("https://api.example/greeting").await?;
+//! assert_eq!(response.text()?, "Hello");
+//! assert!(recording.unplayed().is_empty());
+//! # std::fs::remove_file(path)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A handler alone needs less: [`Service::respond`](crate::Service::respond) opens no connection. All of this works on a clock
 //! that is paused (`#[tokio::test(start_paused = true)]`), so that a test of a time limit takes no time, except for a
 //! [`TestServer`], which has a thread and a clock of its own.
@@ -23,6 +46,11 @@ mod script;
 mod scripted_peer;
 mod test_server;
 
+mod recorded_exchange;
+mod recording;
+mod secrets;
+
+pub use recording::Recording;
 pub use script::Script;
 pub use scripted_peer::ScriptedPeer;
 pub use test_server::{TestCall, TestServer};

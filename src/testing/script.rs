@@ -7,7 +7,10 @@ use bytes::Bytes;
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::message::Headers;
 use crate::runtime::sleep;
+use crate::wire::Limits;
+use crate::wire::chunked::ChunkedDecoder;
 
 /// The steps of a peer on one connection, be it that of a server or of a client: slow, cut short, or against the rules. After
 /// the last step, the connection is closed.
@@ -54,8 +57,8 @@ impl Script {
         Script::default()
     }
 
-    /// Receives a message: its head, and its content by `content-length` or chunks (RFC 9112 §6), without trailers; other
-    /// content is not waited for. A message that the other side cuts short counts as received. If the other side closes
+    /// Receives a message: its head, and its content by `content-length` or chunks (RFC 9112 §6); other content is not waited
+    /// for. A message that the other side cuts short counts as received. If the other side closes
     /// without a message, the script ends here.
     pub fn receive(self) -> Script {
         self.with(Step::Receive)
@@ -133,7 +136,10 @@ async fn send_slowly(
 }
 
 /// Receives a message, which may begin with octets that were read with the one before. `None` if there is none.
-async fn receive(stream: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+pub(super) async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    unread: &mut Vec<u8>,
+) -> io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(len) = message_len(unread) {
             let rest = unread.split_off(len);
@@ -153,7 +159,7 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin), unread: &mut Vec<u8>) ->
 const MESSAGE_MAX: usize = 16 << 20;
 
 /// The length of the message that `octets` begin with, if all of it is there.
-fn message_len(octets: &[u8]) -> Option<usize> {
+pub(super) fn message_len(octets: &[u8]) -> Option<usize> {
     let head_len = memmem::find(octets, b"\r\n\r\n")? + 4;
     let head = octets[..head_len].to_ascii_lowercase();
     let field = |name: &[u8]| {
@@ -162,17 +168,37 @@ fn message_len(octets: &[u8]) -> Option<usize> {
         Some(head[start..start + end].trim_ascii())
     };
     if field(b"\r\ntransfer-encoding:").is_some_and(|coding| coding.ends_with(b"chunked")) {
-        let content = &octets[head_len..];
-        let end = match content.starts_with(b"0\r\n\r\n") {
-            true => 5,
-            false => memmem::find(content, b"\r\n0\r\n\r\n")? + 7,
-        };
-        return Some(head_len + end);
+        return Some(head_len + decode_chunks(&octets[head_len..])?.len);
     }
     let content_len =
         field(b"\r\ncontent-length:").and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
     let len = head_len.checked_add(content_len.unwrap_or(0))?;
     (octets.len() >= len).then_some(len)
+}
+
+/// A chunked content (RFC 9112 §7.1), and how long it is on the wire.
+pub(super) struct Chunks {
+    pub(super) content: Vec<u8>,
+    len: usize,
+}
+
+/// Decodes the chunks that `octets` begin with, if all of them are there. Chunks against the rules end with what is here.
+pub(super) fn decode_chunks(octets: &[u8]) -> Option<Chunks> {
+    let mut decoder = ChunkedDecoder::default();
+    let (limits, mut trailers) = (Limits::default(), Headers::new());
+    let mut chunks = Chunks { content: Vec::new(), len: 0 };
+    while !decoder.is_done() {
+        let Ok(decoded) = decoder.decode(&octets[chunks.len..], &limits, &mut trailers) else {
+            return Some(Chunks { len: octets.len(), ..chunks });
+        };
+        let data = chunks.len + decoded.framing;
+        chunks.len = data + decoded.data;
+        chunks.content.extend_from_slice(&octets[data..chunks.len]);
+        if decoded.data == 0 && !decoder.is_done() {
+            return None;
+        }
+    }
+    Some(chunks)
 }
 
 /// Waits until the other side has closed the connection.
@@ -201,6 +227,9 @@ mod tests {
             ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Some(52)),
             ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nX", Some(58)),
             ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n", None),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n9\r\n\r\n0\r\n\r\n", None),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\r\n\r\nX", Some(58)),
+            ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", Some(50)),
             ("POST / HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n", Some(57)),
         ] {
             assert_eq!(message_len(octets.as_bytes()), expected, "{octets:?}");

@@ -12,7 +12,8 @@ use crate::net::{Dialer, MemoryStream};
 use crate::runtime::Handle;
 
 /// A server in memory that follows scripts, whichever host is named: the first connection follows the first script, and so
-/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock.
+/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock. One of an `https` URL is
+/// reached without TLS.
 ///
 /// # Examples
 ///
@@ -58,7 +59,7 @@ impl ScriptedPeer {
 
     /// The settings of a client of this server.
     pub fn client_builder(&self) -> ClientBuilder {
-        Client::builder().dialer(self.clone())
+        stand_in(Client::builder().dialer(self.clone()))
     }
 
     /// The requests that were received so far, as they are on the wire. Octets that are not UTF-8 are replaced.
@@ -91,5 +92,11 @@ impl Dialer for ScriptedPeer {
     }
 }
 
+/// The settings of a client that reaches peers in memory: those of `https` as well, without a handshake.
+pub(super) fn stand_in(mut builder: ClientBuilder) -> ClientBuilder {
+    builder.settings.dial.is_stand_in = true;
+    builder
+}
+
 /// How much is under way in each direction.
-const STREAM_BYTES: usize = 64 << 10;
+pub(super) const STREAM_BYTES: usize = 64 << 10;

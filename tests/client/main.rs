@@ -43,6 +43,8 @@ mod policies;
 mod pool;
 mod proxies;
 mod reach;
+#[cfg(feature = "testing")]
+mod recordings;
 mod redirects;
 mod refused_heads;
 mod requests;

@@ -378,7 +378,10 @@ async fn connect(
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     let phases = timeouts.of_phases(settings);
-    let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
+    let handshake = match connector.is_stand_in {
+        true => None,
+        false => TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?,
+    };
     let times = DialTimes { resolve: phases.resolve, connect: phases.connect };
     let (mut transport, taken) = match proxy {
         None => {

@@ -1,0 +1,263 @@
+//! [`RecordedExchange`]: a request and its response, on the wire and in the file of a recording.
+//!
+//! A file is text: each message is behind a line that begins with `=== `, its head as it was, with the URL for the target, and
+//! after an empty line its content, up to the next such line or the end of the file. The last line break is none of the
+//! content. Content that would not survive as text is in base64 (RFC 4648 §4), and the line says so.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::script::{decode_chunks, message_len};
+use crate::message::{FieldName, Headers, Method, Request, Response, Status};
+
+/// A request and its response.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedExchange {
+    pub(super) request: Request,
+    pub(super) response: Response,
+}
+
+impl RecordedExchange {
+    /// Parses a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first message that is none, with the number of the line before it.
+    pub(super) fn parse_all(file: &str) -> io::Result<Vec<RecordedExchange>> {
+        let mut exchanges = Vec::new();
+        let mut request = None;
+        for section in sections(file)? {
+            let parsed = match (request.take(), section.title) {
+                (None, Title::Request) => section.request().map(|it| request = Some(it)),
+                (Some(request), Title::Response) => {
+                    section.response().map(|response| exchanges.push(RecordedExchange { request, response }))
+                }
+                (None, Title::Response) => Err(invalid("a response follows no request")),
+                (Some(_), Title::Request) => Err(invalid("the request before has no response")),
+            };
+            parsed.map_err(|error| invalid(&format!("line {}: {error}", section.line)))?;
+        }
+        match request {
+            None => Ok(exchanges),
+            Some(_) => Err(invalid("the last request has no response")),
+        }
+    }
+
+    /// The text of the exchange in a file.
+    pub(super) fn to_text(&self) -> String {
+        let RecordedExchange { request, response } = self;
+        let mut text = String::new();
+        let start = format!("{} {} HTTP/1.1", request.method(), request.target());
+        write_message(&mut text, REQUEST, &start, &request.headers, request.body.bytes());
+        let start = format!("HTTP/1.1 {}", response.status);
+        write_message(&mut text, RESPONSE, &start, &response.headers, response.body.bytes());
+        text
+    }
+}
+
+/// Parses a request that a client has sent to `origin`, without the fields that belong to the connection.
+///
+/// # Errors
+///
+/// Fails if it is cut short, or wants another protocol.
+pub(super) fn request_from_wire(octets: &[u8], origin: &str) -> io::Result<Request> {
+    if message_len(octets) != Some(octets.len()) {
+        return Err(invalid("the request is cut short"));
+    }
+    let end = memchr::memmem::find(octets, b"\r\n\r\n").map_or(octets.len(), |end| end + 4);
+    let (head, content) = octets.split_at(end);
+    let head = String::from_utf8_lossy(head);
+    let (start, lines) = head.split_once("\r\n").ok_or_else(|| invalid("the head is empty"))?;
+    let [method, target] = start_of_request(start)?;
+    let mut request = match target.starts_with('/') {
+        true => Request::new(method, &format!("{origin}{target}")),
+        false => Request::new(method, target),
+    }
+    .map_err(io::Error::other)?;
+    request.headers = parse_fields(lines)?;
+    if request.method() == Method::Connect || request.headers.contains("upgrade") {
+        return Err(invalid("a tunnel or another protocol cannot be recorded"));
+    }
+    match decode_chunks(content).filter(|_| request.headers.contains("transfer-encoding")) {
+        Some(chunks) => request.body.set_bytes(chunks.content),
+        None => request.body.set_bytes(content),
+    }
+    request.headers.remove_each(&FRAMING);
+    request.headers.remove_each(&REQUEST_FRAMING);
+    Ok(request)
+}
+
+/// Removes the fields of a response that belong to its connection. The length of content that is not here is kept, as in the
+/// response to a HEAD.
+pub(super) fn strip_response(response: &mut Response) {
+    response.headers.remove_each(&FRAMING);
+    if response.headers.content_length() == Some(response.body.bytes().len() as u64) {
+        response.headers.remove("content-length");
+    }
+}
+
+/// The fields of a connection, which are not recorded.
+const FRAMING: [FieldName<'_>; 3] =
+    [FieldName::new("connection"), FieldName::new("keep-alive"), FieldName::new("transfer-encoding")];
+/// The fields of a request that follow from its URL and its content.
+const REQUEST_FRAMING: [FieldName<'_>; 3] =
+    [FieldName::new("content-length"), FieldName::new("expect"), FieldName::new("host")];
+
+/// The response to a request with this method, as it is sent.
+pub(super) fn response_to_wire(method: Method, response: &Response) -> Vec<u8> {
+    let Response { status, headers, body, .. } = response;
+    let mut wire = format!("HTTP/1.1 {} {}\r\n", status.as_u16(), status.reason()).into_bytes();
+    for (name, value) in headers {
+        wire.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    let has_content =
+        method != Method::Head && *status != Status::NO_CONTENT && *status != Status::NOT_MODIFIED;
+    if has_content && !headers.contains("content-length") {
+        wire.extend(format!("content-length: {}\r\n", body.bytes().len()).into_bytes());
+    }
+    wire.extend(b"\r\n");
+    if has_content {
+        wire.extend(body.bytes());
+    }
+    wire
+}
+
+fn write_message(out: &mut String, title: &str, start: &str, headers: &Headers, content: &[u8]) {
+    let text = str::from_utf8(content).ok().filter(|text| survives(text));
+    let coding = if text.is_none() { IN_BASE64 } else { "" };
+    out.extend([MARK, title, coding, "\n", start, "\n"]);
+    for (name, value) in headers {
+        out.extend([name, ": ", &String::from_utf8_lossy(value), "\n"]);
+    }
+    out.push('\n');
+    match text {
+        Some("") => {}
+        Some(text) => out.extend([text, "\n"]),
+        None => {
+            let coded = BASE64_STANDARD.encode(content);
+            let lines = coded.as_bytes().chunks(BASE64_COLUMNS).map(String::from_utf8_lossy);
+            lines.for_each(|line| out.extend([&*line, "\n"]));
+        }
+    }
+}
+
+/// Whether `text` reads back as it is, and as something to read.
+fn survives(text: &str) -> bool {
+    let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars().all(is_plain) && !text.lines().any(|line| line.starts_with(MARK))
+}
+
+const MARK: &str = "=== ";
+const REQUEST: &str = "request";
+const RESPONSE: &str = "response";
+const IN_BASE64: &str = ", content in base64";
+const BASE64_COLUMNS: usize = 76;
+
+/// A message in a file.
+struct Section<'f> {
+    /// The number of its first line.
+    line: usize,
+    title: Title,
+    is_base64: bool,
+    text: &'f str,
+}
+
+#[derive(Clone, Copy)]
+enum Title {
+    Request,
+    Response,
+}
+
+impl Section<'_> {
+    fn request(&self) -> io::Result<Request> {
+        let Message { start, headers, content } = self.message()?;
+        let [method, url] = start_of_request(start)?;
+        let mut request = Request::new(method, url).map_err(io::Error::other)?;
+        request.headers = headers;
+        request.body.set_bytes(content);
+        Ok(request)
+    }
+
+    fn response(&self) -> io::Result<Response> {
+        let Message { start, headers, content } = self.message()?;
+        let code = start.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+        let status = code.and_then(Status::new).ok_or_else(|| invalid("there is no status line"))?;
+        let mut response = Response { status, headers, ..Response::new() };
+        response.body.set_bytes(content);
+        Ok(response)
+    }
+
+    fn message(&self) -> io::Result<Message<'_>> {
+        let (start, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
+        let end = rest.split_inclusive('\n').take_while(|line| !line.trim_end().is_empty());
+        let (lines, content) = rest.split_at(end.map(str::len).sum());
+        let content = content.split_once('\n').map_or("", |(_, content)| content);
+        let content = match self.is_base64 {
+            true => {
+                let coded: String = content.split_ascii_whitespace().collect();
+                BASE64_STANDARD.decode(coded).map_err(|_| invalid("the content is not base64"))?
+            }
+            false => content.strip_suffix('\n').unwrap_or(content).into(),
+        };
+        Ok(Message { start: start.trim_end(), headers: parse_fields(lines)?, content })
+    }
+}
+
+/// The parts of a message.
+struct Message<'f> {
+    start: &'f str,
+    headers: Headers,
+    content: Vec<u8>,
+}
+
+/// The messages of a file, in order.
+fn sections(file: &str) -> io::Result<Vec<Section<'_>>> {
+    let mut sections = Vec::new();
+    let mut rest = file;
+    let mut line = 1;
+    while let Some((first, behind)) = rest.split_once('\n') {
+        let (title, is_base64) = match first.trim_end().strip_prefix(MARK) {
+            Some(title) => (title.trim_end_matches(IN_BASE64), title.ends_with(IN_BASE64)),
+            None => return Err(invalid(&format!("line {line}: a message begins with `=== `"))),
+        };
+        let title = match title {
+            REQUEST => Title::Request,
+            RESPONSE => Title::Response,
+            _ => return Err(invalid(&format!("line {line}: a message is a request or a response"))),
+        };
+        let end = if behind.starts_with(MARK) { Some(0) } else { behind.find("\n=== ").map(|end| end + 1) };
+        let text = &behind[..end.unwrap_or(behind.len())];
+        sections.push(Section { line, title, is_base64, text });
+        line += 1 + text.matches('\n').count();
+        rest = &behind[text.len()..];
+    }
+    Ok(sections)
+}
+
+/// The method and the target of a request line.
+fn start_of_request(line: &str) -> io::Result<[&str; 2]> {
+    let mut words = line.split(' ');
+    match [words.next(), words.next(), words.next(), words.next()] {
+        [Some(method), Some(target), Some(_), None] => Ok([method, target]),
+        _ => Err(invalid("there is no request line")),
+    }
+}
+
+/// The fields on `lines`, which may end with an empty one.
+fn parse_fields(lines: &str) -> io::Result<Headers> {
+    let mut headers = Headers::new();
+    for line in lines.lines().filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':').ok_or_else(|| invalid("a field has no colon"))?;
+        headers.append(name, value.trim()).map_err(io::Error::other)?;
+    }
+    Ok(headers)
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests;
