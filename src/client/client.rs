@@ -247,18 +247,27 @@ impl Client {
     }
 
     /// Receives the content that `request` asks for into `file`, whose content it replaces, and returns its length. When a
-    /// connection breaks, another one goes on where it stopped (RFC 9110 §14.2), up to five times in a row that bring nothing.
+    /// connection breaks, another one goes on where it stopped (RFC 9110 §14.2), until five in a row have brought nothing. Before
+    /// each there is a random wait of up to 100 ms, whose bound doubles with each further one that brings nothing.
     ///
     /// The rest is asked for by `range` and `if-range`, so content that has changed meanwhile begins anew, and so does one that
     /// has neither a strong `etag` nor an old `last-modified`. Content is asked for without codings. The file is written by
     /// threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection.
     ///
+    /// A part of the content, such as the rest of a file that an earlier program has left, is received by
+    /// [`Client::open_response`].
+    ///
     /// # Errors
     ///
-    /// As [`Client::get`]; with [`ClientCause::Status`] for a response that is not 200 or the part that was asked for; and
-    /// with [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
+    /// As [`Client::get`]. Fails with [`ClientCause::Request`] before anything is sent, and leaves the file as it is, if the
+    /// request has a `range` or an `if-range` of its own.
+    ///
+    /// Fails with [`ClientCause::Status`] for a response that is not 200 or the part that was asked for: a 503 ends the
+    /// download at once, also of the rest, unless a [`Retry`] of the client sends that request again. Fails with
+    /// [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
     /// beginning of the content.
     ///
+    /// [`ClientCause::Request`]: crate::client::ClientCause::Request
     /// [`ClientCause::Status`]: crate::client::ClientCause::Status
     /// [`ClientCause::Other`]: crate::client::ClientCause::Other
     ///

@@ -30,11 +30,17 @@ pub(super) struct Download {
 
 impl Download {
     /// Begins a download into `file`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request asks for a range, which would not be the content that the file is to have.
     pub(super) fn new(request: &Request, file: File) -> Result<Download, MessageError> {
+        if let Some(field) = RANGE_FIELDS.into_iter().find(|field| request.headers.contains(field)) {
+            let reason = format!("a download sets the field {field} by itself, from the first byte on");
+            return Err(MessageError::Value(reason.into()));
+        }
         let mut request = request.clone();
         request.headers.set("accept-encoding", "identity")?;
-        request.headers.remove("range");
-        request.headers.remove("if-range");
         Ok(Download {
             request,
             response: Response::new(),
@@ -52,7 +58,7 @@ impl Download {
         loop {
             let before = self.received;
             let Err(error) = self.attempt(sender).await else { return Ok(self.received) };
-            failed = if self.received > before { 1 } else { failed + 1 };
+            failed = if self.received > before { 0 } else { failed + 1 };
             if failed == FAILED_MAX || !is_passing(&error) {
                 return Err(error);
             }
@@ -68,8 +74,7 @@ impl Download {
                 self.request.headers.put(FieldName::new("if-range"), validator);
             }
             Some(_) | None => {
-                self.request.headers.remove("range");
-                self.request.headers.remove("if-range");
+                self.request.headers.remove_each(&RANGE_FIELDS.map(FieldName::new));
             }
         }
         let mut reader = sender.open_response(None, &self.request, &mut self.response).await?;
@@ -163,7 +168,10 @@ impl Download {
     }
 }
 
-/// How many connections in a row may bring nothing.
+/// The fields by which the rest of the content is asked for (RFC 9110 §14.2, §13.1.5).
+const RANGE_FIELDS: [&str; 2] = ["range", "if-range"];
+
+/// How many connections in a row bring nothing before the download fails.
 const FAILED_MAX: u32 = 5;
 
 /// How many bytes are written to the file at once.

@@ -433,7 +433,7 @@ impl Body {
     /// blocking work. Either way it takes no memory in proportion to its size. If the file grows, the addition is not
     /// sent; if it shrinks, the connection is aborted.
     ///
-    /// To middleware, it is a [stream](Body::is_stream), which can be taken once.
+    /// To middleware, it is a [stream](Body::is_stream). A client sends it as often as it must, and reads it anew each time.
     ///
     /// # Examples
     ///

@@ -52,7 +52,8 @@ use crate::runtime::{Instant, later, now, sleep_until};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EventSource {
-    /// How long to wait at most before another connection, unless the server says so. Default: 60 s.
+    /// How long to wait at most before another connection. Default: 60 s. With less than 3 s, the first wait is as short. A
+    /// longer wait that the server has set by `retry` is kept.
     pub delay_max: Duration,
     /// How many bytes an event may have. Default: 1 MiB.
     pub event_max: usize,
@@ -61,8 +62,8 @@ pub struct EventSource {
     state: SourceState,
     /// The id of the last event that had one.
     last_id: Option<String>,
-    /// How long the server wants its clients to wait.
-    delay: Duration,
+    /// How long the server wants its clients to wait, if it has said so.
+    delay: Option<Duration>,
     /// How many connections in a row could not be opened.
     failed: u32,
     last_error: Option<io::Error>,
@@ -99,7 +100,7 @@ impl EventSource {
             last_id: request.headers.get("last-event-id").map(str::to_owned),
             request,
             state: SourceState::Waiting(now()),
-            delay: DELAY,
+            delay: None,
             failed: 0,
             last_error: None,
         })
@@ -155,7 +156,7 @@ impl EventSource {
                 if let Some(id) = events.last_id().filter(|id| self.last_id.as_deref() != Some(*id)) {
                     self.last_id = Some(id.to_owned());
                 }
-                self.delay = events.last_retry().unwrap_or(self.delay);
+                self.delay = events.last_retry().or(self.delay);
                 self.note(read)
             }
         }
@@ -236,7 +237,8 @@ impl EventSource {
     /// Waits before another connection, after one that has ended with this error, if with any.
     fn wait(&mut self, error: Option<io::Error>) {
         self.failed = self.failed.saturating_add(1);
-        let backoff = Backoff { first: self.delay, most: self.delay_max.max(self.delay) };
+        let first = self.delay.unwrap_or(DELAY.min(self.delay_max));
+        let backoff = Backoff { first, most: self.delay_max.max(first) };
         self.state = SourceState::Waiting(later(now(), backoff.bound(self.failed)));
         self.last_error = error;
     }

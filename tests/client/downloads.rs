@@ -71,8 +71,7 @@ type End = (Result<(String, u64), Option<u16>>, Vec<Option<String>>);
 
 async fn end(replies: &[String]) -> End {
     let (stage, target) = (answering(replies), Target::new());
-    let mut request = Request::get("http://a/").unwrap();
-    request.headers.set("range", "bytes=3-").unwrap();
+    let request = Request::get("http://a/").unwrap();
     let done = stage.client().download(&request, target.create()).await;
     let done = match done {
         Ok(len) => Ok((target.content(), len)),
@@ -97,7 +96,7 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     let lie = part(4, 6).replace("bytes 4-", "bytes 3-");
     let grown = part(4, 6).replace("/10", "/11");
     let status = |status: u16| format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
-    let rows: [(Vec<String>, End); 13] = [
+    let rows: [(Vec<String>, End); 14] = [
         (vec![whole(TAG, 10)], (done(WHOLE), vec![None])),
         (vec![whole(TAG, 4), part(4, 6)], (done(WHOLE), vec![None, from(4)])),
         (vec![whole(TAG, 4), part(4, 3), part(7, 3)], (done(WHOLE), vec![None, from(4), from(7)])),
@@ -111,13 +110,28 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
         (vec![whole(TAG, 4), grown, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), status(416), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         // Nothing comes any more.
-        (vec![whole(TAG, 4), part(4, 0)], (Err(None), [vec![None], vec![from(4); 4]].concat())),
+        (vec![whole(TAG, 4), part(4, 0)], (Err(None), [vec![None], vec![from(4); 5]].concat())),
+        (vec![String::new()], (Err(None), vec![None; 5])),
         (vec![status(404)], (Err(Some(404)), vec![None])),
         (vec![part(0, 10)], (Err(Some(206)), vec![None])),
         (vec![whole(TAG, 4), status(503)], (Err(Some(503)), vec![None, from(4)])),
     ];
     for (replies, expected) in rows {
         assert_eq!(end(&replies).await, expected, "{replies:?}");
+    }
+}
+
+/// A part of the content would stand in the file as if it were the whole.
+#[tokio::test(start_paused = true)]
+async fn a_range_of_the_caller_is_an_error_before_anything_is_sent() {
+    for field in ["range", "if-range"] {
+        let (stage, target) = (answering(&[whole("", 10)]), Target::new());
+        let mut request = Request::get("http://a/").unwrap();
+        request.headers.set(field, "bytes=3-").unwrap();
+        let error = stage.client().download(&request, target.create()).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Request(_)) && !error.is_sent(), "{error:#}");
+        assert!(format!("{error:#}").contains(&format!("sets the field {field} by itself")), "{error:#}");
+        assert_eq!((stage.received().len(), target.content()), (0, "what was there before".to_owned()));
     }
 }
 

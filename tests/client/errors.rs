@@ -333,7 +333,7 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
         ),
         (
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-            ": the server switched protocols unasked, or did not when asked: the request does not ask for it",
+            ": the switch of protocols failed: the request does not ask for it",
         ),
         (
             &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_341),
@@ -536,7 +536,7 @@ async fn of_redirects_and_upgrades() {
     let client = Stage::always("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").client();
     let mut upgrade = request(Method::Get, URL);
     upgrade.headers.set("upgrade", "echo").unwrap();
-    let refused = "the server switched protocols unasked, or did not when asked: it answered 403 Forbidden";
+    let refused = "the switch of protocols failed: the server answered 403 Forbidden";
     let asked = client.upgrade(&upgrade, &mut Response::new()).await;
     check(asked, &format!("http://a/b: waiting for the response of a:80: {refused}"));
 }

@@ -92,14 +92,19 @@ async fn the_wait_is_that_of_the_server_and_doubles_while_connections_fail() {
     let failing = || vec![CLOSES.to_owned(), status(503), status(502), status(504), status(429)];
     let with_retry =
         [stream("retry: 1000\ndata: a\n\n")].into_iter().chain(failing()).chain([END.to_owned()]);
+    let without = Vec::from_iter(failing().into_iter().chain([END.to_owned()]));
+    let with_retry = Vec::from_iter(with_retry);
     for (replies, delay_max, seconds) in [
-        (Vec::from_iter(failing().into_iter().chain([END.to_owned()])), 60, 3 + 6 + 12 + 24 + 48),
-        (Vec::from_iter(failing().into_iter().chain([END.to_owned()])), 10, 3 + 6 + 10 + 10 + 10),
-        (Vec::from_iter(with_retry), 60, 1 + 2 + 4 + 8 + 16 + 32),
+        (&without, 60 * SECOND, 3 + 6 + 12 + 24 + 48),
+        (&without, 10 * SECOND, 3 + 6 + 10 + 10 + 10),
+        // The wait of a server that has not named one is shortened, and that of another one is not.
+        (&without, 400 * SECOND / 1000, 2),
+        (&with_retry, 60 * SECOND, 1 + 2 + 4 + 8 + 16 + 32),
+        (&with_retry, 400 * SECOND / 1000, 6),
     ] {
-        let stage = answering(replies);
+        let stage = answering(replies.iter().cloned());
         let mut events = source(&stage);
-        events.delay_max = delay_max * SECOND;
+        events.delay_max = delay_max;
         let began = Instant::now();
         all(&mut events).await.1.unwrap();
         assert_eq!(began.elapsed().as_secs(), seconds);

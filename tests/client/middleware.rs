@@ -10,11 +10,11 @@ use std::time::Duration;
 use corehttp::client::{
     Attempt, ClientCause, ClientMiddleware, ClientNext, ClientPhase, Retry, RetryBudget, RetryStop,
 };
-use corehttp::{ClientError, Request, Response, Status};
+use corehttp::{Body, ClientError, Request, Response, Status};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, post};
+use crate::support::{OK, Stage, file_of, post};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BUSY: &str = "HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
@@ -342,17 +342,36 @@ async fn a_panic_is_the_callers_and_leaks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_sent_once_however_often_middleware_sends() {
-    let stage = Stage::always(OK);
-    let client = stage.builder().wrap(Fault::SendsTwice).build();
-    let mut request = post();
-    request.body.set_stream(&b"milk"[..], None);
-    let error = client.send(&request, &mut Response::new()).await.unwrap_err();
-    assert!(matches!(error.cause(), ClientCause::BodyConsumed) && error.is_sent());
-    // One that can be made anew is.
-    request.body.set_stream_with(|| &b"milk"[..], None);
-    client.send(&request, &mut Response::new()).await.unwrap();
-    assert_eq!(stage.received().len(), 3);
+async fn content_that_can_be_made_again_is_sent_as_often_as_middleware_sends() {
+    type Fill = Box<dyn Fn(&mut Body)>;
+    let file = file_of("0123milk89");
+    let rows: [(&str, Fill, bool); 5] = [
+        ("bytes", Box::new(|body| body.set_bytes("milk")), true),
+        ("shared", Box::new(|body| body.set_shared_bytes("milk")), true),
+        ("file", Box::new(move |body| body.set_file(file.clone(), 4..8)), true),
+        ("made", Box::new(|body| body.set_stream_with(|| &b"milk"[..], None)), true),
+        ("stream", Box::new(|body| body.set_stream(&b"milk"[..], None)), false),
+    ];
+    for (name, fill, is_repeated) in rows {
+        let stage = Stage::always(OK);
+        let client = stage.builder().wrap(Fault::SendsTwice).build();
+        let mut request = post();
+        fill(&mut request.body);
+        let sent = client.send(&request, &mut Response::new()).await;
+        let received = stage.received();
+        assert!(received.iter().all(|request| request.contains("milk")), "{name}: {received:?}");
+        assert_eq!(received.len(), if is_repeated { 2 } else { 1 }, "{name}");
+        match sent {
+            Ok(()) => assert!(is_repeated, "{name}"),
+            Err(error) => {
+                assert!(
+                    !is_repeated && matches!(error.cause(), ClientCause::BodyConsumed),
+                    "{name}: {error:#}"
+                );
+                assert!(error.is_sent(), "{name}");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use corehttp::{Body, Client, ClientBuilder, ClientError, Method, Request, Respon
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, each, get, post};
+use crate::support::{OK, Stage, each, file_of, get, post};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BUSY: &str = "HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 4\r\n\r\nbusy";
@@ -179,10 +179,7 @@ async fn a_request_that_may_have_been_acted_on_is_not_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_body_that_can_be_sent_again_is() {
-    let path = std::env::temp_dir().join(format!("corehttp-retries-{}", std::process::id()));
-    std::fs::write(&path, "0123milk89").unwrap();
-    let file = Arc::new(std::fs::File::open(&path).unwrap());
-    std::fs::remove_file(&path).unwrap();
+    let file = file_of("0123milk89");
     let source = || &b"milk"[..];
     for (name, request, is_repeated) in [
         ("bytes", with_body(|body| body.set_bytes("milk")), true),
@@ -615,10 +612,7 @@ async fn the_attempts_of_a_balancer_have_one_deadline() {
 #[tokio::test(start_paused = true)]
 async fn files_and_made_streams_are_sent_again_as_bytes_are_rfc9110_9_2_2() {
     const MOVED: &str = "HTTP/1.1 308 x\r\nlocation: http://b/\r\ncontent-length: 0\r\n\r\n";
-    let path = std::env::temp_dir().join(format!("corehttp-resent-{}", std::process::id()));
-    std::fs::write(&path, "0123milk89").unwrap();
-    let file = Arc::new(std::fs::File::open(&path).unwrap());
-    std::fs::remove_file(&path).unwrap();
+    let file = file_of("0123milk89");
     type Fill = Box<dyn Fn(&mut Body)>;
     let rows: [(&str, Fill, bool); 4] = [
         ("bytes", Box::new(|body| body.set_bytes("milk")), true),

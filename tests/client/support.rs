@@ -1,5 +1,6 @@
 //! Servers that answer as they are told, byte for byte: over TCP, and in memory on a clock that can be paused.
 
+use std::fs::{self, File};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -25,6 +26,17 @@ pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// Checks after exactly this interval, each of which decides alone.
 pub fn each(path: &str, interval: Duration) -> HealthCheck {
     HealthCheck::get(path).unwrap().interval(interval).rise(1).fall(1).jitter_percent(0)
+}
+
+/// An open file with this content, which no directory names.
+pub fn file_of(content: &str) -> Arc<File> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("corehttp-client-{}-{number}", std::process::id()));
+    fs::write(&path, content).unwrap();
+    let file = File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    Arc::new(file)
 }
 
 /// A server over TCP, for what only a socket can do.

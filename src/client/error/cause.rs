@@ -247,7 +247,7 @@ impl fmt::Display for ClientCause {
             ClientCause::Exchange(_) => "the exchange failed",
             ClientCause::Coding(_) => "the content cannot be decoded",
             ClientCause::TooManyInformational => "there were too many interim responses",
-            ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
+            ClientCause::Upgrade => "the switch of protocols failed",
             ClientCause::Proxy(_) => "the proxy refused",
             ClientCause::Tls(_) => "the connection is not secure",
             ClientCause::Status(status) => return write!(f, "the server responded {status}"),

@@ -242,15 +242,15 @@ impl ExchangeSpec {
         let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
         let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
         if protocols.peek().is_none() {
-            return Err("its response of 101 names no protocol");
+            return Err("the response of 101 names no protocol");
         }
         if !protocols.all(is_named) {
-            return Err("its response of 101 names another protocol");
+            return Err("the response of 101 names another protocol");
         }
         // A response that a cache or a proxy has kept lacks the option, which is for one hop (RFC 6455 §4.1).
         match response.contains_token("connection", "upgrade") {
             true => Ok(()),
-            false => Err("its response of 101 has no `connection: upgrade`"),
+            false => Err("the response of 101 has no `connection: upgrade`"),
         }
     }
 }

@@ -218,7 +218,7 @@ impl Until<'_> {
     #[inline]
     fn body_length(&self, request: &Request) -> Result<BodyLength, ClientError> {
         match self {
-            Until::Answered(_) if request.body.is_source_taken() => {
+            Until::Answered(_) if !request.body.rewind() => {
                 Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed))
             }
             Until::Answered(_) => Ok(request.body.declared_length()),
@@ -340,13 +340,13 @@ fn prepare(
 }
 
 /// Whether a request with this framing, which `response` answers, was refused for its expectation and may be sent without
-/// it. A body that is a stream has not been touched if the server has answered instead of 100.
+/// it. A body that is a stream has not been touched if the server has answered instead of 100, and a file is read anew.
 #[inline]
 fn may_drop_expectation(request: &Request, framing: OutgoingFraming, response: &Response) -> bool {
     response.status == Status::EXPECTATION_FAILED
         && framing.expects()
         && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
-        && !request.body.is_source_taken()
+        && request.body.rewind()
 }
 
 /// Whether the caller of a call with this request writes a body.

@@ -81,7 +81,7 @@ pub(in crate::client) async fn switch(
         return Ok(pooled);
     }
     let refused = pooled.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());
-    let refused = refused.with_detail(format!("it answered {}", response.status));
+    let refused = refused.with_detail(format!("the server answered {}", response.status));
     let received = match pooled.decode(response) {
         Ok(()) => pooled.receive_body(response).await,
         failed => failed,

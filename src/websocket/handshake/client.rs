@@ -125,7 +125,7 @@ impl ClientRequest {
             let headers = &response.headers;
             let protocol = check_response(headers, key.as_bytes(), &options.protocols)?;
             let deflate = read_answer(headers, options.deflate)
-                .map_err(|_| "it accepted an extension that was not offered")?;
+                .map_err(|_| "the server accepted an extension that was not offered")?;
             agreement = Agreement { protocol: protocol.map(Into::into), deflate };
             Ok(())
         };

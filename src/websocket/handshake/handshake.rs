@@ -76,14 +76,14 @@ pub(super) fn check_response<'h>(
     protocols: &[Cow<'static, str>],
 ) -> Result<Option<&'h str>, &'static str> {
     if headers.single(FieldName::new(ACCEPT)) != Ok(Some(&accept_key(key)[..])) {
-        return Err("its sec-websocket-accept does not match");
+        return Err("the sec-websocket-accept does not match");
     }
     match headers.single(FieldName::new(PROTOCOL)) {
         Ok(None) => Ok(None),
         Ok(Some(chosen)) if protocols.iter().any(|offered| offered.as_bytes() == chosen) => {
             Ok(str::from_utf8(chosen).ok())
         }
-        _ => Err("it chose a subprotocol that was not offered"),
+        _ => Err("the server chose a subprotocol that was not offered"),
     }
 }
 

@@ -248,9 +248,9 @@ pub(super) fn accept(key: &str) -> String {
 #[tokio::test]
 async fn bad_answers_open_nothing_rfc6455_4_1() {
     for (fields, expected) in [
-        ("", "its sec-websocket-accept does not match"),
-        ("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", "its sec-websocket-accept does not match"),
-        ("sec-websocket-accept: ACCEPT\r\nsec-websocket-accept: ACCEPT\r\n", "its sec-websocket-accept"),
+        ("", "the sec-websocket-accept does not match"),
+        ("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", "the sec-websocket-accept does not match"),
+        ("sec-websocket-accept: ACCEPT\r\nsec-websocket-accept: ACCEPT\r\n", "the sec-websocket-accept"),
         (
             "sec-websocket-accept: ACCEPT\r\nsec-websocket-protocol: x\r\n",
             "a subprotocol that was not offered",
