@@ -252,7 +252,8 @@ impl Client {
     ///
     /// The rest is asked for by `range` and `if-range`, so content that has changed meanwhile begins anew, and so does one that
     /// has neither a strong `etag` nor an old `last-modified`. Content is asked for without codings. The file is written by
-    /// threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection.
+    /// threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection, and not while the disk
+    /// is waited for; `tokio::time::timeout` bounds all of it.
     ///
     /// A part of the content, such as the rest of a file that an earlier program has left, is received by
     /// [`Client::open_response`].
