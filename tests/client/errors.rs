@@ -143,6 +143,8 @@ async fn of_the_way_to_a_host() {
     let unknown = "http://nowhere.example/b: looking up nowhere.example failed: no such name";
     check(ask(&client, "http://nowhere.example/b?secret").await, unknown);
     check(ask(&client, URL).await, "http://a/b: looking up a took longer than 5 s");
+    let elsewhere = nameless().connect_to("nowhere.example:80").build();
+    check(ask(&elsewhere, URL).await, "http://a/b: looking up nowhere.example failed: no such name");
     let within = client.with_timeout(Duration::from_millis(300));
     check(ask(&within, URL).await, "http://a/b: looking up a: the whole exchange took longer than 300 ms");
     let client = Client::builder().dialer(Nowhere).build();

@@ -387,7 +387,10 @@ async fn connect(
         None => {
             let host = origin.dialed_host();
             let opened = connector.connect(&host, origin.port, times).await;
-            opened.map_err(|error| ClientError::from_dial(error, &host, &origin.host_and_port()))?
+            opened.map_err(|error| {
+                let (name, _) = connector.address.host_and_port(&host, origin.port);
+                ClientError::from_dial(error, &name, &origin.host_and_port())
+            })?
         }
         Some(proxy) => proxy.open(connector, &settings.tls, origin, times, timeouts.bounds(settings)).await?,
     };

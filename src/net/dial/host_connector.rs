@@ -334,7 +334,7 @@ pub(crate) enum DialAddress {
 
 impl DialAddress {
     /// The host and the port to connect to, for a URL with these.
-    pub(super) fn host_and_port<'a>(&'a self, host: &'a str, port: u16) -> (Cow<'a, str>, u16) {
+    pub(crate) fn host_and_port<'a>(&'a self, host: &'a str, port: u16) -> (Cow<'a, str>, u16) {
         match self {
             DialAddress::Tcp(address) => (address.ip().to_string().into(), address.port()),
             DialAddress::Host(host, own_port) => ((**host).into(), own_port.unwrap_or(port)),
