@@ -1,7 +1,8 @@
 //! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use std::{fmt, mem};
 
 use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
 use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
@@ -13,9 +14,9 @@ use super::tasks::{first_look_ups, start_checks, start_look_ups};
 use crate::client::call::{Call, OutcomeRecorder, ResponseReader};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
-use crate::client::retry::{NextHost, Outcome, Retry, Tries};
+use crate::client::retry::{Latencies, NextHost, Outcome, Retry, Tries};
 use crate::client::route::origin;
-use crate::client::send::{ClientUpgraded, RequestSender};
+use crate::client::send::{ClientUpgraded, RequestSender, Winner, has_call_body, hedge};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, lock};
 use crate::message::{Body, MessageError, Request, Response, TargetForm};
@@ -85,6 +86,8 @@ pub(super) struct BalancerInner {
     pub(super) retry: RetryPolicy,
     /// The policy for retries, which decides instead if there is one.
     pub(super) policy: Option<Arc<Retry>>,
+    /// How long the responses of all hosts take, if the policy hedges.
+    pub(super) latencies: Latencies,
 }
 
 /// The key of a request, by which its host is chosen.
@@ -109,7 +112,10 @@ impl Balancer {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
-            let sent = round.host().send(request, response).await;
+            let sent = match round.hedge_after() {
+                None => round.host().send(request, response).await,
+                Some(percent) => boxed(|| self.send_hedged(&mut round, percent, response)).await,
+            };
             if !self.assign_again(&mut round, sent.as_ref().map(|()| &*response)) {
                 sent.map_err(|error| round.describe(error))?;
                 round.end(response);
@@ -132,7 +138,10 @@ impl Balancer {
     ) -> Result<ResponseReader, ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
-            let opened = round.host().open_response(request, response).await;
+            let opened = match round.hedge_after() {
+                None => round.host().open_response(request, response).await,
+                Some(percent) => boxed(|| self.open_hedged(&mut round, percent, response)).await,
+            };
             if !self.assign_again(&mut round, opened.as_ref().map(|_| &*response)) {
                 let reader = opened.map_err(|error| round.describe(error))?;
                 return Ok(reader.with_guard(Some(round.end(response))));
@@ -157,7 +166,13 @@ impl Balancer {
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut round = self.begin(request, None).await?;
         loop {
-            let mut opened = round.host().open_call(request).await;
+            let mut opened = match round.hedge_after().filter(|_| !has_call_body(request)) {
+                None => round.host().open_call(request).await,
+                Some(percent) => {
+                    let open = |host: Host| async move { host.open_call(request).await };
+                    boxed(|| self.hedge(&mut round, percent, open)).await
+                }
+            };
             let is_again = match &mut opened {
                 Ok(call) => self.assign_call_again(&mut round, call),
                 Err(error) => self.assign_again(&mut round, Err(error)),
@@ -282,6 +297,75 @@ impl Balancer {
         Ok(Round { request, assignment, tries, due: None })
     }
 
+    /// Sends the request of `round`, hedged, and receives the response into `response`, including its body.
+    async fn send_hedged(
+        &self,
+        round: &mut Round<'_>,
+        percent: u8,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let reader = self.open_hedged(round, percent, response).await?;
+        reader.receive(response).await.map_err(|error| error.with_origin(round.host().origin()))
+    }
+
+    /// Sends the request of `round`, hedged, and receives the head of the response into `response`.
+    async fn open_hedged(
+        &self,
+        round: &mut Round<'_>,
+        percent: u8,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
+        let request = round.request;
+        // The first attempt has the memory of the caller's response, and the response that wins takes its place.
+        let open = |host: Host| {
+            let mut response = mem::take(response);
+            async move { host.open_response(request, &mut response).await.map(|reader| (reader, response)) }
+        };
+        let (reader, answered) = self.hedge(round, percent, open).await?;
+        *response = answered;
+        Ok(reader)
+    }
+
+    /// Makes the first attempt of `round`, which `open` makes at a host, and another one at another host if it takes longer
+    /// than `percent` of the responses of all hosts. The round goes on with the one that wins.
+    async fn hedge<T, F: Future<Output = Result<T, ClientError>>>(
+        &self,
+        round: &mut Round<'_>,
+        percent: u8,
+        mut open: impl FnMut(Host) -> F,
+    ) -> Result<T, ClientError> {
+        let first = open(round.host().clone());
+        let mut second = None;
+        let hedged = hedge(&self.inner.latencies, percent, first, |waited| {
+            let assigned = second.insert(self.assign_beside(round, waited)?);
+            Some(boxed(|| open(assigned.host().clone())))
+        });
+        let hedged = hedged.await;
+        let loser = match (hedged.winner, second) {
+            (Winner::Second, Some(second)) => Some(mem::replace(&mut round.assignment, second)),
+            (_, second) => second,
+        };
+        if let (Some(loser), Some(error)) = (loser, hedged.loser_error)
+            && !is_callers_fault(&error)
+        {
+            self.inner.record(&loser.member, loser.is_trial, Err(&error));
+        }
+        hedged.outcome
+    }
+
+    /// Assigns a request that has `waited` for so long to another host as well, if it is hedged.
+    fn assign_beside(&self, round: &mut Round<'_>, waited: Duration) -> Option<Assignment> {
+        let first = &round.assignment.member;
+        let tries = round.tries.as_mut()?;
+        let mut chosen = None;
+        let report = tries.hedge(waited, || {
+            let next = self.inner.assign_other(round.request, first);
+            chosen.insert(next).member.withdraw(runtime::now())
+        })?;
+        first.count_retry(&report);
+        chosen.map(|next| next.through(self.sender.as_ref()).with_earlier(tries.earlier()))
+    }
+
     /// Records the outcome of a request, and assigns it anew if it is sent again. Returns whether it is.
     fn assign_again(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
         if outcome.is_err_and(is_callers_fault) {
@@ -344,6 +428,11 @@ impl BalancerInner {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
         self.choose(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+    }
+
+    /// Assigns `request` to another host than `first`, if there is another one.
+    fn assign_other(&self, request: &Request, first: &Arc<Member>) -> Assignment {
+        self.choose(request, Some(first)).unwrap_or_else(|| self.assign_to(first.clone()))
     }
 
     /// Chooses a host for `request`, other than `excluded`, even if that was removed and added again.
@@ -479,9 +568,7 @@ impl BalancerInner {
         };
         let mut chosen = None;
         let retry = tries.next(outcome, next_host, now, || {
-            let other = self.choose(request, Some(&failed.member));
-            let next = other.unwrap_or_else(|| self.assign_to(failed.member.clone()));
-            chosen.insert(next).member.withdraw(now)
+            chosen.insert(self.assign_other(request, &failed.member)).member.withdraw(now)
         })?;
         failed.member.count_retry(&retry);
         *due = Some(later(now, retry.wait));

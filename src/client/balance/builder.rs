@@ -13,7 +13,7 @@ use super::host_list::{BalancedName, HostList};
 use super::member::{Member, Turns};
 use crate::client::error::ClientError;
 use crate::client::host::Host;
-use crate::client::retry::Retry;
+use crate::client::retry::{Latencies, Retry};
 use crate::client::send::RequestSender;
 use crate::message::{MessageError, Request, Response, Status};
 use crate::runtime::Hooks;
@@ -280,6 +280,7 @@ impl BalancerBuilder {
             panic_percent,
             retry,
             policy,
+            latencies: Latencies::default(),
         })
     }
 }

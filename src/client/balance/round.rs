@@ -26,6 +26,11 @@ impl Round<'_> {
         self.assignment.host()
     }
 
+    /// The percentile of the latencies after which the next attempt gets another one beside, if it may.
+    pub(super) fn hedge_after(&self) -> Option<u8> {
+        self.tries.as_ref().and_then(Tries::hedge_after)
+    }
+
     /// Waits until the next attempt is due.
     pub(super) async fn wait(&mut self) {
         if let Some(due) = self.due.take() {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::outcome_recorder::InFlightGuard;
 use crate::client::error::ClientError;
 use crate::client::pool::PooledConn;
-use crate::message::Headers;
+use crate::message::{Headers, Response};
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
@@ -90,6 +90,22 @@ impl ResponseReader {
             *guard = in_flight;
         }
         self
+    }
+
+    /// Receives the body, of which nothing has been read, into `response`, which has its head.
+    ///
+    /// # Errors
+    ///
+    /// As [`ResponseReader::chunk`], or if the body is too large. No part of it is in the response then.
+    pub(in crate::client) async fn receive(mut self, response: &mut Response) -> Result<(), ClientError> {
+        match mem::replace(&mut self.state, ReadState::Read) {
+            ReadState::Open(pooled, _in_flight) => pooled.receive_body(response).await,
+            ReadState::Read => {
+                mem::swap(&mut self.trailers, &mut response.trailers);
+                Ok(())
+            }
+            ReadState::Broken(error) => Err(error),
+        }
     }
 
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.

@@ -12,5 +12,6 @@ pub(crate) use backoff::Backoff;
 pub(crate) use backoff::random_share;
 pub use budget::RetryBudget;
 pub(super) use budget::{BudgetShare, HostBudgets, HostRetries};
+pub(super) use latencies::Latencies;
 pub use retry::Retry;
 pub(super) use tries::{EarlierAttempts, NextHost, Outcome, Tries};

@@ -157,14 +157,16 @@ impl Retry {
         Retry { idempotency: Idempotency::Assumed, ..self }
     }
 
-    /// Sends a request that takes long once more, and takes the response that comes first; the other exchange is canceled.
-    /// The time after which this happens is that within which `percent` of the host's last 128 responses have come, by
-    /// their heads. Default: no.
+    /// Sends a request that takes long once more, and takes the response that comes first, by its head; the other exchange
+    /// is canceled. The time after which this happens is that within which `percent` of the host's last 128 responses have
+    /// come. Default: no.
     ///
-    /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, if the whole response or its body is
-    /// received ([`Client::send`](crate::Client::send), [`Client::open_response`](crate::Client::open_response)), and only
-    /// after 32 responses in the runtime. A hedge is an attempt, and a retry for the budget of the host. Balancers do not
-    /// hedge.
+    /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, and only after 32 responses in the runtime. A
+    /// [`Call`](crate::client::Call) whose caller writes a body is not, and neither is a request for another protocol. A hedge is
+    /// an attempt, and a retry for the budget of the host.
+    ///
+    /// A [`Balancer`](crate::client::Balancer) sends the second request to another host, if there is another one. It counts the
+    /// responses of all of its hosts.
     ///
     /// # Examples
     ///
@@ -203,7 +205,7 @@ impl Retry {
     }
 
     /// The percentile of the latencies of the host after which a request is hedged, if it is.
-    pub(in crate::client) fn hedge_after(&self) -> Option<u8> {
+    pub(super) fn hedge_after(&self) -> Option<u8> {
         self.hedge_after
     }
 

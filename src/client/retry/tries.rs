@@ -90,15 +90,22 @@ impl<'a> Tries<'a> {
         None
     }
 
+    /// The percentile of the latencies after which the next attempt gets another one beside, if it may.
+    pub(in crate::client) fn hedge_after(&self) -> Option<u8> {
+        self.policy.hedge_after().filter(|_| self.log.retries.is_empty())
+    }
+
     /// Decides whether a request that has not been answered for so long is sent once more beside. `withdraw` takes a retry
-    /// from a budget, if there is one left.
+    /// from a budget, if there is one left. A request for another protocol would open two connections that speak it.
     pub(in crate::client) fn hedge(
         &mut self,
         waited: Duration,
         withdraw: impl FnOnce() -> bool,
     ) -> Option<RetryReport> {
         let attempt = self.failed() + 1;
-        let may_repeat = self.request.method().is_safe() && self.body.is_some_and(Body::rewind);
+        let may_repeat = self.request.method().is_safe()
+            && !self.request.headers.contains("upgrade")
+            && self.body.is_none_or(Body::rewind);
         if attempt >= self.policy.attempts_max || !may_repeat || !withdraw() {
             return None;
         }

@@ -11,7 +11,9 @@ mod sent_request;
 mod surrounded;
 mod upgraded;
 
+pub(super) use hedge::{Winner, hedge};
 pub(super) use request_sender::RequestSender;
+pub(super) use sent_request::has_call_body;
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]
 pub(super) use upgraded::switch;

@@ -1,10 +1,10 @@
 //! [`RetryLoop`]: the attempts at one request, as many as its policy for retries makes.
 
 use std::mem;
-use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::hedge::{Winner, race};
+use super::hedge::{Winner, hedge};
 use super::sent_request::{SentRequest, Until};
 use super::surrounded::Surrounded;
 use crate::client::error::{ClientError, RetryReport};
@@ -13,7 +13,7 @@ use crate::client::pool::{ClientPools, Pool};
 use crate::client::retry::{NextHost, Retry, Tries};
 use crate::client::settings::RequestTimeouts;
 use crate::message::Response;
-use crate::runtime::{self, Instant, boxed, later, sleep_until, timeout};
+use crate::runtime::{self, Instant, boxed, later, sleep_until};
 
 /// The attempts at one request. The first one is like one without a policy, and costs no more memory.
 pub(super) struct RetryLoop<'a, 'r> {
@@ -54,9 +54,9 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         }
         let request = self.outgoing.request;
         let mut tries = Tries::new(self.policy, request, until.sent_body(request), self.timeouts.deadline);
-        let mut attempted = match (self.policy.hedge_after(), until.reborrow()) {
-            (Some(percent), Until::Answered(response)) => self.hedge(percent, &mut tries, response).await,
-            (_, until) => self.attempt(0, until).await,
+        let mut attempted = match (tries.hedge_after(), until.reborrow()) {
+            (None, until) | (_, until @ Until::HeadSent(_)) => self.attempt(0, until).await,
+            (Some(percent), until) => self.hedge(percent, &mut tries, until).await,
         };
         let Some(retry) = self.next(&mut tries, &mut attempted, &mut until) else {
             return finish(attempted, tries);
@@ -69,37 +69,24 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         &self,
         percent: u8,
         tries: &mut Tries<'_>,
-        response: &mut Response,
+        mut until: Until<'_>,
     ) -> Result<SentRequest<'r>, ClientError> {
-        let began = runtime::now();
-        let delay = self.pool.retries.latencies.percentile(percent);
         let mut other = Response::new();
-        let winner = {
-            let mut first = pin!(self.attempt(0, Until::Answered(response)));
-            let in_time = match delay {
-                Some(delay) => timeout(delay, first.as_mut()).await.ok(),
-                None => Some(first.as_mut().await),
-            };
-            match in_time {
-                Some(attempted) => attempted.map(Winner::First),
-                None if !self.may_hedge(tries, began) => first.await.map(Winner::First),
-                None => race(first, boxed(|| self.attempt(1, Until::Answered(&mut other)))).await,
-            }
-        }?;
-        self.pool.retries.latencies.record(runtime::now().saturating_duration_since(began));
-        Ok(match winner {
-            Winner::First(attempt) => attempt,
-            Winner::Second(attempt) => {
-                mem::swap(response, &mut other);
-                attempt
-            }
-        })
+        let beside = until.beside(&mut other);
+        let first = self.attempt(0, until.reborrow());
+        let hedged = hedge(&self.pool.retries.latencies, percent, first, |waited| {
+            self.may_hedge(tries, waited).then(|| boxed(|| self.attempt(1, beside)))
+        });
+        let hedged = hedged.await;
+        if let (Winner::Second, Until::Answered(response)) = (hedged.winner, until) {
+            mem::swap(response, &mut other);
+        }
+        hedged.outcome
     }
 
-    /// Decides whether a request that was sent at `began` is hedged now, and reports it.
-    fn may_hedge(&self, tries: &mut Tries<'_>, began: Instant) -> bool {
-        let now = runtime::now();
-        let retry = tries.hedge(now.saturating_duration_since(began), || self.withdraw(now));
+    /// Decides whether a request that has `waited` for so long is hedged, and reports it.
+    fn may_hedge(&self, tries: &mut Tries<'_>, waited: Duration) -> bool {
+        let retry = tries.hedge(waited, || self.withdraw(runtime::now()));
         if let Some(retry) = &retry {
             self.pool.events.count_retry(retry);
         }

@@ -179,6 +179,15 @@ impl Until<'_> {
         }
     }
 
+    /// The same for an attempt beside, which receives its response into `other`.
+    pub(super) fn beside<'o>(&self, other: &'o mut Response) -> Until<'o> {
+        match self {
+            Until::Answered(_) => Until::Answered(other),
+            Until::FirstHead(length) => Until::FirstHead(*length),
+            Until::HeadSent(length) => Until::HeadSent(*length),
+        }
+    }
+
     /// The body that is sent with `request`, unless the caller writes it.
     pub(super) fn sent_body<'r>(&self, request: &'r Request) -> Option<&'r Body> {
         match self {
@@ -338,6 +347,11 @@ fn may_drop_expectation(request: &Request, framing: OutgoingFraming, response: &
         && framing.expects()
         && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
         && !request.body.is_source_taken()
+}
+
+/// Whether the caller of a call with this request writes a body.
+pub(in crate::client) fn has_call_body(request: &Request) -> bool {
+    matches!(Until::call_of(request, written_length(request)), Until::HeadSent(_))
 }
 
 /// The length of the body that the caller of a call writes.
