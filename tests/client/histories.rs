@@ -4,6 +4,7 @@
 mod balance;
 mod dialing;
 mod pipeline;
+mod policies;
 mod reply;
 mod retries;
 

@@ -37,6 +37,7 @@ mod metrics;
 mod middleware;
 mod observers;
 mod pipeline;
+mod policies;
 mod pool;
 mod proxies;
 mod reach;
@@ -52,6 +53,7 @@ mod settings;
 mod smuggling;
 mod storm;
 mod streams;
+mod thousand_hosts;
 mod time;
 #[cfg(feature = "tower")]
 mod tower;

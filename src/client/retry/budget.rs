@@ -11,7 +11,8 @@ use crate::runtime::Instant;
 /// How many retries a client makes in proportion to its requests. A host that fails would otherwise get several times its
 /// load, just when it is least able to bear it.
 ///
-/// There is a budget for each host, which all runtimes, clones and balancers of the client share. Each request that may be
+/// There is a budget for each host, which all runtimes, clones and balancers of the client share; beyond 4,096 hosts, the
+/// others have one together. Each request that may be
 /// retried adds [`RetryBudget::percent`] of a retry, and each retry takes one. So a host that answers nothing gets 1.1
 /// times the requests that were meant for it by default, and a few more. A retry for which nothing is left is not made.
 ///
@@ -177,8 +178,8 @@ impl HostBudgets {
 }
 
 /// How many hosts have a budget of their own. Budgets are never dropped before the client, or a host could be forgotten and
-/// begin anew.
-const HOSTS_MAX: usize = 256;
+/// begin anew. All of them take less than a megabyte.
+const HOSTS_MAX: usize = 4_096;
 
 #[cfg(test)]
 mod tests {
@@ -238,8 +239,9 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &budgets.of("http://a").unwrap()));
         assert!(!Arc::ptr_eq(&one, &budgets.of("http://b").unwrap()));
         assert!(!Arc::ptr_eq(&one, &budgets.renewed().of("http://a").unwrap()));
-        let many = Vec::from_iter((0..400).map(|host| budgets.of(&format!("http://{host}")).unwrap()));
-        assert!(Arc::ptr_eq(&many[300], &many[399]) && !Arc::ptr_eq(&many[0], &many[1]));
+        let hosts = (0..HOSTS_MAX + 2).map(|host| budgets.of(&format!("http://{host}")).unwrap());
+        let many = Vec::from_iter(hosts);
+        assert!(Arc::ptr_eq(&many[HOSTS_MAX], &many[HOSTS_MAX + 1]) && !Arc::ptr_eq(&many[0], &many[1]));
         assert!(Arc::ptr_eq(&one, &budgets.of("http://a").unwrap()));
         assert!(HostBudgets::new(None).of("http://a").is_none());
     }
