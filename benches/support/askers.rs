@@ -66,6 +66,10 @@ impl Asker {
                 let client = Client::builder().retry(Retry::new()).wrap(mark).build();
                 Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
             }
+            (HEDGED, Place::Tcp(_)) => {
+                let client = Client::builder().retry(Retry::new().hedge_after_percentile(99)).build();
+                Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
+            }
             (STREAM, Place::Tcp(_)) => Asker::Stream(Client::new(), Request::get(&url).expect("a good URL")),
             (PIPELINE, Place::Tcp(_)) => {
                 let pipeline = Client::new().pipeline(&url).expect("a good URL");
@@ -132,6 +136,8 @@ pub const RAW: &str = "raw";
 pub const COREHTTP: &str = "corehttp";
 /// The same with retries, and middleware that sets a field.
 pub const POLICIES: &str = "policies";
+/// The same with retries that hedge the slowest of a hundred.
+pub const HEDGED: &str = "hedged";
 pub const STREAM: &str = "stream";
 pub const PIPELINE: &str = "pipeline";
 pub const HYPER: &str = "hyper-util";

@@ -100,7 +100,10 @@ impl ResponseReader {
     pub(in crate::client) async fn receive(mut self, response: &mut Response) -> Result<(), ClientError> {
         match mem::replace(&mut self.state, ReadState::Read) {
             ReadState::Open(pooled, _in_flight) => pooled.receive_body(response).await,
-            ReadState::Read => Ok(mem::swap(&mut self.trailers, &mut response.trailers)),
+            ReadState::Read => {
+                mem::swap(&mut self.trailers, &mut response.trailers);
+                Ok(())
+            }
             ReadState::Broken(error) => Err(error),
         }
     }

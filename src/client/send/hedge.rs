@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::client::error::ClientError;
@@ -70,37 +70,41 @@ async fn race<T>(
     let mut first_error = None;
     let mut second_error = None;
     poll_fn(|cx| {
-        if first_error.is_none()
-            && let Poll::Ready(outcome) = first.as_mut().poll(cx)
-        {
-            match outcome {
-                Err(error) => first_error = Some(error),
-                outcome => {
-                    let loser_error = second_error.take();
-                    return Poll::Ready(Hedged { winner: Winner::First, outcome, loser_error });
-                }
-            }
+        if let Poll::Ready(answer) = poll_answer(first.as_mut(), &mut first_error, cx) {
+            let loser_error = second_error.take();
+            return Poll::Ready(Hedged { winner: Winner::First, outcome: Ok(answer), loser_error });
         }
-        if second_error.is_none()
-            && let Poll::Ready(outcome) = second.as_mut().poll(cx)
-        {
-            match outcome {
-                Err(error) => second_error = Some(error),
-                outcome => {
-                    let loser_error = first_error.take();
-                    return Poll::Ready(Hedged { winner: Winner::Second, outcome, loser_error });
-                }
-            }
+        if let Poll::Ready(answer) = poll_answer(second.as_mut(), &mut second_error, cx) {
+            let loser_error = first_error.take();
+            return Poll::Ready(Hedged { winner: Winner::Second, outcome: Ok(answer), loser_error });
         }
         match first_error.take_if(|_| second_error.is_some()) {
             Some(error) => {
-                let (outcome, loser_error) = (Err(error), second_error.take());
-                Poll::Ready(Hedged { winner: Winner::First, outcome, loser_error })
+                let loser_error = second_error.take();
+                Poll::Ready(Hedged { winner: Winner::First, outcome: Err(error), loser_error })
             }
             None => Poll::Pending,
         }
     })
     .await
+}
+
+/// Polls an attempt, unless it has failed before, and keeps its error.
+fn poll_answer<T>(
+    attempt: Pin<&mut impl Future<Output = Result<T, ClientError>>>,
+    kept: &mut Option<ClientError>,
+    cx: &mut Context<'_>,
+) -> Poll<T> {
+    if kept.is_some() {
+        return Poll::Pending;
+    }
+    match ready!(attempt.poll(cx)) {
+        Ok(answer) => Poll::Ready(answer),
+        Err(error) => {
+            *kept = Some(error);
+            Poll::Pending
+        }
+    }
 }
 
 #[cfg(test)]
