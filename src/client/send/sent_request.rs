@@ -354,11 +354,6 @@ pub(in crate::client) fn has_call_body(request: &Request) -> bool {
     matches!(Until::call_of(request, written_length(request)), Until::HeadSent(_))
 }
 
-/// Whether the caller of a call with this request writes a body.
-pub(in crate::client) fn has_call_body(request: &Request) -> bool {
-    matches!(Until::call_of(request, written_length(request)), Until::HeadSent(_))
-}
-
 /// The length of the body that the caller of a call writes.
 pub(super) fn written_length(request: &Request) -> BodyLength {
     match request.headers.content_length() {
