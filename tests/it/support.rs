@@ -1,6 +1,7 @@
 //! Shared by the tests: a server on its own thread, and a peer that sends exactly the bytes of a test.
 
 mod alone;
+pub mod browser;
 #[cfg(feature = "tls")]
 pub mod certificates;
 pub mod chance;

@@ -4,6 +4,7 @@ mod cancel;
 #[cfg(feature = "compress")]
 pub mod compress;
 mod cors;
+mod cors_in_browsers;
 mod error_responses;
 mod events;
 mod forms;
