@@ -1,5 +1,5 @@
 //! Questions: what do handshakes, requests, content and files cost a server over TLS, and what does an idle connection
-//! hold?
+//! hold? And, with `flood`: how long do the others wait while peers begin handshakes as fast as they can?
 //!
 //! Each server is a process of its own. Costs are the time of its threads on a core, as the kernel counts it, for one
 //! operation; the servers take turns, and all are asked by the same blocking client, which is rustls, too, and offers
@@ -8,9 +8,15 @@
 //! KiB, again and again. Memory is what the kernel says is resident: 2,000 connections have one request answered each
 //! and then stay open.
 //!
+//! A flood is 64 threads, on the core of the load, which send the same ClientHello, wait for the first octets of the answer
+//! and reset the connection. Meanwhile one connection that was open before sends GETs one after the other, and each 20 ms a new
+//! one shakes hands in full and sends a GET.
+//!
 //! ```text
-//! cargo bench --bench tls              # half a minute
-//! cargo bench --bench tls -- corehttp  # corehttp only
+//! cargo bench --bench tls                    # half a minute
+//! cargo bench --bench tls -- corehttp        # corehttp only
+//! cargo bench --bench tls -- flood           # corehttp and nginx, a quarter of a minute
+//! cargo bench --bench tls -- flood corehttp
 //! ```
 
 use std::fs;
@@ -19,8 +25,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Duration;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use corehttp::client::{ClientLimits, ClientTimeouts, ResponseReader};
@@ -28,6 +34,7 @@ use corehttp::fs::Files;
 use corehttp::tls::{self, ClientTls, ServerTls};
 use corehttp::{Client, Context, Handler, Request, Response, Server, block_on};
 use corehttp_benches::child::{self, Child, PinnedCore, announce, build_go, pin, resident, spawn_on};
+use corehttp_benches::flood::flood;
 use corehttp_benches::handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
 use corehttp_benches::nginx::Nginx;
 use corehttp_benches::spread::Spread;
@@ -70,7 +77,7 @@ fn serve(name: &str, root: &Path) {
     }
 }
 
-/// Makes the certificate and the files in a folder, and measures each server there.
+/// Makes the certificate and the files in a folder, and measures the servers there.
 fn measure_all() {
     let folder = tempfile::tempdir().expect("a directory");
     let root = folder.path();
@@ -79,6 +86,13 @@ fn measure_all() {
     fs::write(root.join(KEY), signed.signing_key.serialize_pem()).expect("a file");
     fs::write(root.join("small"), vec![b'x'; SMALL]).expect("a file");
     fs::write(root.join("large"), vec![b'x'; LARGE]).expect("room for a file");
+    match std::env::args().any(|arg| arg == FLOOD) {
+        true => measure_flood(root),
+        false => measure_costs(root),
+    }
+}
+
+fn measure_costs(root: &Path) {
     let names = child::chosen([COREHTTP, HYPER, NGINX, GO]);
     let mut servers: Vec<_> = names.iter().filter_map(|name| Measured::start(name, root)).collect();
     print!("{:<34}", "core microseconds for one");
@@ -288,6 +302,66 @@ impl Conn {
         }
     }
 }
+
+/// Prints the milliseconds that requests and handshakes take without a flood, and with one.
+fn measure_flood(root: &Path) {
+    let chosen = child::chosen([COREHTTP, NGINX]);
+    let names = if chosen.is_empty() { vec![COREHTTP, NGINX] } else { chosen };
+    pin(PinnedCore::Load);
+    println!("{:<24}{:>24}{:>24}{:>16}", "milliseconds", "a GET: p50, p99", "handshake: p50, p99", "begun/s");
+    for server in names.iter().filter_map(|name| Measured::start(name, root)) {
+        let config = Arc::new(client_config(root, Connections::NewEach));
+        for (kind, threads, time) in [("alone", 0, ALONE), ("flooded", FLOOD_THREADS, FLOODED)] {
+            let (address, hello) = (server.address(), hello(server.address(), &config));
+            let mut open = Conn::new(address, config.clone());
+            open.get("/");
+            let end = Instant::now() + time;
+            let (begun, requests, handshakes) = thread::scope(|scope| {
+                let requests = scope.spawn(|| percentiles(|| open.get("/"), Duration::ZERO, end));
+                let new = || Conn::new(address, config.clone()).get("/");
+                let handshakes = scope.spawn(move || percentiles(new, HANDSHAKE_EACH, end));
+                let begun = flood(address, &hello, threads, end);
+                let [requests, handshakes] =
+                    [requests, handshakes].map(|it| it.join().expect("it is measured"));
+                (begun, requests, handshakes)
+            });
+            let begun = begun as f64 / time.as_secs_f64();
+            println!("{:<24}{requests:>24}{handshakes:>24}{begun:>16.0}", format!("{}, {kind}", server.name));
+        }
+    }
+}
+
+/// The first message of a full handshake.
+fn hello(address: SocketAddr, config: &Arc<ClientConfig>) -> Vec<u8> {
+    let client = ClientConnection::new(config.clone(), address.ip().into());
+    let mut hello = Vec::new();
+    client.expect("a good host").write_tls(&mut hello).expect("a vector takes all");
+    hello
+}
+
+/// The milliseconds that `work` takes, again and again until `end`, with a pause before each.
+fn percentiles(mut work: impl FnMut(), pause: Duration, end: Instant) -> String {
+    let mut times = Vec::new();
+    while Instant::now() < end && times.len() < SAMPLES_MAX {
+        sleep(pause);
+        let begun = Instant::now();
+        work();
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+    match (at(50), at(99)) {
+        (Some(half), Some(most)) => format!("{half:.2}, {most:.2}"),
+        _ => "-".to_owned(),
+    }
+}
+
+const FLOOD: &str = "flood";
+const FLOOD_THREADS: usize = 64;
+const FLOODED: Duration = Duration::from_secs(5);
+const ALONE: Duration = Duration::from_secs(2);
+const HANDSHAKE_EACH: Duration = Duration::from_millis(20);
+const SAMPLES_MAX: usize = 1_000_000;
 
 const COREHTTP: &str = "corehttp";
 const HYPER: &str = "hyper";

@@ -34,6 +34,7 @@ pub mod work;
 
 // Load over sockets.
 pub mod clients;
+pub mod flood;
 pub mod load;
 pub mod people;
 

@@ -251,7 +251,85 @@ const WINDOW_ASKED_AFTER_FAILURE: Duration = Duration::from_secs(6 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
+    use super::super::LETS_ENCRYPT;
     use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// A chain and its key, for these names, valid from so many days after today on to so many.
+    fn issued(names: &[&str], from: i64, to: i64) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params =
+            rcgen::CertificateParams::new(names.iter().map(|name| name.to_string()).collect::<Vec<_>>())
+                .unwrap();
+        let moment = |days: i64| match days >= 0 {
+            true => SystemTime::now() + DAY * days as u32,
+            false => SystemTime::now() - DAY * days.unsigned_abs() as u32,
+        };
+        (params.not_before, params.not_after) = (moment(from).into(), moment(to).into());
+        format!("{}{}", params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// The renewal of a certificate for two names, which has one already.
+    fn renewal(folder: Option<&std::path::Path>) -> Renewal {
+        let settings = Settings::new(LETS_ENCRYPT, ["a.example", "b.example"]).unwrap();
+        let settings =
+            Settings { folder: folder.map(Into::into), on_report: Some(Arc::new(|_| {})), ..settings };
+        let folder = Folder::open(&settings).unwrap();
+        let first = issued(&["a.example", "b.example"], -1, 5);
+        let tls = ServerTls::new(Identity::from_pem(&first, &first).unwrap());
+        let is_ready = Arc::new(watch::Sender::new(false));
+        Renewal::new(settings, folder, tls, Arc::default(), is_ready)
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_serve_is_not_shown() {
+        let both = ["a.example", "b.example"];
+        let (one, other) = (issued(&both, -1, 89), issued(&both, -1, 89));
+        let of_another_key = [&one[..one.find("-----BEGIN PRIVATE").unwrap()], &other].concat();
+        let of_another_key = of_another_key.replace(other.split("-----BEGIN PRIVATE").next().unwrap(), "");
+        for (text, expected) in [
+            (issued(&["c.example", "d.example"], -1, 89), "the certificate has not all of the names"),
+            (issued(&["a.example"], -1, 89), "the certificate has not all of the names"),
+            (issued(&["*.example"], -1, 89), "the certificate has not all of the names"),
+            // The clock of this machine, or that of the authority, is a year off.
+            (issued(&both, 365, 455), "the certificate cannot be used"),
+            (issued(&both, -455, -365), "the certificate cannot be used"),
+            (issued(&both, 1, -1), "the certificate cannot be used"),
+            (of_another_key, "the certificate cannot be used"),
+            (String::new(), "the certificate cannot be used"),
+            (one[..one.len() / 2].to_owned(), "the certificate cannot be used"),
+        ] {
+            let mut renewal = renewal(None);
+            let before = renewal.tls.not_after();
+            assert_eq!(renewal.show(&text).unwrap_err().to_string(), expected, "{text}");
+            assert_eq!(renewal.tls.not_after(), before);
+            assert!(renewal.current.is_none() && !*renewal.is_ready.borrow());
+            renewal.show(&one).unwrap();
+            assert!(renewal.tls.not_after() > before && *renewal.is_ready.borrow());
+        }
+    }
+
+    /// With a clock that is a year behind, a new certificate would be of no use; with one that is ahead, it is asked for.
+    #[test]
+    fn a_clock_that_is_off_keeps_what_is_in_the_folder() {
+        let both = ["a.example", "b.example"];
+        for (text, expected) in [
+            (issued(&both, -1, 89), Ok(true)),
+            (issued(&both, 365, 455), Err("the certificate cannot be used".to_owned())),
+            (issued(&both, -455, -365), Ok(false)),
+            (issued(&["c.example"], -1, 89), Ok(false)),
+            ("nonsense".to_owned(), Ok(false)),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut renewal = renewal(Some(folder.path()));
+            renewal.folder.as_ref().unwrap().set_certificate(&text).unwrap();
+            for expected in [expected.clone(), expected.map(|_| false)] {
+                assert_eq!(renewal.load().map_err(|error| error.to_string()), expected, "{text}");
+            }
+            assert_eq!(renewal.folder.as_ref().unwrap().certificate().unwrap(), Some(text));
+        }
+    }
 
     #[test]
     fn a_third_of_its_time_is_left_when_a_certificate_is_renewed() {

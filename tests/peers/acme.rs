@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -328,24 +328,113 @@ fn what_fails_is_reported_and_tried_again() {
     assert!(text.contains("no certificate"), "{text}");
 }
 
-/// No answer of an authority is worse than an error.
+/// No answer of an authority is worse than an error, whichever step it answers.
 #[test]
-fn nonsense_is_an_error() {
+fn nonsense_is_an_error_at_each_step() {
+    let own = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned)).unwrap();
+    let foreign = own.cert.pem();
+    let directory = "{\"newNonce\":\"/\",\"newAccount\":\"\",\"newOrder\":7}";
+    let deep = "[".repeat(100_000);
+    let steps = [
+        ("/dir", &["", "{}", "[]", "\u{1f}\u{8b}", directory, &deep][..]),
+        ("/nonce", &["", "{}"]),
+        ("/account", &["{", "null"]),
+        ("/orders", &["", "{}", "[]", "{\"status\": \"ready\", \"authorizations\": 7, \"finalize\": \"\"}"]),
+        ("/authorization/0", &["", "{}", "{\"identifier\": {\"type\": \"ip\"}}", &deep]),
+        ("/challenge", &["", "{", "\"valid\""]),
+        ("/order", &["", "{}", "{\"status\": \"gone\", \"authorizations\": [], \"finalize\": \"\"}"]),
+        ("/finalize", &["", "{}", "<html>"]),
+        // No certificate, half of one, and one with another key.
+        ("/certificate", &["", "{}", "-----BEGIN CERTIFICATE-----\n", &foreign]),
+    ];
+    thread::scope(|scope| {
+        for (step, bodies) in steps {
+            scope.spawn(move || bodies.iter().for_each(|body| check_nonsense(step, body)));
+        }
+    });
+}
+
+/// An authority that issues nothing, and answers one of its steps with `body`.
+#[track_caller]
+fn check_nonsense(step: &'static str, body: &str) {
     let own = rcgen::generate_simple_self_signed(["acme".to_owned()]).unwrap();
-    for body in ["", "{}", "[]", "\u{1f}\u{8b}", "{\"newNonce\":\"/\",\"newAccount\":\"\",\"newOrder\":7}"] {
-        let listener = MemoryListener::new();
-        let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
-        let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
-        let _running = server
-            .start(move |ctx: &mut Context| {
-                ctx.response.set_text(body);
-                ctx.response.headers.set("retry-after", u64::MAX).unwrap();
-            })
-            .unwrap();
-        let client = Client::builder().connect_to(&listener);
-        let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
-        let reports = Reports::new();
-        let _certificates = acme("https://acme/dir", &reports).client(client).start().unwrap();
-        reports.expect("failed");
+    let identity = Identity::from_pem(own.cert.pem(), own.signing_key.serialize_pem()).unwrap();
+    let listener = MemoryListener::new();
+    let (asked, last) = channel();
+    let is_final = AtomicBool::new(false);
+    let nonsense = body.to_owned();
+    let handler = move |ctx: &mut Context| {
+        let path = ctx.request.path().to_owned();
+        let answer = match &*path {
+            path if path == step => nonsense.clone(),
+            "/finalize" => {
+                is_final.store(true, Ordering::Relaxed);
+                order("valid").to_string()
+            }
+            "/order" if is_final.load(Ordering::Relaxed) => order("valid").to_string(),
+            path => answer(path).to_string(),
+        };
+        ctx.response.body.set_bytes(answer);
+        let fields = &mut ctx.response.headers;
+        match &*path {
+            path if path == step => fields.set("retry-after", u64::MAX).unwrap(),
+            path => {
+                fields.set("replay-nonce", "bm9uY2U").unwrap();
+                let made = [("/account", "https://acme/account/1"), ("/orders", "https://acme/order")];
+                made.iter()
+                    .filter(|(at, _)| *at == path)
+                    .for_each(|(_, url)| fields.set("location", *url).unwrap());
+            }
+        }
+        let _ = asked.send(path);
+    };
+    let server = Server::bind(&listener).cores(1).tls(ServerTls::new(identity));
+    let _running = server.start(handler).unwrap();
+    let client = Client::builder().connect_to(&listener);
+    let client = client.tls(ClientTls::new().dangerous().accept_any_certificate()).build();
+    let reports = Reports::new();
+    let _certificates = acme("https://acme/dir", &reports).client(client).start().unwrap();
+    let text = reports.expect("failed");
+    assert_eq!(last.try_iter().last().as_deref(), Some(step), "{body}: {text}");
+}
+
+/// An answer that makes sense.
+fn answer(path: &str) -> serde_json::Value {
+    match path {
+        "/dir" => serde_json::json!({
+            "newNonce": "https://acme/nonce",
+            "newAccount": "https://acme/account",
+            "newOrder": "https://acme/orders",
+        }),
+        "/account" => serde_json::json!({ "status": "valid" }),
+        "/orders" => order("pending"),
+        "/order" => order("ready"),
+        "/challenge" => challenge(),
+        path => match path.strip_prefix("/authorization/").and_then(|at| at.parse::<usize>().ok()) {
+            Some(at) => serde_json::json!({
+                "identifier": { "type": "dns", "value": NAMES[at] },
+                "status": "pending",
+                "challenges": [challenge()],
+            }),
+            None => serde_json::json!({}),
+        },
     }
+}
+
+fn order(status: &str) -> serde_json::Value {
+    serde_json::json!({
+        "status": status,
+        "authorizations": ["https://acme/authorization/0", "https://acme/authorization/1"],
+        "finalize": "https://acme/finalize",
+        "certificate": "https://acme/certificate",
+    })
+}
+
+fn challenge() -> serde_json::Value {
+    serde_json::json!({
+        "type": "tls-alpn-01",
+        "url": "https://acme/challenge",
+        "token": "dG9rZW4",
+        "status": "pending",
+    })
 }

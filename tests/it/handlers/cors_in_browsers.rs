@@ -466,7 +466,7 @@ fn a_private_network_needs_its_own_permission_private_network_access() {
     ] {
         // Also for requests that need no preflight otherwise.
         for method in ["GET", "POST", "PUT"] {
-            check(PAGE, cors.clone(), &request(method).to_private_network(), 1, end);
+            check(PAGE, cors.clone(), &request(method).into_private_network(), 1, end);
         }
     }
     check(PAGE, trusts(), &request("PUT"), 1, Ok(200));

@@ -60,7 +60,7 @@ impl PageRequest {
     }
 
     /// From a public page to a private address, as Private Network Access sees it.
-    pub fn to_private_network(mut self) -> PageRequest {
+    pub fn into_private_network(mut self) -> PageRequest {
         self.to_private_network = true;
         self
     }
