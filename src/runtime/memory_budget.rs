@@ -171,7 +171,6 @@ impl MemoryShare {
     }
 
     /// Grows to at least so many bytes, if they are free. Returns whether they were.
-    #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
     pub(crate) fn try_grow_to(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
         let Some(pages) = budget.0.as_ref().filter(|_| bytes > self.len()) else { return true };
         self.try_take(pages, bytes)

@@ -9,6 +9,7 @@
 mod balance;
 mod balanced_names;
 mod blocking;
+mod buffering;
 mod builder;
 #[cfg(feature = "compress")]
 mod content;
