@@ -131,6 +131,64 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
+        let refused = self.forward_unless(call, |response| change(response).into_result().err()).await?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Forwards the request's body and the response as [`Context::forward_with`] does, unless `choose` finds in the head of
+    /// the response that the handler is to answer otherwise. Then that value is returned, and `ctx.response` is as the
+    /// handler has left it, with no field of the server behind. Its content is discarded if it is small and comes soon, so
+    /// that the connection can be used again.
+    ///
+    /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
+    /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
+    ///
+    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are. Of
+    /// the request's body, nothing may be left to forward to another server: see [`Context::forward`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::forward`].
+    ///
+    /// # Examples
+    ///
+    /// A page of its own for what the server behind does not find:
+    ///
+    /// ```
+    /// # use corehttp::{Client, Request, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::{Context, Response, Status};
+    /// use corehttp::client::Host;
+    ///
+    /// async fn pass(ctx: &mut Context, api: &Host) -> corehttp::Result {
+    ///     let onward = ctx.request.forwarded_to("/")?;
+    ///     let is_missing = |response: &mut Response| (response.status == Status::NOT_FOUND).then_some(());
+    ///     if let Some(()) = ctx.forward_unless(api.open_call(&onward), is_missing).await? {
+    ///         ctx.response.status = Status::NOT_FOUND;
+    ///         ctx.response.set_html("<h1>Here is nothing.</h1>");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let listener = MemoryListener::new();
+    /// # let api = Client::builder().connect_to(&listener).build().host("http://api")?;
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| match ctx.request.path() {
+    /// #     "/" => ctx.response.set_text("hi"),
+    /// #     _ => ctx.response.status = Status::NOT_FOUND,
+    /// # })?;
+    /// # let service = Server::new().service(async move |ctx: &mut Context| pass(ctx, &api).await);
+    /// # corehttp::block_on(async {
+    /// # assert_eq!(service.respond(Request::get("/")?).await.text()?, "hi");
+    /// # assert_eq!(service.respond(Request::get("/x")?).await.text()?, "<h1>Here is nothing.</h1>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("proxy_intercept_errors", "x-accel-redirect", "x-sendfile"))]
+    pub async fn forward_unless<T>(
+        &mut self,
+        call: impl IntoFuture<Output = Result<Call, ClientError>>,
+        choose: impl FnOnce(&mut Response) -> Option<T>,
+    ) -> Result<Option<T>> {
         // Checked before the call is awaited: the server behind would work for a response that cannot be sent.
         self.check_unsent()?;
         if self.body_reader().has_begun() {
@@ -155,32 +213,41 @@ impl Context {
         let connection_options = self.forward_fields();
         // The fields that the handler had set: `poll_head` has left them where those of the response were.
         self.response.headers.append_all(&call.borrow_mut().response_head().headers);
-        if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
-            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().response_head().headers);
-            return Err(error);
+        let chosen = match head {
+            Ok(()) => choose(&mut self.response).map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        if let Some(chosen) = chosen {
+            std::mem::swap(&mut self.response, call.borrow_mut().response_head());
+            let chosen = chosen?;
+            call.into_inner().discard().await;
+            return Ok(Some(chosen));
         }
         if self.response.status == Status::SWITCHING_PROTOCOLS {
-            return self.pass_upgraded(call.into_inner()).await;
+            self.pass_upgraded(call.into_inner()).await?;
+            return Ok(None);
         }
         let kept_max = self.limits().forward_buffer_max;
         if is_request_sent || !pump.is_body_wanted() {
             let mut relay = Relay::new(self.body_writer().await?, kept_max);
             let received = relay.receive(&call).await?;
-            return finish(relay, received, call.into_inner(), &connection_options).await;
+            finish(relay, received, call.into_inner(), &connection_options).await?;
+            return Ok(None);
         }
         let (body, out) = self.duplex().await?;
         let (mut body, mut relay) = (body.skip_buffered(), Relay::new(out, kept_max));
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
         if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
             let finished = finish(relay, received, call.into_inner(), &connection_options);
-            return join_first(pin!(finished), pin!(discard(&mut body))).await;
+            join_first(pin!(finished), pin!(discard(&mut body))).await?;
+            return Ok(None);
         }
         // Many servers answer while they still read the request.
         let trailers = response_trailers(&mut call.borrow_mut(), &connection_options);
         join_first(pin!(relay.finish(Ok(trailers))), pin!(pump.run_and_discard(&mut body))).await?;
         pump.run(&mut body).await?;
         call.into_inner().release();
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -29,6 +29,8 @@ mod forward_auth;
 mod gateway;
 mod histories;
 mod hostile;
+#[cfg(feature = "fs")]
+mod instead;
 mod interim;
 mod kinds;
 mod lenient;
