@@ -75,6 +75,7 @@
 //! | other requests to refuse | [`guard`] |
 //! | decisions of another server | [`ForwardAuth`] |
 //! | requests that are sent again | [`Idempotency`](crate::idempotency::Idempotency) |
+//! | content to change or to check on its way | [`BodyFilter`](crate::server::BodyFilter), [`Transform`](crate::server::Transform) |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
 //! | pages of other origins (CORS) | [`Cors`] |
 //! | layers of tower | `tower::layer` |

@@ -25,6 +25,7 @@ mod errors;
 mod events;
 #[path = "../support/everything.rs"]
 mod everything;
+mod filtered;
 mod forward_auth;
 mod gateway;
 mod histories;
