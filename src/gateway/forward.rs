@@ -2,16 +2,15 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{self, Poll, ready};
 
-use tokio::io::AsyncWrite;
-
+use super::relay::{Relay, gateway_error};
 use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
 use crate::message::{FieldName, Headers, Response, Status};
 use crate::runtime::join_first;
-use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
+use crate::server::{BodyReader, Context, Error, IntoResult, Result};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
@@ -38,6 +37,10 @@ impl Context {
     /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set
     /// [`Context::set_forwarded`] and trust this gateway there
     /// ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.
+    ///
+    /// A peer that takes the response slowly keeps the server behind, and the connection to it, for as long.
+    /// [`Limits::forward_buffer_max`](crate::Limits::forward_buffer_max) lets both go once the whole response is here, and
+    /// a part of it waits in memory. Nothing is ever held back from a peer that reads.
     ///
     /// If the peer closes the connection before it has the whole response, the connection to the server behind is
     /// closed, too, so that server does not work in vain. See [`Server::half_close`](crate::Server::half_close).
@@ -72,7 +75,32 @@ impl Context {
     /// server.run(handler)
     /// # };
     /// ```
-    #[doc(alias = "reverse_proxy")]
+    ///
+    /// Responses that may wait for slow clients in memory, up to 256 KiB of each:
+    ///
+    /// ```
+    /// # use corehttp::net::MemoryListener;
+    /// # use corehttp::{Client, Request, Server};
+    /// use corehttp::client::Host;
+    /// use corehttp::middleware::{limits, wrap};
+    /// use corehttp::{BodyPlan, Context, Handler};
+    ///
+    /// fn gateway(pages: Host) -> impl Handler {
+    ///     let kept = limits(|limits| limits.forward_buffer_max = 256 << 10);
+    ///     wrap((kept, BodyPlan::Stream), async move |ctx: &mut Context| {
+    ///         let onward = ctx.request.forwarded_to("/")?;
+    ///         ctx.forward(pages.open_call(&onward)).await
+    ///     })
+    /// }
+    /// # let listener = MemoryListener::new();
+    /// # let pages = Client::builder().connect_to(&listener).build().host("http://pages")?;
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
+    /// # let service = Server::new().service(gateway(pages));
+    /// # let response = corehttp::block_on(service.respond(Request::get("/")?))?;
+    /// # assert_eq!(response.text()?, "hi");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("proxy_buffering", "reverse_proxy"))]
     pub async fn forward(&mut self, call: impl IntoFuture<Output = Result<Call, ClientError>>) -> Result {
         self.forward_with(call, |_| ()).await
     }
@@ -103,6 +131,64 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
+        let refused = self.forward_unless(call, |response| change(response).into_result().err()).await?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Forwards the request's body and the response as [`Context::forward_with`] does, unless `choose` finds in the head of
+    /// the response that the handler is to answer otherwise. Then that value is returned, and `ctx.response` is as the
+    /// handler has left it, with no field of the server behind. Its content is discarded if it is small and comes soon, so
+    /// that the connection can be used again.
+    ///
+    /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
+    /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
+    ///
+    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are. Of
+    /// the request's body, nothing may be left to forward to another server: see [`Context::forward`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::forward`].
+    ///
+    /// # Examples
+    ///
+    /// A page of its own for what the server behind does not find:
+    ///
+    /// ```
+    /// # use corehttp::{Client, Request, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::{Context, Response, Status};
+    /// use corehttp::client::Host;
+    ///
+    /// async fn pass(ctx: &mut Context, api: &Host) -> corehttp::Result {
+    ///     let onward = ctx.request.forwarded_to("/")?;
+    ///     let is_missing = |response: &mut Response| (response.status == Status::NOT_FOUND).then_some(());
+    ///     if let Some(()) = ctx.forward_unless(api.open_call(&onward), is_missing).await? {
+    ///         ctx.response.status = Status::NOT_FOUND;
+    ///         ctx.response.set_html("<h1>Here is nothing.</h1>");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let listener = MemoryListener::new();
+    /// # let api = Client::builder().connect_to(&listener).build().host("http://api")?;
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| match ctx.request.path() {
+    /// #     "/" => ctx.response.set_text("hi"),
+    /// #     _ => ctx.response.status = Status::NOT_FOUND,
+    /// # })?;
+    /// # let service = Server::new().service(async move |ctx: &mut Context| pass(ctx, &api).await);
+    /// # corehttp::block_on(async {
+    /// # assert_eq!(service.respond(Request::get("/")?).await.text()?, "hi");
+    /// # assert_eq!(service.respond(Request::get("/x")?).await.text()?, "<h1>Here is nothing.</h1>");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("proxy_intercept_errors", "x-accel-redirect", "x-sendfile"))]
+    pub async fn forward_unless<T>(
+        &mut self,
+        call: impl IntoFuture<Output = Result<Call, ClientError>>,
+        choose: impl FnOnce(&mut Response) -> Option<T>,
+    ) -> Result<Option<T>> {
         // Checked before the call is awaited: the server behind would work for a response that cannot be sent.
         self.check_unsent()?;
         if self.body_reader().has_begun() {
@@ -121,10 +207,57 @@ impl Context {
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
+        self.forward_interim(&call, &mut pump).await?;
+        let head =
+            poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
+        let connection_options = self.forward_fields();
+        // The fields that the handler had set: `poll_head` has left them where those of the response were.
+        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
+        let chosen = match head {
+            Ok(()) => choose(&mut self.response).map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        if let Some(chosen) = chosen {
+            std::mem::swap(&mut self.response, call.borrow_mut().response_head());
+            let chosen = chosen?;
+            call.into_inner().discard().await;
+            return Ok(Some(chosen));
+        }
+        if self.response.status == Status::SWITCHING_PROTOCOLS {
+            self.pass_upgraded(call.into_inner()).await?;
+            return Ok(None);
+        }
+        let kept_max = self.limits().forward_buffer_max;
+        if is_request_sent || !pump.is_body_wanted() {
+            let mut relay = Relay::new(self.body_writer().await?, kept_max);
+            let received = relay.receive(&call).await?;
+            finish(relay, received, call.into_inner(), &connection_options).await?;
+            return Ok(None);
+        }
+        let (body, out) = self.duplex().await?;
+        let (mut body, mut relay) = (body.skip_buffered(), Relay::new(out, kept_max));
+        let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
+        if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
+            let finished = finish(relay, received, call.into_inner(), &connection_options);
+            join_first(pin!(finished), pin!(discard(&mut body))).await?;
+            return Ok(None);
+        }
+        // Many servers answer while they still read the request.
+        let trailers = response_trailers(&mut call.borrow_mut(), &connection_options);
+        join_first(pin!(relay.finish(Ok(trailers))), pin!(pump.run_and_discard(&mut body))).await?;
+        pump.run(&mut body).await?;
+        call.into_inner().release();
+        Ok(None)
+    }
+}
+
+impl Context {
+    /// Forwards the interim responses of the server behind, and meanwhile the body of the request.
+    async fn forward_interim(&mut self, call: &RefCell<CallExchange>, pump: &mut Pump<'_>) -> Result {
         // Pinned here, since a future of this size would be copied at each call that it is passed to.
         while !call.borrow().has_response()
             && join_first(
-                next_interim(&call),
+                next_interim(call),
                 pin!(pump.run_and_discard(&mut self.body_reader().skip_buffered())),
             )
             .await?
@@ -138,34 +271,9 @@ impl Context {
                 self.send_informational(status, &fields).await?;
             }
         }
-        let head =
-            poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        let connection_options = self.forward_fields();
-        // The fields that the handler had set: `poll_head` has left them where those of the response were.
-        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
-        if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
-            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().response_head().headers);
-            return Err(error);
-        }
-        if self.response.status == Status::SWITCHING_PROTOCOLS {
-            return self.pass_upgraded(call.into_inner()).await;
-        }
-        if is_request_sent || !pump.is_body_wanted() {
-            relay(&call, &connection_options, self.body_writer().await?).await?;
-        } else {
-            let (body, out) = self.duplex().await?;
-            let mut body = body.skip_buffered();
-            let relayed = pin!(relay(&call, &connection_options, out));
-            join_first(relayed, pin!(pump.run_and_discard(&mut body))).await?;
-            // Many servers answer while they still read the request.
-            pump.run(&mut body).await?;
-        }
-        call.into_inner().release();
         Ok(())
     }
-}
 
-impl Context {
     /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps
     /// the protocols, which it must name (RFC 9110 §15.5.22).
     fn forward_fields(&mut self) -> Headers {
@@ -200,33 +308,28 @@ async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
 
-/// Forwards the body of the response to the peer, and its trailers, except those that its `connection_options` name
-/// (RFC 9110 §7.6.1).
-async fn relay(
-    call: &RefCell<CallExchange>,
+/// Gives the connection to the server behind back, and has the relay write the rest of a response that was `received`.
+async fn finish(
+    relay: Relay<'_>,
+    received: Result,
+    mut call: CallExchange,
     connection_options: &Headers,
-    mut out: BodyWriter<'_>,
 ) -> Result {
-    loop {
-        let piece = async { poll_fn(|cx| call.borrow_mut().poll_piece(cx)).await.map_err(gateway_error) };
-        // A server that pauses may have sent all that its client waits for, so nothing is held back.
-        let len = join_first(piece, async { Ok(out.flush().await?) }).await?;
-        if len == 0 {
-            break;
-        }
-        let mut written = 0;
-        while written < len {
-            let write = |cx: &mut task::Context<'_>| {
-                Pin::new(&mut out).poll_write(cx, &call.borrow().piece()[written..])
-            };
-            written += poll_fn(write).await?;
-            debug_assert!(written <= len, "no more is written than the piece has");
-        }
-    }
-    let mut trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
+    // One that has failed is closed here.
+    let received = received.map(move |()| {
+        let trailers = response_trailers(&mut call, connection_options);
+        call.release();
+        trailers
+    });
+    relay.finish(received).await
+}
+
+/// The trailers of the response, except those that its `connection_options` name (RFC 9110 §7.6.1).
+fn response_trailers(call: &mut CallExchange, connection_options: &Headers) -> Headers {
+    let mut trailers = call.received_trailers().forwarded_trailers(connection_options);
     // The fields that the handler had set are still there.
-    remove_sent(&mut trailers, &call.borrow_mut().response_head().headers);
-    Ok(out.finish_with_trailers(&trailers).await?)
+    remove_sent(&mut trailers, &call.response_head().headers);
+    trailers
 }
 
 /// Removes the trailers whose names are those of fields of the gateway: a recipient that takes trailers for fields would
@@ -254,12 +357,10 @@ impl Pump<'_> {
         Pump { call, piece: buffered.to_vec(), sent: 0 }
     }
 
-    /// Runs as [`Pump::run`] does, and then discards the rest of the body, since many peers read no response before they
-    /// have sent the whole request.
+    /// Runs as [`Pump::run`] does, and then discards the rest of the body.
     async fn run_and_discard(&mut self, body: &mut BodyReader<'_>) -> Result {
         self.run(body).await?;
-        while let Ok(Some(_)) = body.chunk().await {}
-        Ok(())
+        discard(body).await
     }
 
     /// Whether the server behind still reads the body.
@@ -315,7 +416,8 @@ impl Pump<'_> {
     }
 }
 
-/// The error of a handler whose server behind fails: the client's, with the status of a gateway.
-pub(super) fn gateway_error(error: ClientError) -> Error {
-    Error::new(error.status(), error)
+/// Discards the rest of a body, since many peers read no response before they have sent the whole request.
+async fn discard(body: &mut BodyReader<'_>) -> Result {
+    while let Ok(Some(_)) = body.chunk().await {}
+    Ok(())
 }

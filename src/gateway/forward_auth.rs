@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::forward::gateway_error;
+use super::relay::gateway_error;
 use crate::client::Balancer;
 use crate::message::{FieldName, Headers, MessageError, Request, Response, Status, TargetError, TargetForm};
 use crate::server::middleware::{Middleware, defer_body, handle_deferred};

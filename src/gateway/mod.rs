@@ -3,6 +3,7 @@
 mod forward;
 mod forward_auth;
 mod forwarded_fields;
+mod relay;
 mod tunnel;
 
 pub use forward_auth::ForwardAuth;

@@ -76,6 +76,7 @@
 //! | decisions of another server | [`ForwardAuth`] |
 //! | requests that are sent again | [`Idempotency`](crate::idempotency::Idempotency) |
 //! | ids of requests, for logs, spans and clients | [`RequestId`] |
+//! | content to change or to check on its way | [`BodyFilter`](crate::server::BodyFilter), [`Transform`](crate::server::Transform) |
 //! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
 //! | pages of other origins (CORS) | [`Cors`] |
 //! | layers of tower | `tower::layer` |

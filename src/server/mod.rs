@@ -18,7 +18,7 @@
 //! | each exchange, each connection, each failure | [`Observer`], [`ExchangeReport`], [`ConnectionReport`], [`ErrorReport`] |
 //! | counters of each core | [`ServerHandle::counts`](crate::ServerHandle::counts), [`ServerCounts`] |
 //! | the content of error responses | [`Server::error_response`](crate::Server::error_response), [`problem_details`], [`error_page`] |
-//! | bodies that middleware changes on their way out | [`Transform`] |
+//! | bodies that middleware changes on their way out, and on their way in | [`Transform`], [`BodyFilter`] |
 //! | connections that change their protocol | [`Context::upgrade`](crate::Context::upgrade), [`Upgraded`] |
 //! | the client and the URL that a proxy saw | [`TrustedProxies`], [`Forwarded`] |
 //! | state of each core | [`Server::run_per_core`](crate::Server::run_per_core), [`ServerCore`] |
@@ -49,10 +49,10 @@ mod report;
 
 #[cfg(feature = "session")]
 pub(crate) use context::StateSaver;
+pub use context::{BodyFilter, Transform, TransformAction};
 pub(crate) use context::{BodyReader, BodyWriter, Context, HeadFields};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
-pub use context::{Transform, TransformAction};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{WebSocketConn, WebSocketCounter};
 #[cfg(feature = "metrics")]

@@ -51,6 +51,13 @@ pub struct Limits {
     /// when the response began, or that the handler was to read meanwhile, has the same time to end first, and the
     /// connection is kept if it does. Default: 256 KiB.
     pub drain_max: usize,
+    /// Bytes of a forwarded response that are kept for a peer which does not take them yet, so that the connection to the
+    /// server behind is free again once the whole response is here ([`Context::forward`](crate::Context::forward)).
+    /// Beyond: the server behind has to wait for the peer. Default: none. nginx has 64 KiB
+    /// ([`middleware::limits`](crate::middleware::limits) sets it for a route).
+    ///
+    /// They are taken from [`Limits::memory_max`] as they are needed, and only while at least half of that is free.
+    pub forward_buffer_max: usize,
     /// Bytes of responses that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
@@ -64,8 +71,9 @@ pub struct Limits {
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, decoded content
-    /// and the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings.
+    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, forwarded responses
+    /// that are kept, decoded content and the windows of its decoders, parts of multipart content, messages of
+    /// WebSockets, and the states of codings.
     /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
     /// where the system does not tell.
     ///
@@ -117,6 +125,7 @@ impl Default for Limits {
             trailers_max: 16 << 10,
             trailer_fields_max: 64,
             drain_max: 256 << 10,
+            forward_buffer_max: 0,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
             connections_max: (machine_memory() / (64 << 10)).min(65_536),

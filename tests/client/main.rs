@@ -10,6 +10,7 @@ mod balance;
 mod balanced_badly;
 mod balanced_names;
 mod blocking;
+mod buffering;
 mod builder;
 #[cfg(feature = "compress")]
 mod content;
@@ -25,12 +26,15 @@ mod errors;
 mod events;
 #[path = "../support/everything.rs"]
 mod everything;
+mod filtered;
 mod forward_auth;
 mod gateway;
 mod hedges;
 mod histories;
 mod hostile;
 mod hundred_hosts;
+#[cfg(feature = "fs")]
+mod instead;
 mod interim;
 mod kinds;
 mod lenient;

@@ -236,6 +236,17 @@ impl CallExchange {
         self.pooled.release();
     }
 
+    /// Discards what is left of the response, if that is little and comes soon, and gives the connection back to the pool. It
+    /// is closed if the request was not sent completely.
+    pub(crate) async fn discard(mut self) {
+        if !self.is_sent() {
+            return;
+        }
+        self.response_head.reset();
+        self.pooled.exchange.call_response = Some(self.response_head);
+        self.pooled.discard().await;
+    }
+
     /// Hands the connection over, on which the server has switched to another protocol: with what has already come, how
     /// long the server may take nothing, and the guard by which a balancer counts the connection as pending.
     pub(crate) fn into_upgraded(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {

@@ -8,7 +8,8 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain};
+use super::body_filter::{FilteredBody, PIECE};
+use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain, Flush};
 use crate::exchange::{ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 use crate::runtime::{Budget, MemoryShare};
@@ -24,6 +25,8 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
+    /// Makes something else of what arrives.
+    filtered: Option<&'a mut FilteredBody>,
     /// How much of a buffered body has been read, and the length of the current piece after that. 0 if the piece is none of
     /// a buffered body.
     buffered: usize,
@@ -39,11 +42,13 @@ impl<'a> BodyReader<'a> {
         request: &'a Request,
         incoming: &'a mut Incoming,
         conn: &'a SharedConn,
+        filtered: Option<&'a mut FilteredBody>,
     ) -> BodyReader<'a> {
         BodyReader {
             request,
             incoming,
             conn,
+            filtered,
             buffered: 0,
             buffered_piece_len: 0,
             decoder: None,
@@ -122,7 +127,9 @@ impl<'a> BodyReader<'a> {
 
     /// Whether there is no body, or all of it was read and is no longer in memory.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.request.body.is_empty() && self.incoming.is_end_stream()
+        self.request.body.is_empty()
+            && self.incoming.is_end_stream()
+            && self.filtered.as_ref().is_none_or(|filtered| filtered.is_at_end())
     }
 
     /// Whether a part of the body was read as it arrived, and is no longer in memory.
@@ -133,6 +140,7 @@ impl<'a> BodyReader<'a> {
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
     fn next_arrived_piece(&mut self) -> bool {
         self.decoder.is_none()
+            && self.filtered.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
             && self.incoming.next_arrived_piece()
@@ -144,7 +152,7 @@ impl<'a> BodyReader<'a> {
         ready!(self.budget.poll_proceed(cx));
         loop {
             let Some(mut decoder) = self.decoder.take() else {
-                return self.poll_received(cx).map_err(io::Error::from);
+                return self.poll_received(cx);
             };
             let window_len = decoder.window_len(self.received());
             if window_len > WINDOW_UNRESERVED_MAX {
@@ -183,15 +191,17 @@ impl<'a> BodyReader<'a> {
     /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     fn truncate_piece(&mut self, count: usize) {
         debug_assert!(count <= self.piece().len(), "a piece is truncated, not extended");
-        match (&mut self.decoder, self.buffered_piece_len) {
-            (Some(decoder), _) => decoder.truncate_piece(count),
-            (None, 0) => self.incoming.truncate_piece(count),
-            (None, _) => self.buffered_piece_len = count,
+        match (&mut self.decoder, self.buffered_piece_len, &mut self.filtered) {
+            (Some(decoder), _, _) => decoder.truncate_piece(count),
+            (None, 0, None) => self.incoming.truncate_piece(count),
+            (None, 0, Some(filtered)) => filtered.truncate_piece(count),
+            (None, _, _) => self.buffered_piece_len = count,
         }
     }
 
-    /// Makes the next piece, as it was sent, the current one: from the buffered body, or else as it arrives.
-    fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
+    /// Makes the next piece, in its content codings, the current one: from the buffered body, or else as it arrives, through
+    /// its filter.
+    fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         self.buffered += self.buffered_piece_len;
         debug_assert!(self.buffered <= self.request.body.len(), "pieces of a buffered body lie within it");
         let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
@@ -199,6 +209,43 @@ impl<'a> BodyReader<'a> {
         if self.buffered_piece_len > 0 {
             return Poll::Ready(Ok(self.buffered_piece_len));
         }
+        let Some(filtered) = self.filtered.take() else {
+            return self.poll_arrived(cx).map_err(io::Error::from);
+        };
+        let piece = self.poll_filtered(cx, filtered);
+        self.filtered = Some(filtered);
+        piece
+    }
+
+    /// Makes the next piece of what the filter makes of the body the current one.
+    fn poll_filtered(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        filtered: &mut FilteredBody,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let count = filtered.next_piece()?;
+            if count > 0 || filtered.is_at_end() {
+                return Poll::Ready(Ok(count));
+            }
+            match self.poll_arrived(cx) {
+                Poll::Ready(Ok(0)) => filtered.end(&mut self.incoming.trailers)?,
+                Poll::Ready(Ok(count)) => {
+                    self.incoming.truncate_piece(count.min(PIECE));
+                    filtered.apply(self.incoming.piece(), Flush::Later)?;
+                    self.budget.spend(count.min(PIECE));
+                    ready!(self.budget.poll_proceed(cx));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                // The peer may wait for a response to what it has sent.
+                Poll::Pending if filtered.may_hold_back() => filtered.apply(&[], Flush::Now)?,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Makes the next piece, as it was sent, the current one of what arrives.
+    fn poll_arrived(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         let piece = match (self.incoming.has_discarded(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(discarded())),
             (false, true) => Poll::Ready(Ok(0)),
@@ -212,11 +259,12 @@ impl<'a> BodyReader<'a> {
         piece
     }
 
-    /// The current piece, as it was sent.
+    /// The current piece, in its content codings.
     fn received(&self) -> &[u8] {
-        match self.buffered_piece_len {
-            0 => self.incoming.piece(),
-            len => &self.request.body.bytes()[self.buffered..][..len],
+        match (self.buffered_piece_len, &self.filtered) {
+            (0, None) => self.incoming.piece(),
+            (0, Some(filtered)) => filtered.piece(),
+            (len, _) => &self.request.body.bytes()[self.buffered..][..len],
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::content::is_event_stream;
 use crate::message::{BodyLength, Headers, Request, Response, Status};
-use crate::runtime::Budget;
+use crate::runtime::{Budget, MemoryShare};
 use crate::server::RespondError;
 use crate::server::exchange::{Exchange, OnPending, ResponseContent, SharedConn, UnreadBody};
 
@@ -172,6 +172,11 @@ impl<'a> BodyWriter<'a> {
             Some(_) => poll_fn(|cx| self.conn.poll_peer_closed(cx)).await,
             None => pending().await,
         }
+    }
+
+    /// Grows the memory of content that is kept for the peer, unless others need it more. Returns whether it did.
+    pub(crate) fn try_grow(&self, share: &mut MemoryShare, bytes: usize) -> bool {
+        self.conn.bounds(|bounds| bounds.memory.is_plentiful() && share.try_grow_to(&bounds.memory, bytes))
     }
 
     /// Copies all of `data` to the write buffer, if it is small. Returns whether it did.

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
 
+use super::body_filter::FilteredBody;
 use super::body_reader::{BodyReader, discarded};
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
@@ -18,7 +19,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryShare};
+use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -174,8 +175,8 @@ impl Context {
     /// }
     /// ```
     pub fn body_reader(&mut self) -> BodyReader<'_> {
-        let Context { request, exchange: Exchange { incoming, conn, .. }, .. } = self;
-        BodyReader::new(request, incoming.get_mut(), conn)
+        let Context { request, extensions, exchange: Exchange { incoming, conn, .. }, .. } = self;
+        BodyReader::new(request, incoming.get_mut(), conn, extensions.get_mut())
     }
 
     /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
@@ -199,13 +200,12 @@ impl Context {
     ///
     /// As [`Context::buffer_body`], or if the body is larger than that.
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
-        let Context { request, exchange, .. } = self;
-        if exchange.incoming.get_mut().has_discarded() {
+        if self.exchange.incoming.get_mut().has_discarded() {
             return Err(discarded().into());
         }
-        let wait = CancelMemoryWaitOnDrop(exchange);
-        let buffered = poll_fn(|cx| wait.0.poll_body(cx, request, most)).await;
-        let incoming = wait.0.incoming.get_mut();
+        let buffered = self.receive_body(most).await;
+        let Context { request, exchange: Exchange { incoming, .. }, .. } = self;
+        let incoming = incoming.get_mut();
         match buffered {
             // A reader that has come to the end before has left the trailers behind.
             Ok(()) if request.trailers.is_empty() => {
@@ -218,7 +218,7 @@ impl Context {
                 request.body.clear();
             }
         }
-        Ok(buffered?)
+        buffered
     }
 
     /// Begins the response, and returns a [`BodyWriter`] for its body.
@@ -260,7 +260,7 @@ impl Context {
         if !self.head_filters.is_empty() {
             self.pass_head(SentKind::Stream).await?;
         }
-        let (mut writer, incoming) = self.writer(UnreadBody::Drain)?;
+        let (mut writer, incoming, _) = self.writer(UnreadBody::Drain)?;
         writer.incoming = Some(incoming);
         Ok(writer)
     }
@@ -287,8 +287,8 @@ impl Context {
             self.exchange.incoming.get_mut().expectation = Expectation::None;
         }
         self.pass_head(SentKind::Stream).await?;
-        let (writer, incoming) = self.writer(UnreadBody::Keep)?;
-        Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
+        let (writer, incoming, filtered) = self.writer(UnreadBody::Keep)?;
+        Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn, filtered), writer))
     }
 
     /// Sends an interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks
@@ -323,7 +323,7 @@ impl Context {
         self.exchange.conn.bounds(|bounds| bounds.limits)
     }
 
-    /// Changes the limits of bodies, chunks and trailers of this exchange alone. See [`limits`](crate::middleware::limits).
+    /// Changes the limits of content, chunks and trailers of this exchange alone. See [`limits`](crate::middleware::limits).
     pub fn set_limits(&mut self, limits: Limits) {
         self.exchange.change_bounds(|bounds| bounds.limits = limits.capped());
     }
@@ -389,11 +389,16 @@ impl Context {
         if self.exchange.outgoing.has_begun() { Err(RespondError::Sent.into()) } else { Ok(()) }
     }
 
-    /// Writes the head, and returns the writer, with the receiving side for a reader.
-    fn writer(&mut self, unread: UnreadBody) -> io::Result<(BodyWriter<'_>, &mut RefCell<Incoming>)> {
+    /// Writes the head, and returns the writer, with the receiving side and the filter for a reader.
+    fn writer(
+        &mut self,
+        unread: UnreadBody,
+    ) -> io::Result<(BodyWriter<'_>, &mut RefCell<Incoming>, Option<&mut FilteredBody>)> {
         self.check_unsent()?;
-        let Context { request, response, transform, exchange, .. } = self;
-        BodyWriter::begin(request, response, transform.as_deref_mut(), exchange, unread)
+        let Context { request, response, extensions, transform, exchange, .. } = self;
+        let (writer, incoming) =
+            BodyWriter::begin(request, response, transform.as_deref_mut(), exchange, unread)?;
+        Ok((writer, incoming, extensions.get_mut()))
     }
 
     /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see

@@ -8,6 +8,7 @@ mod context;
 mod decode_body;
 #[cfg(feature = "tracing")]
 mod exchange_end;
+mod filter_body;
 #[cfg(feature = "tower")]
 mod tower;
 mod upgrade;
@@ -16,11 +17,13 @@ mod websocket;
 
 mod extensions;
 
+mod body_filter;
 mod body_reader;
 mod body_writer;
 mod head_filter;
 mod transform;
 
+pub use body_filter::BodyFilter;
 pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;

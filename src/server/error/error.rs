@@ -201,7 +201,10 @@ impl Error {
     /// # Ok::<(), Box<dyn StdError>>(())
     /// ```
     pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        let cause = cause.into();
+        let cause = match own(cause.into()) {
+            Ok(error) => return error,
+            Err(cause) => cause,
+        };
         match cause.downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
             None => {
@@ -371,6 +374,16 @@ fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         inner.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source())
     })
+}
+
+/// The [`Error`] that a read or a write has passed on inside an [`io::Error`], or else the cause as it is.
+fn own(cause: Box<dyn StdError + Send + Sync>) -> Result<Error, Box<dyn StdError + Send + Sync>> {
+    match *cause.downcast::<io::Error>()? {
+        error if error.get_ref().is_some_and(|inner| inner.is::<Opaque>()) => {
+            Ok(error.downcast::<Opaque>().expect("it was just seen").0)
+        }
+        error => Err(error.into()),
+    }
 }
 
 /// The status that an error itself chooses, also inside an [`io::Error`].

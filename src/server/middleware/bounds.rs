@@ -9,7 +9,7 @@ use crate::wire::Limits;
 /// Changes the limits of exchanges, such as those of a single route.
 ///
 /// The function gets the limits of the server, or those that middleware around this one has set. Only those of bodies,
-/// chunks and trailers can still count: see [`Context::set_limits`].
+/// chunks, trailers and responses that a gateway keeps can still count: see [`Context::set_limits`].
 ///
 /// # Examples
 ///

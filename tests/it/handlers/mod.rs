@@ -1,5 +1,6 @@
 //! Handlers and what surrounds them: routes, middleware, bodies of all kinds.
 
+mod body_filters;
 mod cancel;
 #[cfg(feature = "compress")]
 pub mod compress;
