@@ -15,6 +15,7 @@ use crate::client::error::ClientError;
 use crate::client::route::{Origin, origin};
 use crate::memory::Reset;
 use crate::message::{MessageError, Request, Response};
+use crate::net::SrvRecord;
 use crate::runtime::{self, timeout};
 
 /// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
@@ -66,6 +67,12 @@ impl Host {
     pub(super) fn at(&self, address: IpAddr) -> Host {
         let pool = self.sender.pool(&self.key, Some(address)).ok();
         Host { address: Some(address), pool, ..self.clone() }
+    }
+
+    /// Returns the host at another origin, with this normalized spelling.
+    pub(super) fn at_origin(&self, key: &str) -> Host {
+        let pool = self.sender.pool(key, None).ok();
+        Host { key: key.into(), address: None, pool, ..self.clone() }
     }
 
     /// Returns this host with the connections of `sender`.
@@ -162,12 +169,23 @@ impl Host {
     ///
     /// Fails as the resolver does, or after the timeout for look-ups.
     pub(super) async fn look_up(&self) -> io::Result<(Arc<[IpAddr]>, Duration)> {
-        let settings = self.sender.settings();
-        let Some(origin) = Origin::from_key(&self.key) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        let looked_up = settings.dial.dns.resolve_with_ttl(origin.host());
-        let limit = self.sender.timeouts().of_phases(settings).resolve;
+        let host = Origin::from_key(&self.key).ok_or(io::ErrorKind::InvalidInput)?;
+        self.in_time(self.sender.settings().dial.dns.resolve_with_ttl(host.host())).await
+    }
+
+    /// Looks up the SRV records of the host, which is the name of a service (RFC 2782), and for how long they are valid.
+    ///
+    /// # Errors
+    ///
+    /// As [`Host::look_up`].
+    pub(super) async fn look_up_srv(&self) -> io::Result<(Arc<[SrvRecord]>, Duration)> {
+        let service = Origin::from_key(&self.key).ok_or(io::ErrorKind::InvalidInput)?;
+        self.in_time(self.sender.settings().dial.dns.resolve_srv(service.host())).await
+    }
+
+    /// Waits for a look-up, until the timeout for these.
+    async fn in_time<T>(&self, looked_up: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let limit = self.sender.timeouts().of_phases(self.sender.settings()).resolve;
         timeout(limit, looked_up).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 

@@ -60,7 +60,7 @@ pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
-pub use dial::{Dialer, Resolver, SystemResolver};
+pub use dial::{Dialer, Resolver, SrvRecord, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use idle_owner::with_descriptors;

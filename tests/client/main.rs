@@ -9,6 +9,7 @@
 mod balance;
 mod balanced_badly;
 mod balanced_names;
+mod balanced_services;
 mod blocking;
 mod buffering;
 mod builder;

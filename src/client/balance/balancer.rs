@@ -242,6 +242,16 @@ impl Balancer {
         Ok(self.inner.hosts.add_name(BalancedName::new(host)))
     }
 
+    /// Adds each target of the service that `url` names, as [`BalancerBuilder::each_target_of`](super::BalancerBuilder::each_target_of)
+    /// does. Returns whether the name is new.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host, or has a port.
+    pub fn add_each_target_of(&self, url: &str) -> Result<bool, MessageError> {
+        Ok(self.inner.hosts.add_name(BalancedName::of_service(self.inner.sender.clone(), url)?))
+    }
+
     /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
     /// and at most 1,000. With 0 it gets none, and those that are pending are still answered: once
     /// [`BalancerCounts::pending`] is 0, it is drained. Returns whether it is one of the hosts.

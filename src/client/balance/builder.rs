@@ -132,6 +132,64 @@ impl BalancerBuilder {
         Ok(self)
     }
 
+    /// Adds each target of a service as a host of its own, by the SRV records (RFC 2782) of the name in `url`, such as
+    /// `http://_http._tcp.api.internal`.
+    ///
+    /// The resolver of the client must look them up: see [`Resolver::resolve_srv`](crate::net::Resolver::resolve_srv). That of
+    /// the operating system cannot. They are looked up as often as the addresses of
+    /// [`BalancerBuilder::each_address_of`] are, at most 64 targets are used, and if there is none, the last ones stay, and
+    /// [`HostChange::Unresolved`](super::HostChange) is reported.
+    ///
+    /// Targets of the lowest priority get the requests, by their weights; those of the next one get them while none of these
+    /// can be used, and so on: see [`BalancerCounts::tier`](super::BalancerCounts::tier). A [weight](Balancer::set_weight) that
+    /// is set for a target stays until that of its record changes.
+    ///
+    /// Requests have the name and the port of the target in their `host` field, and TLS expects the name. For `https`, targets
+    /// must therefore be in the domain of the service, here `api.internal`: others are left out, since whoever can forge
+    /// answers of name servers could otherwise have the certificate of another name expected (RFC 6125 §6.2.1).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host, or has a port.
+    ///
+    /// # Examples
+    ///
+    /// A resolver over a client of DNS, here one that knows a single answer. With the crate `hickory-resolver`, `resolve_srv`
+    /// would call `srv_lookup`, and read priority, weight, port and target of each record, and `valid_until` of the answer.
+    ///
+    /// ```
+    /// use std::io;
+    /// use std::net::IpAddr;
+    /// use std::time::Duration;
+    ///
+    /// use corehttp::Client;
+    /// use corehttp::net::{Resolver, SrvRecord, SystemResolver};
+    ///
+    /// struct Dns;
+    ///
+    /// impl Resolver for Dns {
+    ///     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+    ///         SystemResolver.resolve(name).await
+    ///     }
+    ///
+    ///     async fn resolve_srv(&self, _name: &str) -> io::Result<(Vec<SrvRecord>, Option<Duration>)> {
+    ///         let record = |priority, target: &str| SrvRecord { priority, weight: 0, port: 8080, target: target.into() };
+    ///         let records = vec![record(10, "one.api.internal."), record(20, "spare.api.internal.")];
+    ///         Ok((records, Some(Duration::from_secs(30))))
+    ///     }
+    /// }
+    ///
+    /// let client = Client::builder().resolver(Dns).build();
+    /// let balancer = client.balance::<&str>([])?.each_target_of("http://_http._tcp.api.internal")?.build();
+    /// # let _ = balancer;
+    /// # Ok::<(), corehttp::error::MessageError>(())
+    /// ```
+    #[doc(alias("dns", "srv", "consul", "service discovery", "resolve_srv"))]
+    pub fn each_target_of(self, url: &str) -> Result<Self, MessageError> {
+        self.hosts.add_name(BalancedName::of_service(self.sender.clone(), url)?);
+        Ok(self)
+    }
+
     /// Sets how the next host is chosen. Default: [`BalancerChoice::LeastPending`].
     pub fn choice(mut self, choice: BalancerChoice) -> Self {
         self.choice = choice;
@@ -200,6 +258,9 @@ impl BalancerBuilder {
     /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
     /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
     /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
+    ///
+    /// A host that is broken and answers each request with 500 at once looks the least busy, and gets most of them. If only
+    /// such a host does, and no request of a peer can make a good host answer so, 500 should be a failure as well.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,

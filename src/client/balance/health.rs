@@ -37,11 +37,12 @@ pub enum HostChange {
     OnTrial,
     /// A trial has succeeded.
     Returned,
-    /// Its address was found among those of its name.
+    /// It was found by the look-up of a name or a service.
     Found,
-    /// Its address is no longer among those of its name. Pending requests are still answered.
+    /// It was no longer found. Pending requests are still answered.
     Gone,
-    /// The look-up of the name has failed, for the first time since it last succeeded. The addresses that are known stay hosts.
+    /// The look-up of the name or service has failed, for the first time since it last succeeded. The hosts that it has found
+    /// before stay.
     Unresolved,
 }
 

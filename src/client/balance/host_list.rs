@@ -1,16 +1,21 @@
-//! [`HostList`]: the hosts of a balancer, which come and go; [`BalancedName`]: a name each of whose addresses is one.
+//! [`HostList`]: the hosts of a balancer, which come and go; [`BalancedName`]: a name that leads to some of them.
 
-use std::net::IpAddr;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use super::health::{HealthPolicy, HostChange};
 use super::member::{BalancerCounts, Member};
 use super::owned_task::OwnedTask;
+use super::service::{FoundHost, targets};
 use crate::client::host::Host;
-use crate::memory::{read_lock, write_lock};
+use crate::client::route::Origin;
+use crate::client::send::RequestSender;
+use crate::memory::{lock, read_lock, write_lock};
+use crate::message::{MessageError, Request, TargetError, split_port};
 
-/// The hosts of a balancer, and the names whose addresses are among them.
+/// The hosts of a balancer, and the names that lead to some of them.
 #[derive(Default)]
 pub(super) struct HostList {
     members: RwLock<Vec<Arc<Member>>>,
@@ -37,16 +42,18 @@ impl HostList {
     pub(super) fn remove(&self, key: &str) -> bool {
         // The name first, so that no look-up under way adds hosts again.
         let names = take_each(&self.names, |name| name.host.origin() == key);
-        let members = take_each(&self.members, |member| member.host.origin() == key);
+        let is_gone = |member: &Arc<Member>| member.host.origin() == key || member.is_found_by(key);
+        let members = take_each(&self.members, is_gone);
         names.iter().for_each(|name| name.look_up_task.stop());
-        members.iter().for_each(|member| member.check_task.stop());
+        members.iter().for_each(|member| member.checks.task.stop());
         !names.is_empty() || !members.is_empty()
     }
 
     /// Sets the weight of the hosts at the origin with this key. Returns whether there are any.
     pub(super) fn set_weight(&self, key: &str, weight: u32) -> bool {
         let mut is_known = false;
-        for name in self.names().iter().filter(|name| name.host.origin() == key) {
+        let has_weight = |name: &BalancedName| name.kind == NameKind::Addresses && name.host.origin() == key;
+        for name in self.names().iter().filter(|name| has_weight(name)) {
             name.set_weight(weight);
             is_known = true;
         }
@@ -57,27 +64,28 @@ impl HostList {
         is_known
     }
 
-    /// Makes these addresses the hosts of `name`, and reports what has changed.
-    pub(super) fn set_addresses(&self, name: &Arc<BalancedName>, found: &[IpAddr], health: &HealthPolicy) {
-        for (member, change) in self.change_addresses(name, found) {
+    /// Makes these hosts those of `name`, and reports what has changed.
+    pub(super) fn set_found(&self, name: &Arc<BalancedName>, found: Vec<FoundHost>, health: &HealthPolicy) {
+        for (member, change) in self.change_found(name, found) {
             health.report(&member.host, change);
         }
     }
 
-    /// Makes these addresses the hosts of `name`. Returns what has changed, to be reported without a lock.
-    fn change_addresses(&self, name: &Arc<BalancedName>, found: &[IpAddr]) -> Vec<(Arc<Member>, HostChange)> {
+    /// Makes these hosts those of `name`. Returns what has changed, to be reported without a lock.
+    fn change_found(
+        &self,
+        name: &Arc<BalancedName>,
+        found: Vec<FoundHost>,
+    ) -> Vec<(Arc<Member>, HostChange)> {
+        let key = name.host.origin();
         // Made before, since a function of the application may choose their proxies.
         let known: Vec<Arc<Member>> = self.members().clone();
-        let is_known = |address: &IpAddr| {
-            known.iter().any(|member| {
-                member.host.origin() == name.host.origin() && member.host.address() == Some(*address)
-            })
+        let is_new = |it: &&FoundHost| !known.iter().any(|member| it.is(&member.host, &name.host));
+        let member = |it: &FoundHost| {
+            let weight = it.weight.unwrap_or(name.weight());
+            Member::new(it.host(&name.host), weight).in_tier(it.tier).found_by(&name.host)
         };
-        let new: Vec<Member> = found
-            .iter()
-            .filter(|address| !is_known(address))
-            .map(|address| Member::new(name.host.at(*address), name.weight()))
-            .collect();
+        let new: Vec<Member> = found.iter().filter(is_new).map(member).collect();
         // Locked meanwhile, so that a name which is removed leaves no host behind.
         let names = self.names();
         if !names.iter().any(|known| Arc::ptr_eq(known, name)) {
@@ -85,16 +93,24 @@ impl HostList {
         }
         let mut members = write_lock(&self.members);
         let is_gone = |member: &Member| {
-            member.host.origin() == name.host.origin()
-                && member.host.address().is_some_and(|address| !found.contains(&address))
+            member.is_found_by(key) && !found.iter().any(|it| it.is(&member.host, &name.host))
         };
         let mut changes = Vec::new();
         for gone in members.extract_if(.., |member| is_gone(member)) {
-            gone.check_task.stop();
+            gone.checks.task.stop();
             changes.push((gone, HostChange::Gone));
         }
         for member in new {
             changes.extend(add(&mut members, member).map(|added| (added, HostChange::Found)));
+        }
+        // A weight that was set since stays, unless the look-up has found another one.
+        let before = std::mem::replace(&mut *lock(&name.found), found.clone());
+        for it in found.iter().filter(|it| !before.contains(it)) {
+            let is_it = |member: &&Arc<Member>| member.is_found_by(key) && it.is(&member.host, &name.host);
+            if let Some((member, weight)) = members.iter().find(is_it).zip(it.weight) {
+                member.set_tier(it.tier);
+                member.set_weight(weight);
+            }
         }
         changes
     }
@@ -112,11 +128,14 @@ impl HostList {
     }
 }
 
-/// A name each of whose addresses is a host of a balancer.
+/// A name that leads to hosts of a balancer.
 pub(super) struct BalancedName {
     /// The name, at no particular address.
     pub(super) host: Host,
+    kind: NameKind,
     weight: AtomicU32,
+    /// The hosts that the last look-up has found.
+    found: Mutex<Vec<FoundHost>>,
     /// Whether the last look-up has failed.
     is_unresolved: AtomicBool,
     /// Whether a look-up has ended.
@@ -124,10 +143,64 @@ pub(super) struct BalancedName {
     pub(super) look_up_task: OwnedTask,
 }
 
+/// How a name leads to hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameKind {
+    /// Each of its addresses is one.
+    Addresses,
+    /// Each target of its SRV records is one (RFC 2782).
+    Service,
+}
+
+impl NameKind {
+    /// Looks up the hosts that `name` leads to, and for how long they are valid.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the resolver does, and if there is no host.
+    async fn look_up(self, name: Host) -> io::Result<(Vec<FoundHost>, Duration)> {
+        match self {
+            NameKind::Addresses => {
+                let (addresses, ttl) = name.look_up().await?;
+                Ok((addresses.iter().map(|address| FoundHost::at(*address)).collect(), ttl))
+            }
+            NameKind::Service => {
+                let (records, ttl) = name.look_up_srv().await?;
+                let service = Origin::from_key(name.origin()).ok_or(io::ErrorKind::InvalidInput)?;
+                let found = targets(&service, &records);
+                if found.is_empty() {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "the service has no target"));
+                }
+                Ok((found, ttl))
+            }
+        }
+    }
+}
+
 impl BalancedName {
+    /// A name each of whose addresses is a host.
     pub(super) fn new(host: Host) -> BalancedName {
+        BalancedName::of_kind(host, NameKind::Addresses)
+    }
+
+    /// The name of a service, without a port, which is in its records.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host, or has a port.
+    pub(super) fn of_service(sender: RequestSender, url: &str) -> Result<BalancedName, MessageError> {
+        let request = Request::get(url)?;
+        if request.target().authority().is_some_and(|authority| split_port(authority).1.is_some()) {
+            return Err(MessageError::from_url(TargetError::Authority, url));
+        }
+        Ok(BalancedName::of_kind(Host::new(sender, url)?, NameKind::Service))
+    }
+
+    fn of_kind(host: Host, kind: NameKind) -> BalancedName {
         BalancedName {
             host,
+            kind,
+            found: Mutex::default(),
             weight: AtomicU32::new(1),
             is_unresolved: AtomicBool::new(false),
             is_looked_up: AtomicBool::new(false),
@@ -136,12 +209,19 @@ impl BalancedName {
     }
 
     /// The weight of addresses that will be found.
-    pub(super) fn weight(&self) -> u32 {
+    fn weight(&self) -> u32 {
         self.weight.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_weight(&self, weight: u32) {
         self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    /// Looks up the hosts that the name leads to, and for how long they are valid. The name is not held meanwhile.
+    pub(super) fn look_up(
+        &self,
+    ) -> impl Future<Output = io::Result<(Vec<FoundHost>, Duration)>> + Send + use<> {
+        self.kind.look_up(self.host.clone())
     }
 
     /// Whether a look-up has ended: then the hosts are those that are known.

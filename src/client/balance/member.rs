@@ -33,9 +33,10 @@ pub(super) struct Member {
     turn: HostTurn,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
-    checked: CheckState,
+    pub(super) checks: MemberChecks,
     ejection: MemberEjection,
-    pub(super) check_task: OwnedTask,
+    /// The origin of the name or the service whose look-up has found it.
+    name: Option<Box<str>>,
 }
 
 /// The outcomes of a host's requests.
@@ -59,9 +60,10 @@ struct HostTurn {
     last_assigned: AtomicU64,
 }
 
-/// The result of the last checks.
+/// The task that checks a host, and the result of its last checks.
 #[derive(Default)]
-struct CheckState {
+pub(super) struct MemberChecks {
+    pub(super) task: OwnedTask,
     is_down: AtomicBool,
     failure: Mutex<Option<CheckFailure>>,
 }
@@ -130,10 +132,20 @@ impl Member {
             counts: Counts::default(),
             turn: HostTurn::default(),
             penalties: Mutex::default(),
-            checked: CheckState::default(),
+            checks: MemberChecks::default(),
             ejection: MemberEjection::default(),
-            check_task: OwnedTask::default(),
+            name: None,
         }
+    }
+
+    /// Returns the host as one that the look-up of `name` has found.
+    pub(super) fn found_by(self, name: &Host) -> Member {
+        Member { name: Some(name.origin().into()), ..self }
+    }
+
+    /// Whether the look-up of the name or service with this key has found it.
+    pub(super) fn is_found_by(&self, key: &str) -> bool {
+        self.name.as_deref() == Some(key)
     }
 
     /// Returns the host as one of this tier.
@@ -214,6 +226,10 @@ impl Member {
         self.tier.load(Ordering::Relaxed)
     }
 
+    pub(super) fn set_tier(&self, tier: u16) {
+        self.tier.store(tier, Ordering::Relaxed);
+    }
+
     pub(super) fn weight(&self) -> u32 {
         self.share.weight.load(Ordering::Relaxed)
     }
@@ -233,14 +249,14 @@ impl Member {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        !self.checked.is_down.load(Ordering::Relaxed)
+        !self.checks.is_down.load(Ordering::Relaxed)
     }
 
     /// Notes the result of the last checks: the failure of the last one, or that the host is up.
     pub(super) fn set_up(&self, health: &HealthPolicy, failure: Option<CheckFailure>) {
-        *lock(&self.checked.failure) = failure;
+        *lock(&self.checks.failure) = failure;
         let is_down = failure.is_some();
-        if self.checked.is_down.swap(is_down, Ordering::Relaxed) == is_down {
+        if self.checks.is_down.swap(is_down, Ordering::Relaxed) == is_down {
             return;
         }
         let change = match failure {
@@ -337,7 +353,7 @@ impl Member {
             failed: self.counts.failed.load(Ordering::Relaxed),
             classes: self.counts.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
             penalties: self.penalty_count(),
-            down: *lock(&self.checked.failure),
+            down: *lock(&self.checks.failure),
             ejected: lock(&self.ejection.ejector).cause(),
             ejections: self.ejection.count.load(Ordering::Relaxed),
         }

@@ -8,6 +8,7 @@ mod round;
 mod host_list;
 mod member;
 mod owned_task;
+mod service;
 mod tasks;
 
 mod check;

@@ -1,7 +1,6 @@
 //! [`start_checks`] and [`start_look_ups`]: the tasks of a balancer, which check hosts and look names up.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use super::check::Doubt;
 use super::health::{HealthPolicy, HostChange};
 use super::host_list::{BalancedName, HostList};
 use super::member::Member;
+use super::service::FoundHost;
 use crate::client::host::Host;
 use crate::message::Response;
 use crate::runtime::{self, Handle, Instant, sleep, sleep_until, timeout_at};
@@ -16,7 +16,7 @@ use crate::runtime::{self, Handle, Instant, sleep, sleep_until, timeout_at};
 /// Starts the task that checks a host, unless it is running. Without a runtime, none can be started.
 pub(super) fn start_checks(member: &Arc<Member>, health: &Arc<HealthPolicy>) {
     let Some(check) = &health.check else { return };
-    member.check_task.start(|| {
+    member.checks.task.start(|| {
         let host = member.host.with_timeout(check.interval);
         keep_checking(Arc::downgrade(member), host, health.clone())
     });
@@ -61,7 +61,7 @@ pub(super) async fn first_look_ups(hosts: &HostList, health: &HealthPolicy, dead
     }
     let names = hosts.names().clone();
     for name in names.iter().filter(|name| !name.is_looked_up()) {
-        let looked_up = async { take(name.host.look_up().await, name, hosts, health) };
+        let looked_up = async { take(name.look_up().await, name, hosts, health) };
         match deadline {
             Some(deadline) => drop(timeout_at(deadline, looked_up).await),
             None => drop(looked_up.await),
@@ -69,12 +69,12 @@ pub(super) async fn first_look_ups(hosts: &HostList, health: &HealthPolicy, dead
     }
 }
 
-/// Looks a name up as often as its addresses expire, for as long as it is there.
+/// Looks a name up as often as its addresses or targets expire, for as long as it is there.
 async fn keep_looking_up(name: Weak<BalancedName>, hosts: Weak<HostList>, health: Arc<HealthPolicy>) {
     loop {
         // Neither is held during a look-up, or it would not be gone before that has ended.
-        let Some(host) = name.upgrade().map(|name| name.host.clone()) else { return };
-        let found = host.look_up().await;
+        let Some(look_up) = name.upgrade().map(|name| name.look_up()) else { return };
+        let found = look_up.await;
         let Some((name, hosts)) = name.upgrade().zip(hosts.upgrade()) else { return };
         let pause = take(found, &name, &hosts, &health);
         drop((name, hosts));
@@ -82,24 +82,29 @@ async fn keep_looking_up(name: Weak<BalancedName>, hosts: Weak<HostList>, health
     }
 }
 
-/// Makes the addresses that were found hosts, and keeps the last ones if there are none. Returns the time until the next
+/// Makes the hosts that were found those of `name`, and keeps the last ones if there are none. Returns the time until the next
 /// look-up.
 fn take(
-    found: io::Result<(Arc<[IpAddr]>, Duration)>,
+    found: io::Result<(Vec<FoundHost>, Duration)>,
     name: &Arc<BalancedName>,
     hosts: &HostList,
     health: &HealthPolicy,
 ) -> Duration {
-    if let Ok((addresses, _)) = &found {
-        hosts.set_addresses(name, addresses, health);
-    }
-    if name.note_look_up(found.is_err()) {
+    let has_failed = found.is_err();
+    let pause = match found {
+        Ok((found, ttl)) => {
+            hosts.set_found(name, found, health);
+            ttl.max(PAUSE_MIN)
+        }
+        Err(_) => PAUSE_AFTER_FAILURE,
+    };
+    if name.note_look_up(has_failed) {
         health.report(&name.host, HostChange::Unresolved);
     }
-    found.map_or(PAUSE_AFTER_FAILURE, |(_, ttl)| ttl.max(PAUSE_MIN))
+    pause
 }
 
-/// The least time between two look-ups of a name, even if its addresses are valid for less.
+/// The least time between two look-ups of a name, even if its answer is valid for less.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The time until a name is looked up again that could not be resolved.

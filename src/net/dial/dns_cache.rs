@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::look_ups::{LookUp, LookUpResult, LookUps};
 use super::race::interleaved;
-use super::resolver::{AnyResolver, Resolver, SystemResolver};
+use super::resolver::{AnyResolver, Resolver, SrvRecord, SystemResolver};
 use crate::memory::lock;
 use crate::net::UriHost;
 use crate::net::socket::want_of_descriptors;
@@ -28,8 +28,15 @@ pub(crate) struct DnsCache {
     /// Names that are not looked up, in lower case and without a final dot.
     fixed: Arc<HashMap<Box<str>, Arc<[IpAddr]>>>,
     known: Mutex<HashMap<Box<str>, DnsEntry>>,
-    look_ups: LookUps<(Id, Box<str>)>,
+    look_ups: LookUps<LookUpKey, Arc<[IpAddr]>>,
+    srv_look_ups: LookUps<LookUpKey, SrvAnswer>,
 }
+
+/// The runtime in which a name is looked up, and the name.
+type LookUpKey = (Id, Box<str>);
+
+/// The SRV records of a name, and for how long they are valid.
+type SrvAnswer = (Arc<[SrvRecord]>, Duration);
 
 /// The addresses of a host, for one connection to it.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +83,9 @@ impl DnsCache {
         keep: Duration,
         fixed: Arc<HashMap<Box<str>, Arc<[IpAddr]>>>,
     ) -> DnsCache {
-        DnsCache { resolver, keep, fixed, known: Mutex::default(), look_ups: LookUps::new(NAMES_MAX) }
+        let look_ups = LookUps::new(NAMES_MAX);
+        let srv_look_ups = LookUps::new(NAMES_MAX);
+        DnsCache { resolver, keep, fixed, known: Mutex::default(), look_ups, srv_look_ups }
     }
 
     /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.
@@ -120,6 +129,34 @@ impl DnsCache {
         Ok((found, left.unwrap_or_default()))
     }
 
+    /// Looks up the SRV records of a service (RFC 2782), and returns for how long they are valid, at most as long as addresses
+    /// are kept. They are not cached, since only the task of a balancer looks them up.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the resolver.
+    pub(crate) async fn resolve_srv(self: &Arc<DnsCache>, service: &str) -> io::Result<SrvAnswer> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
+        let name: Box<str> = service.to_ascii_lowercase().into();
+        let cache = self.clone();
+        let begin = |look_up: LookUp<_, _>| {
+            let name = name.clone();
+            runtime.spawn(async move {
+                let asked = pin!(cache.resolver.resolve_srv(&name));
+                let Some(answer) = while_awaited(asked, &look_up).await else { return };
+                let found = answer.map(|(found, ttl)| (found.into(), cache.kept(ttl)));
+                look_up.end(found.map_err(From::from));
+            });
+            Ok(())
+        };
+        self.srv_look_ups.join((runtime.id(), name.clone()), begin).await
+    }
+
+    /// For how long an answer is kept that is valid for so long.
+    fn kept(&self, ttl: Option<Duration>) -> Duration {
+        ttl.map_or(self.keep, |ttl| ttl.min(self.keep))
+    }
+
     /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let mut known = lock(&self.known);
@@ -147,7 +184,7 @@ impl DnsCache {
     async fn look_up(self: &Arc<DnsCache>, name: Box<str>) -> io::Result<Arc<[IpAddr]>> {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let cache = self.clone();
-        let begin = |look_up: LookUp<_>| {
+        let begin = |look_up: LookUp<_, _>| {
             let name = name.clone();
             runtime.spawn(async move { cache.ask(&name, look_up).await });
             Ok(())
@@ -156,28 +193,25 @@ impl DnsCache {
     }
 
     /// Asks the resolver, and stores its answer. Gives up once no caller has waited for long.
-    async fn ask(&self, name: &str, look_up: LookUp<(Id, Box<str>)>) {
+    async fn ask(&self, name: &str, look_up: LookUp<LookUpKey, Arc<[IpAddr]>>) {
         // The caller may have waited for its permit, while another runtime has found the answer.
         if let Some(found) = lock(&self.known).get(name).and_then(|entry| entry.valid_at(Instant::now())) {
             return look_up.end(Ok(found));
         }
-        let mut asked = pin!(self.resolver.resolve(name));
-        let answer = loop {
-            match timeout(UNAWAITED_MAX, &mut asked).await {
-                Ok(answer) => break answer,
-                Err(_) if look_up.is_awaited() => {}
-                Err(_) => return,
-            }
-        };
+        let asked = pin!(self.resolver.resolve(name));
+        let Some(answer) = while_awaited(asked, &look_up).await else { return };
         // `getaddrinfo` states that a name is unknown if it has no descriptor to look it up with.
         let answer = answer.map_err(|error| want_of_descriptors().unwrap_or(error));
         look_up.end(self.store(name, answer));
     }
 
-    fn store(&self, name: &str, answer: io::Result<(Vec<IpAddr>, Option<Duration>)>) -> LookUpResult {
+    fn store(
+        &self,
+        name: &str,
+        answer: io::Result<(Vec<IpAddr>, Option<Duration>)>,
+    ) -> LookUpResult<Arc<[IpAddr]>> {
         let (found, ttl) = answer?;
         let found = addresses(found)?;
-        let keep = ttl.map_or(self.keep, |ttl| ttl.min(self.keep));
         let mut known = lock(&self.known);
         // Names that were needed more recently may have taken the place of this one.
         if !known.contains_key(name) {
@@ -185,7 +219,7 @@ impl DnsCache {
         }
         let entry = known.entry(name.into()).or_insert_with(|| DnsEntry::new(Instant::now()));
         entry.found = Some(found.clone());
-        entry.good_until = Instant::now() + keep;
+        entry.good_until = Instant::now() + self.kept(ttl);
         Ok(found)
     }
 }
@@ -201,6 +235,20 @@ const KEEP: Duration = Duration::from_secs(60);
 
 /// A century, which is within the range of clocks.
 const KEEP_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// The outcome of a resolver that was asked; `None` once no caller has waited for it for long.
+async fn while_awaited<T, A>(
+    mut asked: impl Future<Output = T> + Unpin,
+    look_up: &LookUp<LookUpKey, A>,
+) -> Option<T> {
+    loop {
+        match timeout(UNAWAITED_MAX, &mut asked).await {
+            Ok(answer) => return Some(answer),
+            Err(_) if look_up.is_awaited() => {}
+            Err(_) => return None,
+        }
+    }
+}
 
 /// How long a look-up goes on for callers that may still come.
 const UNAWAITED_MAX: Duration = Duration::from_secs(30);

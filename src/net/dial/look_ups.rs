@@ -5,7 +5,6 @@ use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -16,20 +15,22 @@ use crate::memory::lock;
 ///
 /// A look-up does not depend on its callers. It goes on when all of them have left, so a caller with little time finds
 /// the answer that another one had no time to wait for.
-pub(super) struct LookUps<K: Clone + Eq + Hash>(Arc<UnderWay<K>>);
+pub(super) struct LookUps<K: Clone + Eq + Hash, A>(Arc<UnderWay<K, A>>);
 
-struct UnderWay<K> {
-    by_key: Mutex<HashMap<K, Arc<watch::Sender<Option<LookUpResult>>>>>,
+struct UnderWay<K, A> {
+    by_key: Mutex<HashMap<K, Arc<AnswerSender<A>>>>,
     /// A permit for each look-up that may still begin. The semaphore is fair, so callers are served in turn.
     permits: Arc<Semaphore>,
 }
 
-/// The addresses of a name, or why there are none, for all callers.
-pub(super) type LookUpResult = Result<Arc<[IpAddr]>, LookUpFailure>;
+type AnswerSender<A> = watch::Sender<Option<LookUpResult<A>>>;
 
-impl<K: Clone + Eq + Hash> LookUps<K> {
+/// The answer for a name, such as its addresses, or why there is none, for all callers.
+pub(super) type LookUpResult<A> = Result<A, LookUpFailure>;
+
+impl<K: Clone + Eq + Hash, A: Clone> LookUps<K, A> {
     /// At most `most` look-ups are under way at once.
-    pub(super) fn new(most: usize) -> LookUps<K> {
+    pub(super) fn new(most: usize) -> LookUps<K, A> {
         LookUps(Arc::new(UnderWay { by_key: Mutex::default(), permits: Arc::new(Semaphore::new(most)) }))
     }
 
@@ -41,8 +42,8 @@ impl<K: Clone + Eq + Hash> LookUps<K> {
     pub(super) async fn join(
         &self,
         key: K,
-        begin: impl FnOnce(LookUp<K>) -> io::Result<()>,
-    ) -> io::Result<Arc<[IpAddr]>> {
+        begin: impl FnOnce(LookUp<K, A>) -> io::Result<()>,
+    ) -> io::Result<A> {
         let mut answer = match self.find(&key) {
             Some(answer) => answer,
             None => {
@@ -56,7 +57,7 @@ impl<K: Clone + Eq + Hash> LookUps<K> {
         Ok(result.expect("an answer was waited for")?)
     }
 
-    fn find(&self, key: &K) -> Option<watch::Receiver<Option<LookUpResult>>> {
+    fn find(&self, key: &K) -> Option<watch::Receiver<Option<LookUpResult<A>>>> {
         lock(&self.0.by_key).get(key).map(|answer| answer.subscribe())
     }
 
@@ -65,8 +66,8 @@ impl<K: Clone + Eq + Hash> LookUps<K> {
         &self,
         key: K,
         permit: OwnedSemaphorePermit,
-        begin: impl FnOnce(LookUp<K>) -> io::Result<()>,
-    ) -> io::Result<watch::Receiver<Option<LookUpResult>>> {
+        begin: impl FnOnce(LookUp<K, A>) -> io::Result<()>,
+    ) -> io::Result<watch::Receiver<Option<LookUpResult<A>>>> {
         let mut by_key = lock(&self.0.by_key);
         if let Some(answer) = by_key.get(&key) {
             return Ok(answer.subscribe());
@@ -81,16 +82,16 @@ impl<K: Clone + Eq + Hash> LookUps<K> {
 }
 
 /// One look-up under way. If it is dropped before it ends, its callers find that it was cut short.
-pub(super) struct LookUp<K: Eq + Hash> {
-    under_way: Arc<UnderWay<K>>,
+pub(super) struct LookUp<K: Eq + Hash, A> {
+    under_way: Arc<UnderWay<K, A>>,
     key: K,
-    answer: Arc<watch::Sender<Option<LookUpResult>>>,
+    answer: Arc<AnswerSender<A>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<K: Eq + Hash> LookUp<K> {
+impl<K: Eq + Hash, A> LookUp<K, A> {
     /// Ends the look-up, with a result for all its callers.
-    pub(super) fn end(self, result: LookUpResult) {
+    pub(super) fn end(self, result: LookUpResult<A>) {
         self.answer.send_replace(Some(result));
     }
 
@@ -100,7 +101,7 @@ impl<K: Eq + Hash> LookUp<K> {
     }
 }
 
-impl<K: Eq + Hash> Drop for LookUp<K> {
+impl<K: Eq + Hash, A> Drop for LookUp<K, A> {
     fn drop(&mut self) {
         lock(&self.under_way.by_key).remove(&self.key);
     }
@@ -140,6 +141,7 @@ impl From<LookUpFailure> for io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::sync::mpsc::{self, Sender};
     use std::thread;
     use std::time::{Duration, Instant};
@@ -163,10 +165,10 @@ mod tests {
         /// Looks `name` up on a thread that hangs, for a caller with little time.
         async fn ask(
             &'static self,
-            look_ups: &LookUps<&'static str>,
+            look_ups: &LookUps<&'static str, Arc<[IpAddr]>>,
             name: &'static str,
         ) -> Option<io::Result<Arc<[IpAddr]>>> {
-            let begin = |look_up: LookUp<_>| {
+            let begin = |look_up: LookUp<_, _>| {
                 let (let_go, held) = mpsc::channel();
                 lock(&self.0).push(let_go);
                 thread::spawn(move || {
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn callers_of_a_look_up_that_ends_without_an_answer_learn_of_it() {
-        let look_ups = LookUps::new(1);
+        let look_ups = LookUps::<_, Arc<[IpAddr]>>::new(1);
         for _ in 0..2 {
             let cut = runtime().block_on(look_ups.join("a", |look_up| {
                 drop(look_up);

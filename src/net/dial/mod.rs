@@ -13,4 +13,4 @@ pub use host_connector::Dialer;
 pub(crate) use host_connector::{
     AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed,
 };
-pub use resolver::{Resolver, SystemResolver};
+pub use resolver::{Resolver, SrvRecord, SystemResolver};

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::Pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
@@ -67,6 +67,36 @@ pub trait Resolver: Send + Sync + 'static {
     ) -> impl Future<Output = io::Result<(Vec<IpAddr>, Option<Duration>)>> + Send {
         async { Ok((self.resolve(name).await?, None)) }
     }
+
+    /// Looks up the SRV records of a service (RFC 2782), whose name is such as `_http._tcp.api.internal`, and returns for how
+    /// long they are valid, if that is known. Only a balancer calls this: see
+    /// [`BalancerBuilder::each_target_of`](crate::client::BalancerBuilder::each_target_of), which has an example.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name has no such record, or the look-up failed. The default fails with
+    /// [`Unsupported`](io::ErrorKind::Unsupported), as [`SystemResolver`] does.
+    fn resolve_srv(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = io::Result<(Vec<SrvRecord>, Option<Duration>)>> + Send {
+        let _ = name;
+        async { Err(io::Error::new(io::ErrorKind::Unsupported, "the resolver looks up no SRV records")) }
+    }
+}
+
+/// One SRV record (RFC 2782): a host and a port at which a service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SrvRecord {
+    /// Targets of a lower priority are used first.
+    pub priority: u16,
+    /// The share of the requests, in proportion to other targets of the same priority; with 0 it is very small, unless all
+    /// have 0.
+    pub weight: u16,
+    /// The port of the service.
+    pub port: u16,
+    /// The name of the host. A `.` alone says that there is no such service.
+    pub target: String,
 }
 
 /// The resolver of the operating system: `getaddrinfo`, called on a thread of its own.
@@ -82,7 +112,7 @@ pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let begin = |look_up: LookUp<Box<str>>| {
+        let begin = |look_up: LookUp<Box<str>, Arc<[IpAddr]>>| {
             let name = name.to_owned();
             let call = move || {
                 let found = (&*name, 0).to_socket_addrs();
@@ -95,19 +125,25 @@ impl Resolver for SystemResolver {
     }
 }
 
-static SYSTEM_CALLS: LazyLock<LookUps<Box<str>>> = LazyLock::new(|| LookUps::new(SYSTEM_CALLS_MAX));
+static SYSTEM_CALLS: LazyLock<LookUps<Box<str>, Arc<[IpAddr]>>> =
+    LazyLock::new(|| LookUps::new(SYSTEM_CALLS_MAX));
 
 const SYSTEM_CALLS_MAX: usize = 64;
 
 /// An object-safe [`Resolver`].
 pub(super) trait AnyResolver: Send + Sync {
-    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a, IpAddr>;
+    fn resolve_srv<'a>(&'a self, name: &'a str) -> Resolving<'a, SrvRecord>;
 }
 
-type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<(Vec<IpAddr>, Option<Duration>)>> + Send + 'a>>;
+type Resolving<'a, T> = Pin<Box<dyn Future<Output = io::Result<(Vec<T>, Option<Duration>)>> + Send + 'a>>;
 
 impl<R: Resolver> AnyResolver for R {
-    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a, IpAddr> {
         Box::pin(self.resolve_with_ttl(name))
+    }
+
+    fn resolve_srv<'a>(&'a self, name: &'a str) -> Resolving<'a, SrvRecord> {
+        Box::pin(Resolver::resolve_srv(self, name))
     }
 }

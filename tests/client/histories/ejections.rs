@@ -186,7 +186,7 @@ const SILENCE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 struct Fleet(Arc<Mutex<([Behavior; HOSTS.len()], Noted)>>);
 
-/// What was seen of one request.
+/// The host that one request has reached, and the reports meanwhile.
 #[derive(Default)]
 struct Noted {
     asked: Option<usize>,
