@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::balancer::{Balancer, BalancerInner, KeyOf, RetryPolicy};
+use super::balancer::Balancer;
 use super::check::HealthCheck;
 use super::choice::{BalancerChoice, RandomPairs};
 use super::ejection::Ejection;
-use super::health::{HealthPolicy, HostReport};
+use super::health::{HealthPolicy, HostReport, PanicReport, PanicThreshold};
 use super::host_list::{BalancedName, HostList};
+use super::inner::{BalancerInner, KeyOf, RetryPolicy};
 use super::member::{Member, Turns};
-use super::panic::{PanicReport, PanicThreshold};
 use crate::client::error::ClientError;
 use crate::client::host::Host;
 use crate::client::retry::{Latencies, Retry};
@@ -243,7 +243,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how long a failure counts as one more pending request. Default: 3 s.
+    /// Sets how long a failure counts as one more pending request, and so does any status from 500 on but 501 and 505: a host
+    /// that answers 500 at once would otherwise look the least busy, and get most requests. Default: 3 s.
     pub fn penalty(mut self, penalty: Duration) -> Self {
         self.health.penalty = penalty;
         self
@@ -259,8 +260,8 @@ impl BalancerBuilder {
     /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
     /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
     ///
-    /// A host that is broken and answers each request with 500 at once looks the least busy, and gets most of them. If only
-    /// such a host does, and no request of a peer can make a good host answer so, 500 should be a failure as well.
+    /// A host that answers each request with 500 has [penalties](BalancerBuilder::penalty) alone. If no request of a peer can
+    /// make a good host answer so, 500 should be a failure as well, for which hosts are ejected.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,

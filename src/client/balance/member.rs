@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::check::CheckFailure;
 use super::ejection::{Ejection, EjectionCause, Ejector, WindowCounts};
-use super::health::{HealthPolicy, HostChange};
+use super::health::{HealthPolicy, HostChange, blames_server};
 use super::owned_task::OwnedTask;
 use crate::client::call::InFlightGuard;
 use crate::client::error::{ClientError, RetryReport};
@@ -287,19 +287,22 @@ impl Member {
         {
             class.fetch_add(1, Ordering::Relaxed);
         }
-        if (health.is_healthy)(outcome) {
+        let is_healthy = (health.is_healthy)(outcome);
+        if is_healthy {
             self.counts.served.fetch_add(1, Ordering::Relaxed);
             self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
-            return true;
+        } else {
+            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+            self.counts.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
         }
-        self.counts.failed.fetch_add(1, Ordering::Relaxed);
-        self.counts.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
-        let now = runtime::now();
-        let mut penalties = self.penalties(now);
-        if penalties.len() < health.penalty_max {
-            penalties.push_back(runtime::later(now, health.penalty));
+        if !is_healthy || outcome.is_ok_and(|response| blames_server(response.status)) {
+            let now = runtime::now();
+            let mut penalties = self.penalties(now);
+            if penalties.len() < health.penalty_max {
+                penalties.push_back(runtime::later(now, health.penalty));
+            }
         }
-        false
+        is_healthy
     }
 
     /// Brings the host back after a trial that has succeeded.

@@ -3,6 +3,7 @@
 mod balancer;
 mod builder;
 mod choice;
+mod inner;
 mod round;
 
 mod host_list;
@@ -14,7 +15,6 @@ mod tasks;
 mod check;
 mod ejection;
 mod health;
-mod panic;
 
 pub use balancer::Balancer;
 #[cfg(feature = "metrics")]
@@ -23,8 +23,7 @@ pub use builder::BalancerBuilder;
 pub use check::{CheckFailure, HealthCheck};
 pub use choice::BalancerChoice;
 pub use ejection::{Ejection, EjectionCause};
-pub use health::{HostChange, HostReport};
-pub use member::BalancerCounts;
 #[cfg(feature = "metrics")]
-pub(crate) use panic::PanicCounts;
-pub use panic::{PanicChange, PanicReport};
+pub(crate) use health::PanicCounts;
+pub use health::{HostChange, HostReport, PanicChange, PanicReport};
+pub use member::BalancerCounts;

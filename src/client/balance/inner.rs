@@ -1,0 +1,224 @@
+//! [`BalancerInner`]: chooses a host for each request of a balancer, and records what came of it.
+
+use std::sync::{Arc, Mutex};
+
+use super::choice::{BalancerChoice, RandomPairs, choose_by_key};
+use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
+use super::health::{HealthPolicy, PanicThreshold};
+use super::host_list::HostList;
+use super::member::{Member, Turns};
+use super::round::{Assignment, not_assigned};
+use super::tasks::start_checks;
+use crate::client::call::OutcomeRecorder;
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
+use crate::client::retry::{Latencies, NextHost, Outcome, Retry, Tries};
+use crate::client::send::RequestSender;
+use crate::exchange::ExchangeError;
+use crate::memory::lock;
+use crate::message::{Request, TargetForm};
+use crate::runtime::{self, Instant, later};
+
+/// The state that the clones of a balancer share.
+pub(super) struct BalancerInner {
+    pub(super) sender: RequestSender,
+    pub(super) hosts: Arc<HostList>,
+    pub(super) choice: BalancerChoice,
+    pub(super) key: Option<Box<KeyOf>>,
+    pub(super) random_pairs: RandomPairs,
+    pub(super) turns: Turns,
+    pub(super) health: Arc<HealthPolicy>,
+    /// When hosts are compared next.
+    pub(super) window_end: Mutex<Option<Instant>>,
+    pub(super) panic: PanicThreshold,
+    pub(super) retry: RetryPolicy,
+    /// The policy for retries, which decides instead if there is one.
+    pub(super) policy: Option<Arc<Retry>>,
+    /// How long the responses of all hosts take, if the policy hedges.
+    pub(super) latencies: Latencies,
+}
+
+/// The key of a request, by which its host is chosen.
+pub(super) type KeyOf = dyn Fn(&Request) -> Option<&[u8]> + Send + Sync;
+
+/// Whether a failed request that certainly was not processed is retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetryPolicy {
+    Never,
+    /// The request is sent to another host, once.
+    Once,
+}
+
+impl BalancerInner {
+    /// Assigns `request`, which comes from a caller.
+    pub(super) fn assign_first(&self, request: &Request) -> Result<Assignment, ClientError> {
+        if request.target().form() != TargetForm::Origin {
+            return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
+        }
+        self.assign(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+    }
+
+    /// Assigns `request` to a host, other than `excluded`, even if that was removed and added again.
+    pub(super) fn assign(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Assignment> {
+        Some(self.assign_to(self.choose(request, excluded)?))
+    }
+
+    /// Chooses another host than `first` for `request`, if there is another one.
+    pub(super) fn choose_other(&self, request: &Request, first: &Arc<Member>) -> Arc<Member> {
+        self.choose(request, Some(first)).unwrap_or_else(|| first.clone())
+    }
+
+    /// Chooses a host for `request`, other than `excluded`.
+    fn choose(&self, request: &Request, excluded: Option<&Arc<Member>>) -> Option<Arc<Member>> {
+        // A function of the application is called without a lock.
+        let key = self.key.as_ref().and_then(|key| key(request));
+        let members = self.hosts.members();
+        members.iter().for_each(|member| start_checks(member, &self.health));
+        let now = members.iter().any(|member| member.is_out()).then(runtime::now);
+        let is_candidate = |member: &Member| {
+            member.weight() > 0 && excluded.is_none_or(|excluded| excluded.id() != member.id())
+        };
+        let candidates = || members.iter().filter(|member| is_candidate(member));
+        let is_fit = |member: &Arc<Member>| member.is_up() && now.is_none_or(|now| member.admits(now));
+        let first = || candidates().filter(|member| member.tier() == 0);
+        let fit = || first().filter(|member| is_fit(member)).count();
+        let hosts = || first().count();
+        let is_below = self.panic.is_below(fit, hosts);
+        let tier = candidates().filter(|member| is_fit(member)).map(|member| member.tier()).min();
+        let chosen = match tier {
+            _ if is_below => self.choose_of(key, first()),
+            None => None,
+            Some(tier) => {
+                self.choose_of(key, candidates().filter(|member| member.tier() == tier && is_fit(member)))
+            }
+        };
+        // If none is fit, all are candidates, even if the last one went down only during this choice.
+        let chosen = chosen.or_else(|| self.choose_of(key, candidates()))?.clone();
+        let is_panic = is_below || tier.is_none();
+        let change = excluded.is_none().then(|| self.panic.note(is_panic, fit, hosts)).flatten();
+        // The function of the application that gets the report may add and remove hosts.
+        drop(members);
+        if let Some(report) = change {
+            self.panic.report(&report);
+        }
+        Some(chosen)
+    }
+
+    /// Chooses one of `candidates`, by the key of the request if it has one.
+    fn choose_of<'a>(
+        &self,
+        key: Option<&[u8]>,
+        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+    ) -> Option<&'a Arc<Member>> {
+        let by_key = key.and_then(|key| choose_by_key(key, candidates.clone()));
+        by_key.or_else(|| self.choice.choose(candidates, &self.random_pairs))
+    }
+
+    /// Assigns a request to this host.
+    pub(super) fn assign_to(&self, member: Arc<Member>) -> Assignment {
+        let is_trial = member.begin_trial(&self.health);
+        let in_flight = member.begin_request(&self.turns);
+        Assignment::new(member, in_flight, is_trial)
+    }
+
+    /// Records the outcome of a request, brings its host back if it was a trial, and ejects hosts that have failed too often.
+    pub(super) fn record(&self, member: &Arc<Member>, is_trial: bool, outcome: Outcome<'_>) {
+        if member.record(&self.health, outcome) {
+            if is_trial {
+                member.end_trial(&self.health);
+            }
+            return;
+        }
+        let Some(ejection) = &self.health.ejection else { return };
+        let now = runtime::now();
+        // Locked, so that no more are ejected at once than may be.
+        let mut window_end = lock(&self.window_end);
+        if let Some(cause) = member.ejection_cause(ejection, is_trial) {
+            self.eject(member, ejection, cause, now);
+        }
+        let Some(requests_min) = ejection.compared_from else { return };
+        if window_end.is_some_and(|end| now < end) {
+            return;
+        }
+        let is_first = window_end.replace(later(now, WINDOW)).is_none();
+        let members = self.hosts.members().clone();
+        let windows: Vec<_> = members.iter().map(|member| member.end_window()).collect();
+        let outliers = if is_first { Vec::new() } else { outliers(&windows, requests_min) };
+        for at in outliers {
+            if !members[at].is_out() {
+                self.eject(&members[at], ejection, EjectionCause::SuccessRate, now);
+            }
+        }
+    }
+
+    /// Ejects a host, unless too many others are.
+    fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
+        let may_eject = {
+            let members = self.hosts.members();
+            let used = || members.iter().filter(|other| other.weight() > 0);
+            let is_ejected = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && !other.admits(now);
+            let ejected = used().filter(is_ejected).count() + 1;
+            ejected * 100 <= used().count() * usize::from(ejection.percent_max)
+        };
+        if may_eject {
+            member.eject(&self.health, ejection, cause, now);
+        }
+    }
+
+    /// The recorder of a request that goes on.
+    pub(super) fn recorder(self: Arc<BalancerInner>, assignment: Assignment) -> OutcomeRecorder {
+        let Assignment { member, in_flight, is_trial, .. } = assignment;
+        OutcomeRecorder::new(in_flight, move |outcome| {
+            if !outcome.is_err_and(is_callers_fault) {
+                self.record(&member, is_trial, outcome);
+            }
+        })
+    }
+
+    /// Assigns a request, which had this outcome, to another host if the first one certainly has not processed it.
+    pub(super) fn retry_other_hosts(
+        &self,
+        failed: &Assignment,
+        request: &Request,
+        outcome: Outcome<'_>,
+    ) -> Option<Assignment> {
+        let may_repeat = self.retry == RetryPolicy::Once
+            && !failed.is_second
+            && outcome.is_err_and(|error| !error.is_sent())
+            && request.body.rewind();
+        let other = may_repeat.then(|| self.assign(request, Some(&failed.member))).flatten()?;
+        Some(other.second())
+    }
+
+    /// Assigns a request, which had this outcome, to a host if the policy sends it again: to another one, if there is one.
+    /// Its wait ends at `due`.
+    pub(super) fn retry_by_policy(
+        &self,
+        failed: &Assignment,
+        request: &Request,
+        tries: &mut Tries<'_>,
+        outcome: Outcome<'_>,
+        due: &mut Option<Instant>,
+    ) -> Option<Assignment> {
+        let now = runtime::now();
+        let is_other = |member: &Arc<Member>| member.id() != failed.member.id();
+        let next_host = match self.hosts.members().iter().any(is_other) {
+            true => NextHost::Other,
+            false => NextHost::Same,
+        };
+        let mut chosen = None;
+        let retry = tries.next(outcome, next_host, now, || {
+            chosen.insert(self.choose_other(request, &failed.member)).withdraw(now)
+        })?;
+        failed.member.count_retry(&retry);
+        *due = Some(later(now, retry.wait));
+        // Only now, so that a retry which is not made takes neither a turn nor a trial.
+        chosen.map(|member| self.assign_to(member))
+    }
+}
+
+/// Whether an error is the caller's fault and not the host's.
+pub(super) fn is_callers_fault(error: &ClientError) -> bool {
+    let is_of_request =
+        matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length));
+    is_of_request || error.phase() == ClientPhase::Prepare
+}
