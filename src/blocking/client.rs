@@ -4,8 +4,7 @@ use std::{fmt, io};
 
 use super::request_builder::{Blocking, RequestBuilder};
 use super::response_reader::ResponseReader;
-use crate::client::ClientError;
-use crate::client::client::Client as AwaitedClient;
+use crate::client::{ClientError, client};
 use crate::message::{MessageError, Method, Request, Response};
 
 /// Sends requests, and blocks the thread until their responses are here. See the [module](crate::blocking).
@@ -13,7 +12,7 @@ use crate::message::{MessageError, Method, Request, Response};
 /// Clones share connections, and may be used on any threads at once. When the last one is dropped, the runtime ends.
 #[derive(Clone)]
 pub struct Client {
-    client: AwaitedClient,
+    client: client::Client,
     sends: Blocking,
 }
 
@@ -24,11 +23,11 @@ impl Client {
     ///
     /// Fails if the operating system cannot provide what a runtime needs.
     pub fn new() -> io::Result<Client> {
-        Client::with_client(AwaitedClient::new())
+        Client::with_client(client::Client::new())
     }
 
-    /// Creates a blocking client with the settings of `client`, and starts its thread. The connections that `client` has in
-    /// other runtimes are not used.
+    /// Creates a blocking client with the settings of a [`corehttp::Client`](crate::Client), and starts its thread. The
+    /// connections that `client` has in other runtimes are not used.
     ///
     /// # Errors
     ///
@@ -51,7 +50,7 @@ impl Client {
     /// assert_eq!(response.text()?, "hi");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn with_client(client: AwaitedClient) -> io::Result<Client> {
+    pub fn with_client(client: client::Client) -> io::Result<Client> {
         let sends = Blocking::start()?;
         Ok(Client { client, sends })
     }

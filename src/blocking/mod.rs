@@ -15,8 +15,11 @@
 //! to the next, and all settings of [`ClientBuilder`](crate::ClientBuilder) hold. `.send()` takes the place of `.await`.
 //!
 //! In a runtime, each request fails with [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime): the thread would
-//! serve nothing else meanwhile. There, use [`corehttp::Client`](crate::Client); in `tokio::task::spawn_blocking`, too, with
-//! `Handle::block_on`. For other futures than requests, there is [`block_on`](crate::block_on).
+//! serve nothing else meanwhile. `async` code uses [`corehttp::Client`](crate::Client) there. So does the code of
+//! `tokio::task::spawn_blocking`, whose threads belong to the runtime, and waits by
+//! `Handle::current().block_on(client.get(url).into_future())`.
+//!
+//! For other futures than requests, there is [`block_on`](crate::block_on).
 
 mod client;
 mod request_builder;

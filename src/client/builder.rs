@@ -137,7 +137,9 @@ impl ClientBuilder {
     }
 
     /// Sets the URL that the URLs of requests are relative to (RFC 3986 §5.2), those of
-    /// [`Client::get`](crate::Client::get) and its like. Default: none, so they are absolute.
+    /// [`Client::get`](crate::Client::get) and its like, `websocket` among them. Default: none, so they are absolute. A
+    /// [`Request`](crate::Request) has its whole URL already, so those of [`Client::send`](crate::Client::send), `open_response`
+    /// and `download`, and of an [`EventSource`](crate::sse::EventSource), are absolute always.
     ///
     /// The text after the last slash of `url` is not a part of the base, as for links of a page, and a URL that begins with a
     /// slash replaces its path. An absolute URL stays as it is.

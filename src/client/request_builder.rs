@@ -28,7 +28,11 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// of the first step that fails is that of the `.await`, and nothing is sent.
 ///
 /// A request that is sent often is better a [`Request`], which [`Client::send`](crate::Client::send) sends again and
-/// again without an allocation.
+/// again without an allocation. These need a [`Request`], too:
+///
+/// - a response that is read as it arrives: [`Client::open_response`](crate::Client::open_response),
+/// - a stream that a redirect or a [`Retry`] can send again: [`Body::set_stream_with`](crate::Body::set_stream_with),
+/// - a body that is written piece by piece: [`Client::open_call`](crate::Client::open_call).
 ///
 /// # Examples
 ///
@@ -102,6 +106,15 @@ impl RequestBuilder {
         Ok(())
     }
 
+    /// Cannot be called: the compiler says that `.await` sends the request.
+    #[doc(hidden)]
+    pub fn send(self) -> Self
+    where
+        for<'a> &'a Self: SentByCall,
+    {
+        self
+    }
+
     /// The request, unless a step has failed, and what sends it.
     pub(super) fn into_parts(self) -> Result<(RequestSender, Request), ClientError> {
         Ok((self.sender, self.request?))
@@ -130,7 +143,7 @@ impl<S> RequestBuilder<S> {
         })
     }
 
-    /// Makes `bytes` the content, without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`. See
+    /// Makes `bytes` the content, without copying them: static data, a `Bytes`, a `Vec<u8>` or a `String`. See
     /// [`Request::set_shared_bytes`].
     ///
     /// The `.await` fails if the content type is not valid in a field.
@@ -141,7 +154,7 @@ impl<S> RequestBuilder<S> {
 
     /// Makes what `source` yields the content, without a copy of the whole: see [`Body::set_stream`](crate::Body::set_stream).
     /// It is sent once, so a redirect that repeats it is an error, and a failure is not retried. Without a length, it is sent
-    /// in chunks.
+    /// in chunks. A file is better given to [`RequestBuilder::file`].
     ///
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
@@ -158,7 +171,8 @@ impl<S> RequestBuilder<S> {
     }
 
     /// Makes a file the content, which is read as it is sent, and again if the request is: see
-    /// [`Body::set_file`](crate::Body::set_file). The length is that which the file has now.
+    /// [`Body::set_file`](crate::Body::set_file). The length is that which the file has now. A file of tokio becomes one of std
+    /// by `tokio::fs::File::into_std`.
     ///
     /// The `.await` fails if the length cannot be read, or if the content type is not valid in a field.
     #[doc(alias("body", "upload"))]
@@ -174,6 +188,15 @@ impl<S> RequestBuilder<S> {
             request.body.set_file(file, 0..len);
             request.headers.set("content-type", content_type)
         })
+    }
+
+    /// Cannot be called: the compiler says how content is set.
+    #[doc(hidden)]
+    pub fn body(self, _: impl Sized) -> Self
+    where
+        for<'a> &'a Self: HasUntypedBody,
+    {
+        self
     }
 
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
@@ -280,6 +303,24 @@ impl<S> RequestBuilder<S> {
         self
     }
 }
+
+/// Requests that a method sends. None does for [`Awaited`] ones, and the compiler says what does.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a request is sent by `.await`, without `.send()`",
+    label = "`.await` sends the request",
+    note = "`client.get(url).await?` is the response, with its body; a `blocking::Client` has requests with `.send()`"
+)]
+pub trait SentByCall {}
+
+/// Requests whose content may be of any type. There are none: the type of the content is sent with it.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "content is set by `.text(..)`, `.bytes(type, ..)`, `.file(type, ..)` or `.stream(type, .., len)`",
+    label = "not by `body`",
+    note = "with the features `json`, `form` and `multipart`, there are also `.json(..)`, `.form(..)` and `.multipart(..)`"
+)]
+pub trait HasUntypedBody {}
 
 impl IntoFuture for RequestBuilder {
     type Output = Result<Response, ClientError>;

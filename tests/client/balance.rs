@@ -157,6 +157,31 @@ async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }
 
+/// A host that answers with an error at once is never busy.
+#[test]
+fn a_host_that_fails_fast_attracts_nothing() {
+    for (status, shares) in [(500, 0..10), (507, 0..10), (501, 10..100), (404, 10..100)] {
+        paused(async move {
+            let hosts = Hosts::new(&[("a", Slow(1)), ("b", Slow(1)), ("c", Well(status))]);
+            let balancer = hosts.balance().build();
+            let mut callers = tokio::task::JoinSet::new();
+            for _ in 0..4 {
+                let balancer = balancer.clone();
+                callers.spawn(async move {
+                    for _ in 0..100 {
+                        ask(&balancer).await.unwrap();
+                    }
+                });
+            }
+            callers.join_all().await;
+            let asked = hosts.asked();
+            let failed = asked.split(' ').filter(|host| *host == "c").count();
+            let share = failed * 100 / asked.split(' ').count();
+            assert!(shares.contains(&share), "{share}% of all get {status}");
+        });
+    }
+}
+
 #[test]
 fn hosts_that_do_equally_well_are_asked_in_turn() {
     paused(async {

@@ -361,6 +361,7 @@ async fn content_that_can_be_made_again_is_sent_as_often_as_middleware_sends() {
         let received = stage.received();
         assert!(received.iter().all(|request| request.contains("milk")), "{name}: {received:?}");
         assert_eq!(received.len(), if is_repeated { 2 } else { 1 }, "{name}");
+        assert_eq!(request.body.is_consumed(), !is_repeated, "{name}");
         match sent {
             Ok(()) => assert!(is_repeated, "{name}"),
             Err(error) => {

@@ -418,8 +418,8 @@ async fn each_retry_is_reported() {
     assert_eq!(
         said,
         [
-            "http://a: attempt 1: the server responded 503 Service Unavailable; the next one in 0ns",
-            "http://a: attempt 2: the server responded 502 Bad Gateway; the next one in 0ns",
+            "http://a: attempt 1: the server responded 503 Service Unavailable; the next one after 0ns",
+            "http://a: attempt 2: the server responded 502 Bad Gateway; the next one after 0ns",
         ]
     );
     assert_eq!(Vec::from_iter(reports.iter().map(|(_, report)| *report)), response.retries());

@@ -42,8 +42,10 @@ use crate::net::{ConnError, DialError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2). That
-/// is what a [`Retry`](crate::client::Retry) does. A loop of your own:
+/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2). A
+/// [`Retry`](crate::client::Retry) does so, and by default only where that is likely to help: a GET whose connection was closed
+/// without a response, or whose response took too long, is not sent again, unless
+/// [`Retry::retry_if`](crate::client::Retry::retry_if) says so. A loop of your own:
 ///
 /// ```
 /// use std::time::Duration;
@@ -321,6 +323,9 @@ impl ClientError {
     }
 
     /// Returns why the request was not sent again, if the client has a policy by which that might have helped.
+    ///
+    /// `None` with a policy: another attempt would not help, by [`Retry::is_transient`](crate::client::Retry::is_transient) or by
+    /// the function of [`Retry::retry_if`](crate::client::Retry::retry_if).
     pub fn retry_stop(&self) -> Option<RetryStop> {
         self.0.retries.as_deref().and_then(|log| log.stop)
     }

@@ -20,7 +20,7 @@ pub struct RetryReport {
     pub attempt: u32,
     /// Why it is retried.
     pub cause: RetryCause,
-    /// The wait before the next attempt. For a hedge, the time since the request was sent.
+    /// The wait before the next attempt. For a hedge, the time after which it was sent, beside the attempt that went on.
     pub wait: Duration,
 }
 
@@ -40,7 +40,7 @@ pub enum RetryCause {
 impl fmt::Display for RetryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RetryReport { attempt, cause, wait } = self;
-        write!(f, "attempt {attempt}: {cause}; the next one in {wait:?}")
+        write!(f, "attempt {attempt}: {cause}; the next one after {wait:?}")
     }
 }
 

@@ -57,12 +57,19 @@ impl Response {
     /// Returns the attempts that failed before the one that this response answers, if the client has a policy to
     /// [retry](crate::client::Retry). Each has its cause and the wait after it. After redirects, they are those at the last
     /// request.
+    ///
+    /// An attempt that was hedged is among them, with the cause [`RetryCause::Slow`](crate::client::RetryCause::Slow), even if
+    /// this response is its own.
     pub fn retries(&self) -> &[RetryReport] {
         self.retry_log().map_or(&[], |log| &log.retries)
     }
 
     /// Returns why the request was not sent again after this response, if the client has a policy by which that might have
     /// helped.
+    ///
+    /// `None` with a policy: the response is no failure, or another attempt would not help, by
+    /// [`Retry::is_transient`](crate::client::Retry::is_transient) or by the function of
+    /// [`Retry::retry_if`](crate::client::Retry::retry_if). A 503 without `retry-after` is such a response by default.
     pub fn retry_stop(&self) -> Option<RetryStop> {
         self.retry_log()?.stop
     }

@@ -11,8 +11,9 @@ use crate::message::{Request, Response, TargetForm};
 /// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt, and each attempt
 /// begins with the request as its caller or the redirect has made it.
 pub struct Attempt<'a> {
-    /// The request, which middleware may change: a copy of the caller's. A stream of the caller is in both of them, and is
-    /// sent once. A target of another [origin](Attempt::origin) is an error.
+    /// The request, which middleware may change: a copy of the caller's. A stream of
+    /// [`Body::set_stream`](crate::Body::set_stream) is in both of them, and is sent once. A target of another
+    /// [origin](Attempt::origin) is an error.
     pub request: Request,
     details: AttemptDetails<'a>,
     transmit: &'a mut (dyn Transmit + 'a),

@@ -15,6 +15,10 @@ use crate::runtime::{Instant, timeout_at};
 /// [`Call`](crate::client::Call), and those that open WebSockets or other protocols. [`ClientBuilder::wrap`] takes any
 /// number of middleware, in the order in which requests pass.
 ///
+/// A call whose caller writes a body has no response while it passes: [`Attempt::response`] is `None`, so middleware that acts
+/// upon a response does nothing for it, and its caller finds the 401 of an expired token. Content that was
+/// [consumed](crate::Body::is_consumed) cannot be sent once more.
+///
 /// It is beneath retries and redirects: each of their requests is an attempt of its own. Fields of cookies, traces and
 /// [defaults](crate::ClientBuilder::default_header) are added after it. A client without middleware spends nothing on it;
 /// each attempt of one with middleware is a copy of the request, and a few allocations.
@@ -80,7 +84,9 @@ use crate::runtime::{Instant, timeout_at};
 ///         let token = self.token.lock().await.clone();
 ///         attempt.request.set_bearer_auth(&token)?;
 ///         next.send(attempt).await?;
-///         if attempt.response().is_some_and(|response| response.status == Status::UNAUTHORIZED) {
+///         let is_refused = attempt.response().is_some_and(|response| response.status == Status::UNAUTHORIZED);
+///         // A stream that cannot be sent again leaves its caller the 401.
+///         if is_refused && !attempt.request.body.is_consumed() {
 ///             let token = self.other_than(&token).await;
 ///             attempt.request.set_bearer_auth(&token)?;
 ///             next.send(attempt).await?;
@@ -119,16 +125,18 @@ pub trait ClientMiddleware: Send + Sync + 'static {
     /// Sends the request of `attempt` by [`next.send(attempt)`](ClientNext::send), and may change it before.
     ///
     /// Each further `send` sends the request once more, whatever its method, and drops the response before. It fails with
-    /// [`ClientCause::BodyConsumed`](crate::client::ClientCause::BodyConsumed) if the body was a stream.
+    /// [`ClientCause::BodyConsumed`](crate::client::ClientCause::BodyConsumed) if the body was a stream that is sent once. Bytes,
+    /// files and what [`Body::set_stream_with`](crate::Body::set_stream_with) makes are sent again.
     ///
     /// The time that middleware takes counts for the [timeout](crate::ClientBuilder::timeout) of the whole exchange, and for
     /// no phase.
     ///
     /// # Errors
     ///
-    /// The error is that of the attempt. One of `next` may bring a retry, one of
-    /// [`ClientError::other`](crate::ClientError::other) does not. Middleware that succeeds without a response, because it
-    /// has not sent the request or has dropped the future, fails with
+    /// The error is that of the attempt. One of `next` may bring a retry, and by default one of
+    /// [`ClientError::other`](crate::ClientError::other) does not: [`Retry::retry_if`](crate::client::Retry::retry_if)
+    /// decides. Middleware that succeeds without a response, because it has not sent the request or has dropped the future,
+    /// fails with
     /// [`ClientCause::NotSent`](crate::client::ClientCause::NotSent). After a future that was dropped,
     /// [`ClientError::is_sent`] is true, since some of the request may have left.
     fn call(

@@ -31,7 +31,7 @@ use crate::message::{Request, Response, Status};
 /// # corehttp::block_on(async {
 /// let client = Client::builder().retry(Retry::new()).timeout(Duration::from_secs(20)).build();
 /// # let client = Client::builder().connect_to(listener).retry(Retry::new()).build();
-/// let response = client.get("http://example.com/").await?;
+/// let response = client.get("http://example.com/").await?; // the server answers 503 with `retry-after: 0`, then 200
 /// assert_eq!(response.status, Status::OK);
 /// assert_eq!(response.retries()[0].cause, RetryCause::Status(Status::SERVICE_UNAVAILABLE));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,7 +44,8 @@ use crate::message::{Request, Response, Status};
 /// - **It may help.** By default, the host could not be reached; or it answered with 429 or 503 and a `retry-after`, with
 ///   502 or 504, or with 408 on a connection that had been idle. [`Retry::retry_if`] decides otherwise.
 /// - **It does no harm.** The method is idempotent (RFC 9110 §9.2.2), or not a byte of the request was sent, or the request
-///   has an `idempotency-key`. [`Retry::assume_idempotent`] says so of all requests.
+///   of the caller has an `idempotency-key`; one that middleware adds does not count. [`Retry::assume_idempotent`] says so of
+///   all requests.
 /// - **The body can be sent again.** Bytes and files can, and so can what
 ///   [`Body::set_stream_with`](crate::Body::set_stream_with) makes. A stream of
 ///   [`Body::set_stream`](crate::Body::set_stream) that has been begun cannot.
@@ -68,7 +69,7 @@ use crate::message::{Request, Response, Status};
 /// ([`RequestBuilder::retry`](crate::RequestBuilder::retry)). Each request of a chain of redirects has attempts of its own.
 /// The requests of a [`Pipeline`](crate::client::Pipeline) share their connections, and are not retried by a policy. A
 /// [`Call`](crate::client::Call) is retried until its caller may write the body, and one without a body until the head of
-/// its response is there.
+/// its response is there. A request that opens a WebSocket is retried as any other GET.
 #[doc(alias("max_retries", "backoff", "resilience", "RetryPolicy"))]
 #[derive(Clone)]
 #[must_use]
@@ -128,7 +129,8 @@ impl Retry {
     /// Sets a function that decides whether another attempt may help, by the head of a response or by the error instead of
     /// one. Default: [`Retry::is_transient`].
     ///
-    /// Whether another attempt does harm, the function need not consider.
+    /// Whether another attempt does harm, the function need not consider. It is asked once for each attempt, before the body of
+    /// a response is received: a body that is cut afterwards is an error, and never retried.
     ///
     /// # Examples
     ///
@@ -167,6 +169,9 @@ impl Retry {
     ///
     /// A [`Balancer`](crate::client::Balancer) sends the second request to another host, if there is another one. It counts the
     /// responses of all of its hosts.
+    ///
+    /// A good `percent` leaves out somewhat more than the share of slow responses: 90 if 5 % are slow, since the time of the
+    /// 95th percentile may be that of a slow one.
     ///
     /// # Examples
     ///

@@ -261,6 +261,36 @@ impl Body {
         matches!(self.unbuffered, Some(Unbuffered::Stream { .. }))
     }
 
+    /// Returns whether the content was a stream of [`Body::set_stream`] that has been taken, at least its beginning, and
+    /// cannot be sent again. Clones share that stream.
+    ///
+    /// So [middleware of a client](crate::client::ClientMiddleware) learns whether it may send a request once more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Client, Context, Server};
+    /// # use corehttp::net::MemoryListener;
+    /// use corehttp::{Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().connect_to(&listener).build();
+    /// # let server = Server::bind(listener).cores(1).start(|_: &mut Context| ())?;
+    /// # corehttp::block_on(async {
+    /// let mut request = Request::put("http://example.com/notes")?;
+    /// request.body.set_stream(&b"milk"[..], Some(4));
+    /// assert!(!request.body.is_consumed());
+    /// client.send(&request, &mut Response::new()).await?;
+    /// assert!(request.body.is_consumed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "is_repeatable")]
+    pub fn is_consumed(&self) -> bool {
+        self.is_source_taken() && self.file_range().is_none()
+    }
+
     /// Whether dropping the content may run code of the application.
     #[inline]
     pub(crate) fn is_unbuffered(&self) -> bool {
@@ -481,7 +511,8 @@ mod tests {
         let twin = body.clone();
         assert!(body.write_all(b"x").is_err() && fmt::Write::write_str(&mut body, "x").is_err());
         assert_eq!((body.declared_length(), body.is_empty()), (BodyLength::Known(6), false));
-        assert!(twin.take_source().is_some() && body.take_source().is_none());
+        assert!(!body.is_consumed() && twin.take_source().is_some() && body.take_source().is_none());
+        assert!(body.is_consumed() && twin.is_consumed());
     }
 
     #[test]
