@@ -8,7 +8,7 @@ use std::fs;
 /// The building: what each folder may import. Nothing imports upwards.
 const FLOORS: &[(&str, &[&str])] = &[
     ("error_text", &[]),
-    ("lines", &["memory"]),
+    ("lines", &["memory", "net"]),
     ("memory", &[]),
     ("message", &["error_text", "memory"]),
     ("coding", &["error_text", "memory", "message"]),
@@ -22,7 +22,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["coding", "error_text", "exchange", "http_types", "memory", "message", "net", "runtime", "wire"],
     ),
     ("server", &["coding", "error_text", "exchange", "lines", "memory", "message", "net", "runtime", "wire"]),
-    ("acme", &["client", "http_types", "memory", "message", "net", "runtime", "server"]),
+    ("acme", &["client", "http_types", "lines", "memory", "message", "net", "runtime", "server"]),
     ("access_log", &["lines", "message", "server"]),
     ("blocking", &["client", "message", "runtime"]),
     ("compress", &["coding", "error_text", "memory", "message", "runtime", "server"]),
@@ -77,6 +77,10 @@ const WORDS: &[(&str, &[&str], &str)] = &[
         ],
         "one place for each clock",
     ),
+    ("io::stderr", LOGS, HALTS),
+    ("io::stdout", LOGS, HALTS),
+    ("println!", LOGS, HALTS),
+    ("eprint!", LOGS, HALTS),
     ("unsafe ", &[], "there is no unsafe code"),
     (".unwrap()", &[], "`expect` says why it cannot fail"),
     (".parse::<u", &[], "it accepts `+5`, which is no number of the wire"),
@@ -126,6 +130,10 @@ const ASYNC: &[&str] = &[
 
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
+
+/// Where the crate writes to standard error.
+const LOGS: &[&str] = &["src/lines/"];
+const HALTS: &str = "a terminal or a pipe that stands still halts the thread, which `lines` does not";
 
 /// The clocks: of a core, of deadlines, of dialing, of files, of the runtime, of reports, and of logs.
 const CLOCKS: &[&str] = &[
@@ -265,6 +273,8 @@ fn every_rule_finds_its_fault() {
     check("server", "use tokio::task::yield_now;", Some("`tokio::task`: tasks"));
     check("message", "x.await?;", Some("`.await`: the core is pure"));
     check("net", "x.unwrap();", Some("`.unwrap()`: `expect`"));
+    check("server", "eprintln!(\"x\")", Some("`println!`: a terminal or a pipe"));
+    check("lines", "eprintln!(\"x\")", None);
     check("wire", "#[allow(dead_code)]", Some("an `allow` gives its reason"));
     check("wire", "#[cfg(feature = \"a\")]\nfn f() {}", Some("a feature is a module"));
     check("wire", "if cfg!(feature = \"a\") {}", Some("a feature is a module"));

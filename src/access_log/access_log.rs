@@ -68,7 +68,8 @@ impl AccessLog {
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
-    /// noted on standard error, the log goes on in the old one. Does nothing for a log made by [`AccessLog::from_writer`].
+    /// noted on standard error, the log goes on in the old one, and tries once a second. Does nothing for a log made by
+    /// [`AccessLog::from_writer`].
     ///
     /// # Examples
     ///

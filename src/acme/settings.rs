@@ -1,6 +1,5 @@
 //! [`Settings`]: those of one certificate.
 
-use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use super::challenge::Challenge;
 use super::error::{AcmeError, AcmeReport};
 use crate::client::client::Client;
+use crate::lines::notice;
 use crate::message::{Scheme, Target, TargetError};
 
 /// The settings of one certificate.
@@ -62,10 +62,7 @@ impl Settings {
                 // A panic of the application is ignored, as in other hooks.
                 let _ = catch_unwind(AssertUnwindSafe(|| on_report(report)));
             }
-            (None, AcmeReport::Failed { .. }) => {
-                // There is nobody to be told that standard error is closed.
-                let _ = writeln!(io::stderr(), "acme: {report}");
-            }
+            (None, AcmeReport::Failed { .. }) => notice(format!("acme: {report}")),
             (None, AcmeReport::Loaded { .. } | AcmeReport::Issued { .. }) => {}
         }
     }

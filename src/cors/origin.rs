@@ -1,6 +1,8 @@
 //! [`OriginSet`] and [`OriginPattern`]: which origins are allowed (Fetch, "CORS check").
 
+use std::collections::HashMap;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 
 use crate::message::{MessageError, Request, Target, TargetError, split_port};
@@ -8,14 +10,20 @@ use crate::message::{MessageError, Request, Target, TargetError, split_port};
 /// Origins: some that are written out or match a pattern, and some for which a function decides.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OriginSet {
-    patterns: Vec<OriginPattern>,
+    /// By their hosts, or by the hosts above those that they are for.
+    patterns: HashMap<Box<str>, Vec<OriginPattern>>,
+    /// The length of the longest of these hosts.
+    host_len_max: usize,
     checks: Vec<OriginCheck>,
 }
 
 impl OriginSet {
     /// Adds the origins of a pattern.
     pub(super) fn add(&mut self, pattern: &str) -> Result<(), MessageError> {
-        self.patterns.push(OriginPattern::parse(pattern)?);
+        let pattern = OriginPattern::parse(pattern)?;
+        let host: Box<str> = OriginParts::split(&pattern.origin).map_or("", |parts| parts.host).into();
+        self.host_len_max = self.host_len_max.max(host.len());
+        self.patterns.entry(host).or_default().push(pattern);
         Ok(())
     }
 
@@ -30,8 +38,19 @@ impl OriginSet {
 
     /// Whether `origin`, which is that of `request`, is one of these.
     pub(super) fn contains(&self, origin: &str, request: &Request) -> bool {
-        self.patterns.iter().any(|pattern| pattern.matches(origin))
-            || self.checks.iter().any(|check| (check.0)(origin, request))
+        self.has_pattern_of(origin) || self.checks.iter().any(|check| (check.0)(origin, request))
+    }
+
+    /// Whether a pattern matches that has the host of this origin, or one above it.
+    fn has_pattern_of(&self, origin: &str) -> bool {
+        let Some(OriginParts { host, .. }) = OriginParts::split(origin) else { return false };
+        let above = host.match_indices('.').map(|(at, _)| at + 1);
+        let mut hosts = iter::once(0).chain(above).map(|at| &host[at..]);
+        hosts.any(|host| {
+            // Of a long host with many dots, only the end is looked up.
+            let patterns = if host.len() > self.host_len_max { None } else { self.patterns.get(host) };
+            patterns.is_some_and(|patterns| patterns.iter().any(|pattern| pattern.matches(origin)))
+        })
     }
 }
 

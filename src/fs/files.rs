@@ -17,7 +17,7 @@ use super::root::Root;
 use super::snapshot::Etag;
 use super::source::FileSource;
 use crate::message::text::percent;
-use crate::message::{Headers, MessageError, Method, OctetSet, Request, Status};
+use crate::message::{Headers, HostMap, MessageError, Method, OctetSet, Request, Status};
 use crate::net::with_descriptors;
 use crate::runtime::{BlockingLimit, boxed, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
@@ -164,6 +164,7 @@ impl Files {
         let cache = Arc::new(Cache::new(FileCacheLimits::default()));
         let lookup = PathLookup {
             vhosts: vec![VirtualHost { host: None, root, cache }],
+            by_host: HostMap::default(),
             index: vec!["index.html".to_owned()],
             listing: Listing::Off,
             links: Links::Refused,
@@ -192,10 +193,11 @@ impl<N> Files<N> {
     /// As [`Files::new`], or if the directory contains that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = Root::from_path(root.into())?;
-        let host = Some(without_trailing_dot(host).to_owned());
+        let host = without_trailing_dot(host).to_owned();
         let files = self.with(|lookup| {
             let cache = Arc::new(Cache::new(lookup.vhosts[0].cache.bounds));
-            lookup.vhosts.push(VirtualHost { host, root, cache });
+            lookup.by_host.add(&host, lookup.vhosts.len());
+            lookup.vhosts.push(VirtualHost { host: Some(host), root, cache });
         });
         files.lookup.check_copies().map(|()| files)
     }

@@ -1,6 +1,9 @@
 //! [`ConcurrencyLimit`]: bounds how many requests a handler has in flight.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -55,7 +58,8 @@ impl ConcurrencyLimit {
 
     /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
     ///
-    /// A request whose peer closes the connection waits no longer, and its handler is not called.
+    /// A request whose peer closes the connection waits no longer, and its handler is not called, even if that is
+    /// [uncancelled](crate::middleware::uncancelled): middleware around the limit gets an error then.
     ///
     /// A request that waits keeps its connection and, unless the handler streams it, its body, so
     /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
@@ -69,18 +73,23 @@ impl ConcurrencyLimit {
     ///
     /// # Errors
     ///
-    /// Fails if there is none.
+    /// Fails if there is none, or if the peer of an uncancelled request leaves meanwhile.
     async fn admit(&self, ctx: &mut Context) -> Result<SemaphorePermit<'_>> {
         let permit = match self.permits.try_acquire() {
             Ok(permit) => Some(permit),
             Err(_) if self.wait.is_zero() => None,
-            Err(_) => boxed(|| self.acquire()).await,
+            Err(_) => boxed(|| self.acquire(ctx)).await?,
         };
         permit.ok_or_else(|| unavailable(ctx, GuardKind::ConcurrencyLimit))
     }
 
-    async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(self.wait, self.permits.acquire()).await.ok().and_then(Result::ok)
+    async fn acquire(&self, ctx: &Context) -> Result<Option<SemaphorePermit<'_>>> {
+        let mut acquiring = pin!(timeout(self.wait, self.permits.acquire()));
+        poll_fn(|cx| match acquiring.as_mut().poll(cx) {
+            Poll::Ready(permit) => Poll::Ready(Ok(permit.ok().and_then(Result::ok))),
+            Poll::Pending => ctx.poll_gone_before_handler(cx).map(|gone| Err(gone.into())),
+        })
+        .await
     }
 }
 

@@ -1,5 +1,7 @@
 //! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
 
+use std::collections::HashSet;
+
 use crate::message::{FieldName, MessageError, Request, Status, Target, is_origin_of};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
@@ -57,7 +59,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 #[must_use]
 pub struct CrossOriginProtection {
     /// Normalized, as browsers write them.
-    trusted: Vec<Box<str>>,
+    trusted: HashSet<Box<str>>,
 }
 
 impl CrossOriginProtection {
@@ -74,7 +76,7 @@ impl CrossOriginProtection {
     pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
         let trusted =
             Target::from_origin(origin).map_err(|invalid| MessageError::from_url(invalid, origin))?;
-        self.trusted.push(trusted.as_str().into());
+        self.trusted.insert(trusted.as_str().into());
         Ok(self)
     }
 
@@ -102,7 +104,8 @@ impl CrossOriginProtection {
         }
         let fetch_site = headers.single(FieldName::new("sec-fetch-site"));
         let origin = headers.single(FieldName::new("origin"));
-        let is_trusted = |origin: &[u8]| self.trusted.iter().any(|trusted| trusted.as_bytes() == origin);
+        let is_trusted =
+            |origin: &[u8]| str::from_utf8(origin).is_ok_and(|origin| self.trusted.contains(origin));
         let is_own = |origin: &[u8]| authority().is_some_and(|authority| is_origin_of(origin, authority));
         match (fetch_site, origin) {
             (Ok(Some(b"same-origin" | b"none")), _) | (Ok(None), Ok(None)) => Ok(()),
@@ -273,7 +276,7 @@ mod tests {
             ("http://[0::1]:80", "http://[::1]"),
         ] {
             let protection = CrossOriginProtection::new().trust_origin(written).unwrap();
-            assert_eq!(protection.trusted, [normalized.into()]);
+            assert_eq!(protection.trusted, HashSet::from([normalized.into()]));
         }
         for written in
             ["", "*", "null", "/", "app.example", "https://", "https://a/", "https://a?b", "https://b:c@a"]

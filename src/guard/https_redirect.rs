@@ -1,6 +1,6 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
-use crate::message::{Authority, MessageError, Scheme, Status, Target, TargetError, split_port};
+use crate::message::{Authority, HostMap, MessageError, Scheme, Status, Target, TargetError, split_port};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
@@ -40,7 +40,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 pub struct HttpsRedirect {
     port: u16,
     /// `None` if each host is allowed.
-    allowed_hosts: Option<Vec<AllowedHost>>,
+    allowed_hosts: Option<AllowedHosts>,
 }
 
 impl HttpsRedirect {
@@ -71,8 +71,9 @@ impl HttpsRedirect {
         mut self,
         hosts: impl IntoIterator<Item = S>,
     ) -> Result<HttpsRedirect, MessageError> {
-        let hosts: Result<_, _> = hosts.into_iter().map(|host| AllowedHost::new(host.as_ref())).collect();
-        self.allowed_hosts = Some(hosts?);
+        let mut allowed_hosts = AllowedHosts::default();
+        hosts.into_iter().try_for_each(|host| allowed_hosts.add(host.as_ref()))?;
+        self.allowed_hosts = Some(allowed_hosts);
         Ok(self)
     }
 
@@ -98,7 +99,7 @@ impl HttpsRedirect {
         if host.is_empty() {
             return Err(Status::BAD_REQUEST.into());
         }
-        match allowed_hosts.iter().any(|allowed| allowed.has(host)) {
+        match allowed_hosts.has(host) {
             true => Ok(()),
             false => Err(Status::MISDIRECTED_REQUEST.into()),
         }
@@ -139,41 +140,29 @@ impl Middleware for HttpsRedirect {
     }
 }
 
-/// A host that requests may name.
-#[derive(Clone, Debug)]
-enum AllowedHost {
-    Itself(Box<str>),
-    /// Names that end in this, which begins with a dot.
-    Below(Box<str>),
+/// The hosts that requests may name.
+#[derive(Clone, Debug, Default)]
+struct AllowedHosts {
+    themselves: HostMap<()>,
+    /// The names of which all names below are allowed.
+    above: HostMap<()>,
 }
 
-impl AllowedHost {
-    fn new(host: &str) -> Result<AllowedHost, MessageError> {
-        let (name, is_itself) = host.strip_prefix('*').map_or((host, true), |below| (below, false));
-        let named = if is_itself { name } else { name.strip_prefix('.').unwrap_or_default() };
-        let is_host = Authority::names_host(named.as_bytes()) && split_port(named).1.is_none();
-        match (is_host && !named.contains('*'), is_itself) {
-            (false, _) => Err(MessageError::from_url(TargetError::Authority, host)),
-            (true, true) => Ok(AllowedHost::Itself(without_end_dot(name).into())),
-            (true, false) => Ok(AllowedHost::Below(without_end_dot(name).into())),
+impl AllowedHosts {
+    fn add(&mut self, host: &str) -> Result<(), MessageError> {
+        let (name, is_itself) = host.strip_prefix("*.").map_or((host, true), |above| (above, false));
+        let is_host = Authority::names_host(name.as_bytes()) && split_port(name).1.is_none();
+        if !is_host || name.contains('*') {
+            return Err(MessageError::from_url(TargetError::Authority, host));
         }
+        let hosts = if is_itself { &mut self.themselves } else { &mut self.above };
+        hosts.add(name, ());
+        Ok(())
     }
 
     fn has(&self, host: &str) -> bool {
-        let host = without_end_dot(host);
-        match self {
-            AllowedHost::Itself(allowed) => host.eq_ignore_ascii_case(allowed),
-            AllowedHost::Below(end) => {
-                let split = host.len().checked_sub(end.len()).and_then(|at| host.split_at_checked(at));
-                split.is_some_and(|(below, found)| !below.is_empty() && found.eq_ignore_ascii_case(end))
-            }
-        }
+        self.themselves.get(host).is_some() || self.above.has_above(host)
     }
-}
-
-/// The same name without the dot that ends an absolute one (RFC 1034 §3.1).
-fn without_end_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
 }
 
 #[cfg(test)]
@@ -182,7 +171,9 @@ mod tests {
 
     #[track_caller]
     fn check(allowed: &str, host: &str, expected: bool) {
-        assert_eq!(AllowedHost::new(allowed).unwrap().has(host), expected, "{allowed}: {host}");
+        let mut hosts = AllowedHosts::default();
+        hosts.add(allowed).unwrap();
+        assert_eq!(hosts.has(host), expected, "{allowed}: {host}");
     }
 
     #[test]
@@ -238,7 +229,7 @@ mod tests {
             "[::1",
             "*.[::1]:1",
         ] {
-            assert!(AllowedHost::new(host).is_err(), "{host}");
+            assert!(AllowedHosts::default().add(host).is_err(), "{host}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::key::idempotency_key;
-use super::store::{Claim, IdempotencyStore, StoredResponse};
+use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
 use crate::message::{FieldName, Problem, Status};
-use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded};
+use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, plan_guarded};
 
 /// Handles each request with an `idempotency-key` once: one with the same key is answered as the first one was, with
 /// `idempotency-replayed: true`. See the [module](crate::idempotency).
@@ -17,17 +17,21 @@ use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded
 /// | with a new key | by the handler |
 /// | with a key whose request is still being handled | with 409 |
 /// | with a key whose request was handled | with the same response, or with 409 if that was not kept |
-/// | with a key of another request: another method, target or content | with 422 |
+/// | with a key of another request: another method, target, content or, by default, `cookie` | with 422 |
 /// | with a malformed key, with several, or without one that is [required](Idempotency::required) | with 400 |
 ///
-/// Safe requests, and those without a key, pass. The key belongs to the client, by default to its `authorization`: see
+/// Safe requests, and those without a key, pass. A key belongs to scheme and host of the request, as its target does, and to
+/// its client, as those of Stripe belong to an account. By default, the client is known by its `authorization`: see
 /// [`Idempotency::scope`].
 ///
 /// A handler runs to its end although its peer may be gone, as with [`uncancelled`](crate::middleware::uncancelled), and its
-/// key stays claimed until then. A response is kept if the handler succeeds with a status below 500. If it fails, panics or
-/// exceeds its time, the key is free again, since the client is told so; a handler that may have done half of its work answers
-/// by itself instead. A response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is.
-/// The content of a request counts only if the plan is to buffer it.
+/// key stays claimed until then. A request that waits for a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit)
+/// beneath this has not begun: it ends with its peer, and its key is free again.
+///
+/// A response is kept if the handler succeeds with a status below 500. If it fails, panics or exceeds its time, the key is
+/// free again, since the client is told so; a handler that may have done half of its work answers by itself instead. A
+/// response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is. The content of a
+/// request counts only if the plan is to buffer it.
 ///
 /// If the store fails before the handler is called, that is the response. If it fails afterwards, the response of the handler
 /// is sent, and the key stays claimed.
@@ -35,7 +39,8 @@ use crate::server::{BodyPlan, Context, Handler, Middleware, Result, plan_guarded
 #[must_use]
 pub struct Idempotency<S> {
     store: S,
-    scope: Arc<Scope>,
+    /// `None` is the default.
+    scope: Option<Arc<Scope>>,
     is_required: bool,
     response_max: usize,
 }
@@ -46,17 +51,19 @@ type Scope = dyn Fn(&Context) -> String + Send + Sync;
 impl<S: IdempotencyStore> Idempotency<S> {
     /// Keeps the outcomes in `store`.
     pub fn new(store: S) -> Idempotency<S> {
-        let authorization = |ctx: &Context| {
-            let lines: Vec<_> = ctx.request.headers.named(FieldName::AUTHORIZATION).collect();
-            format!("{:016x}", stable_hash(&lines))
-        };
-        Idempotency { store, scope: Arc::new(authorization), is_required: false, response_max: 64 << 10 }
+        Idempotency { store, scope: None, is_required: false, response_max: 64 << 10 }
     }
 
     /// Sets a function that returns the name of the client to which a key belongs, such as the id of a user. With another one,
-    /// the key is another. Default: a hash of `authorization`, so a service whose clients have cookies sets it.
+    /// the key is another.
+    ///
+    /// Default: a hash of `authorization`; and a key whose `cookie` has changed meanwhile is refused with 422. So users who have
+    /// a session in a cookie do not get the responses of each other, and none is handled twice because another cookie has
+    /// changed. A service with such users sets the function, for the room that they share in a
+    /// [`MemoryStore`](super::MemoryStore) as well. One whose clients are known by a certificate, or by a field of their own,
+    /// must set it.
     pub fn scope(mut self, scope: impl Fn(&Context) -> String + Send + Sync + 'static) -> Idempotency<S> {
-        self.scope = Arc::new(scope);
+        self.scope = Some(Arc::new(scope));
         self
     }
 
@@ -78,11 +85,30 @@ impl<S: IdempotencyStore> Idempotency<S> {
             return Ok(None);
         }
         match idempotency_key(&ctx.request.headers) {
-            Ok(Some(key)) => Ok(Some(format!("{} {key}", (self.scope)(ctx)))),
+            Ok(Some(key)) => Ok(Some(store_key(&self.scope_of(ctx), &key, &origin(ctx)))),
             Ok(None) if !self.is_required => Ok(None),
             Ok(None) => Err(problem(Status::BAD_REQUEST, "an idempotency-key is required").into()),
             Err(_) => Err(problem(Status::BAD_REQUEST, "the idempotency-key is malformed").into()),
         }
+    }
+
+    fn scope_of(&self, ctx: &Context) -> String {
+        match &self.scope {
+            Some(scope) => scope(ctx),
+            None => format!("{:016x}", stable_hash(&lines(ctx, FieldName::AUTHORIZATION))),
+        }
+    }
+
+    /// A hash of the request that has a key: another request with this key is refused.
+    fn fingerprint(&self, ctx: &Context) -> u64 {
+        let request = &ctx.request;
+        let method = request.method();
+        let mut parts =
+            vec![method.as_str().as_bytes(), request.target().as_str().as_bytes(), request.body.bytes()];
+        if self.scope.is_none() {
+            parts.extend(lines(ctx, FieldName::COOKIE));
+        }
+        stable_hash(&parts)
     }
 
     /// Handles a request that has claimed its key.
@@ -111,10 +137,7 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
         let Some(key) = self.key(ctx)? else { return next.handle(ctx).await };
         ctx.set_uncancelled();
-        let request = &ctx.request;
-        let method = request.method();
-        let parts = [method.as_str().as_bytes(), request.target().as_str().as_bytes(), request.body.bytes()];
-        let (status, detail) = match self.store.claim(&key, stable_hash(&parts)).await? {
+        let (status, detail) = match self.store.claim(&key, self.fingerprint(ctx)).await? {
             Claim::New => return self.handle(ctx, next, &key).await,
             Claim::Done(Some(response)) => return response.write_to(&mut ctx.response),
             Claim::Done(None) => (Status::CONFLICT, "the request was handled, and its response was not kept"),
@@ -127,6 +150,16 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
         };
         Err(problem(status, detail).into())
     }
+}
+
+/// The scheme and the host that the client has used: the same target at another host is another resource.
+fn origin(ctx: &Context) -> String {
+    let Forwarded { scheme, authority, .. } = ctx.forwarded();
+    format!("{}://{}", scheme.unwrap_or_default(), authority.unwrap_or_default().to_ascii_lowercase())
+}
+
+fn lines<'c>(ctx: &'c Context, name: FieldName<'_>) -> Vec<&'c [u8]> {
+    ctx.request.headers.named(name).collect()
 }
 
 fn problem(status: Status, detail: &'static str) -> Problem {

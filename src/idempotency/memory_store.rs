@@ -1,11 +1,12 @@
 //! [`MemoryStore`]: the outcomes of requests in the memory of the process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::store::{Claim, IdempotencyStore, StoredResponse};
+use super::scope_queues::ScopeQueues;
+use super::store::{Claim, IdempotencyStore, StoredResponse, scope_of};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::runtime::{self, Instant, later};
@@ -14,9 +15,16 @@ use crate::server::{Error, Result};
 /// The outcomes of requests in the memory of the process, for all cores together. They end with the process. Clones share
 /// them.
 ///
-/// An outcome is kept for a day, unless there is no room for it any longer: then the oldest one goes first. The claim of a
-/// request that is being handled stays, however long that takes. With as many of these as there is room for, another
-/// request is answered with 503.
+/// An outcome is kept for a day, unless there is no room for it any longer. Then an outcome goes whose status is 4xx, of a
+/// request that was refused, and without any of these another one. Of either kind, it is the oldest of the client that
+/// takes the most room, by the [scope](super::Idempotency::scope) of its keys: the share that it has of all keys, and of
+/// all bytes. So a client that sends many requests pushes out its own outcomes as long as others have fewer: of `n`
+/// clients, each keeps half of an `n`th of the keys and bytes at least. All clients without a name are one, since they
+/// have one scope. Requests of theirs, and of clients that invent names, are stopped by authentication and a
+/// [`RateLimit`](crate::middleware::RateLimit) around the middleware.
+///
+/// The claim of a request that is being handled stays, however long that takes. With as many of these as there is room
+/// for, another request is answered with 503.
 #[derive(Clone)]
 pub struct MemoryStore {
     outcomes: Arc<Mutex<Outcomes>>,
@@ -31,7 +39,8 @@ struct Bounds {
 }
 
 impl MemoryStore {
-    /// Creates an empty store with room for 10,000 keys and 64 MiB of responses, which are kept for 24 hours.
+    /// Creates an empty store with room for 10,000 keys, which have 64 MiB with their responses, and are kept for 24
+    /// hours.
     pub fn new() -> MemoryStore {
         let bounds = Bounds { keys: 10_000, bytes: 64 << 20, time: Duration::from_secs(24 * 60 * 60) };
         MemoryStore { outcomes: Arc::default(), bounds }
@@ -44,7 +53,7 @@ impl MemoryStore {
         self
     }
 
-    /// Sets how many bytes of responses there are at most.
+    /// Sets how many bytes the keys and responses of requests that were handled have at most.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> MemoryStore {
         self.bounds.bytes = bytes;
@@ -100,8 +109,12 @@ impl fmt::Debug for MemoryStore {
 #[derive(Default)]
 struct Outcomes {
     by_key: HashMap<Arc<str>, Outcome>,
-    /// The keys whose requests were handled, and until when each is kept, in this order.
-    done: VecDeque<(Arc<str>, Instant)>,
+    /// The keys whose requests were handled, by the numbers of their outcomes: the oldest first.
+    done: BTreeMap<u64, Arc<str>>,
+    /// The same outcomes by their clients: those of requests that were refused, and the others.
+    refused: ScopeQueues,
+    accepted: ScopeQueues,
+    last_number: u64,
     bytes: usize,
 }
 
@@ -112,24 +125,39 @@ struct Outcome {
 
 enum State {
     Running,
-    Done(Option<StoredResponse>),
+    Done { until: Instant, response: Option<StoredResponse> },
+}
+
+impl Outcome {
+    /// Whether the request was refused, and may be handled once more with less harm than others.
+    fn is_refusal(&self) -> bool {
+        matches!(&self.state, State::Done { response: Some(response), .. } if response.status.is_client_error())
+    }
+
+    /// How many bytes it takes with its key.
+    fn len(&self, key: &str) -> usize {
+        match &self.state {
+            State::Running | State::Done { response: None, .. } => key.len(),
+            State::Done { response: Some(response), .. } => key.len() + response.len(),
+        }
+    }
 }
 
 impl Outcomes {
     fn claim(&mut self, key: &str, fingerprint: u64, bounds: &Bounds) -> Result<Claim> {
         let now = runtime::now();
-        while self.done.front().is_some_and(|(_, until)| *until <= now) {
-            self.drop_oldest();
+        while self.oldest_until().is_some_and(|until| until <= now) {
+            self.drop_numbered(self.done.first_key_value().map(|(number, _)| *number));
         }
         if let Some(outcome) = self.by_key.get(key) {
             return Ok(match &outcome.state {
                 _ if outcome.fingerprint != fingerprint => Claim::Mismatched,
                 State::Running => Claim::Running,
-                State::Done(response) => Claim::Done(response.clone()),
+                State::Done { response, .. } => Claim::Done(response.clone()),
             });
         }
         while self.by_key.len() >= bounds.keys {
-            if !self.drop_oldest() {
+            if !self.make_room() {
                 return Err(Error::new(
                     Status::SERVICE_UNAVAILABLE,
                     "too many requests with a key are being handled",
@@ -147,13 +175,12 @@ impl Outcomes {
         }
         let key = key.clone();
         let fingerprint = outcome.fingerprint;
-        let len = response.as_ref().map_or(0, StoredResponse::len);
-        while self.bytes + len > bounds.bytes && self.drop_oldest() {}
+        let len = key.len() + response.as_ref().map_or(0, StoredResponse::len);
+        while self.bytes + len > bounds.bytes && self.make_room() {}
         // The key is kept all the same, or the request would be handled twice.
         let response = response.filter(|_| self.bytes + len <= bounds.bytes);
-        self.bytes += response.as_ref().map_or(0, StoredResponse::len);
-        self.by_key.insert(key.clone(), Outcome { fingerprint, state: State::Done(response) });
-        self.done.push_back((key, later(runtime::now(), bounds.time)));
+        let state = State::Done { until: later(runtime::now(), bounds.time), response };
+        self.add_done(key, Outcome { fingerprint, state }, bounds);
     }
 
     fn release(&mut self, key: &str) {
@@ -162,13 +189,43 @@ impl Outcomes {
         }
     }
 
-    /// Drops the oldest outcome. Returns whether there was one.
-    fn drop_oldest(&mut self) -> bool {
-        let Some((key, _)) = self.done.pop_front() else { return false };
-        if let Some(Outcome { state: State::Done(Some(response)), .. }) = self.by_key.remove(&key) {
-            self.bytes -= response.len();
-        }
+    fn add_done(&mut self, key: Arc<str>, outcome: Outcome, bounds: &Bounds) {
+        self.last_number += 1;
+        self.bytes += outcome.len(&key);
+        // A key takes as much room as the bytes that there are for each.
+        let size = outcome.len(&key).saturating_add((bounds.bytes / bounds.keys.max(1)).max(1));
+        let number = self.last_number;
+        self.queues(outcome.is_refusal()).push(scope_of(&key), number, size);
+        self.done.insert(number, key.clone());
+        self.by_key.insert(key, outcome);
+    }
+
+    /// Drops one outcome, so that there is room for another. Returns whether there was one.
+    fn make_room(&mut self) -> bool {
+        let number = self.refused.oldest_of_largest().or_else(|| self.accepted.oldest_of_largest());
+        self.drop_numbered(number)
+    }
+
+    /// Drops an outcome, which is the oldest one of its client and kind. Returns whether there was one.
+    fn drop_numbered(&mut self, number: Option<u64>) -> bool {
+        let key = number.and_then(|number| self.done.remove(&number));
+        let Some((key, outcome)) = key.and_then(|key| self.by_key.remove_entry(&key)) else { return false };
+        self.bytes -= outcome.len(&key);
+        self.queues(outcome.is_refusal()).pop(scope_of(&key));
         true
+    }
+
+    /// Until when the oldest outcome is kept.
+    fn oldest_until(&self) -> Option<Instant> {
+        let (_, key) = self.done.first_key_value()?;
+        match self.by_key.get(key)?.state {
+            State::Running => None,
+            State::Done { until, .. } => Some(until),
+        }
+    }
+
+    fn queues(&mut self, is_refusal: bool) -> &mut ScopeQueues {
+        if is_refusal { &mut self.refused } else { &mut self.accepted }
     }
 }
 
@@ -178,7 +235,12 @@ mod tests {
     use crate::message::Response;
 
     fn response(len: usize) -> Option<StoredResponse> {
+        with_status(Status::OK, len)
+    }
+
+    fn with_status(status: Status, len: usize) -> Option<StoredResponse> {
         let mut response = Response::new();
+        response.status = status;
         response.body.set_bytes(vec![b'x'; len]);
         StoredResponse::of(&response, usize::MAX)
     }
@@ -215,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_outcome_makes_room_and_a_claim_does_not() {
-        let store = MemoryStore::new().keys_max(2).bytes_max(10);
+        let store = MemoryStore::new().keys_max(2).bytes_max(12);
         assert_eq!(claim(&store, "a").await, "New");
         store.complete("a", response(6)).await.unwrap();
         assert_eq!(claim(&store, "b").await, "New");
@@ -225,9 +287,47 @@ mod tests {
             assert_eq!(claim(&store, key).await, "New");
         }
         assert_eq!((claim(&store, "e").await.as_str(), store.len()), ("503", 2));
-        store.complete("c", response(11)).await.unwrap();
+        store.complete("c", response(12)).await.unwrap();
         assert_eq!(claim(&store, "c").await, "done None");
         assert_eq!((claim(&store, "e").await.as_str(), store.len()), ("New", 2));
         assert_eq!(lock(&store.outcomes).bytes, 0);
+    }
+
+    /// Has requests with these keys handled, one after another.
+    async fn handle_all(store: &MemoryStore, keys: impl Iterator<Item = String>, len: usize) {
+        for key in keys {
+            store.claim(&key, 1).await.unwrap();
+            store.complete(&key, response(len)).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_client_with_the_most_room_makes_room() {
+        for (keys_max, bytes_max, len) in [(100, 1 << 20, 1), (10_000, 100 << 10, 1 << 10)] {
+            let store = MemoryStore::new().keys_max(keys_max).bytes_max(bytes_max);
+            handle_all(&store, (0..20).map(|number| format!("ada\n{number}")), len).await;
+            handle_all(&store, (0..10_000).map(|number| format!("a flood\n{number}")), len).await;
+            for number in 0..20 {
+                let kept = claim(&store, &format!("ada\n{number}")).await;
+                assert_eq!(kept, format!("done Some({len})"), "{number} of {keys_max}");
+            }
+            // Once the other client takes as much room, its oldest outcomes go as well.
+            handle_all(&store, (20..1000).map(|number| format!("ada\n{number}")), len).await;
+            assert_eq!(claim(&store, "a flood\n9999").await, format!("done Some({len})"));
+            assert_eq!(claim(&store, "ada\n0").await, "New");
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_make_room_before_others() {
+        let store = MemoryStore::new().keys_max(3);
+        handle_all(&store, ["ada\n1".to_owned(), "ada\n2".to_owned()].into_iter(), 1).await;
+        for number in 0..10 {
+            let key = format!("{number}\nk");
+            store.claim(&key, 1).await.unwrap();
+            store.complete(&key, with_status(Status::UNAUTHORIZED, 1)).await.unwrap();
+        }
+        assert_eq!((claim(&store, "ada\n1").await.as_str(), store.len()), ("done Some(1)", 3));
+        assert_eq!(claim(&store, "9\nk").await, "done Some(1)");
     }
 }

@@ -36,6 +36,7 @@
 mod idempotency;
 mod key;
 mod memory_store;
+mod scope_queues;
 mod store;
 
 pub use idempotency::Idempotency;

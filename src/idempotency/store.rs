@@ -9,6 +9,9 @@ use crate::server::Result;
 
 /// Where the outcomes of requests are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
 ///
+/// A key is the [scope](super::Idempotency::scope) of the client, LF, the `idempotency-key`, a space, and scheme and host
+/// of the request. Behind the last LF there is no other, so the keys of two clients differ, whatever these are called.
+///
 /// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
 /// a handler is.
 ///
@@ -92,6 +95,16 @@ impl StoredResponse {
         let fields: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         fields + self.content.len()
     }
+}
+
+/// The key for an [`IdempotencyStore`]. An `idempotency-key` has no LF, and an origin no space.
+pub(super) fn store_key(scope: &str, key: &str, origin: &str) -> String {
+    format!("{scope}\n{key} {origin}")
+}
+
+/// The scope of the client to which a key of an [`IdempotencyStore`] belongs.
+pub(super) fn scope_of(key: &str) -> &str {
+    key.rsplit_once('\n').map_or("", |(scope, _)| scope)
 }
 
 impl<S: IdempotencyStore> IdempotencyStore for Arc<S> {

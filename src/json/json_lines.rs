@@ -8,6 +8,8 @@ use serde_core::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::content::read;
+use crate::message::ContentError;
+use crate::message::content::ContentFault;
 
 /// Reads a stream of JSON values, one a line, as NDJSON and JSON Lines are: logs, exports, the answers of models.
 ///
@@ -51,12 +53,52 @@ pub struct JsonLines<R> {
     line: Vec<u8>,
     /// Whether the line has been read to its end, and was returned.
     is_complete: bool,
+    is_of_request: bool,
 }
 
 impl<R: AsyncRead + Unpin> JsonLines<R> {
-    /// Reads from `source`, such as a [`ResponseReader`](crate::client::ResponseReader) or the body of a request.
+    /// Reads from `source`, such as a [`ResponseReader`](crate::client::ResponseReader).
     pub fn new(source: R) -> JsonLines<R> {
-        JsonLines { line_max: LINE_MAX, source: BufReader::new(source), line: Vec::new(), is_complete: false }
+        JsonLines {
+            line_max: LINE_MAX,
+            source: BufReader::new(source),
+            line: Vec::new(),
+            is_complete: false,
+            is_of_request: false,
+        }
+    }
+
+    /// Reads from the body of a request, whose peer is to blame if a line is wrong: in a handler, `?` turns that into 400,
+    /// 413 or 422, as [`ContentError::status`](crate::error::ContentError::status) has it. For other sources it is 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::json::JsonLines;
+    /// use corehttp::{BodyPlan, Context, Request, Result, Server, Status};
+    /// use corehttp::middleware::wrap;
+    ///
+    /// async fn sum(ctx: &mut Context) -> Result {
+    ///     let mut lines = JsonLines::from_request(ctx.body_reader());
+    ///     let mut sum: u64 = 0;
+    ///     while let Some(number) = lines.next::<u32>().await? {
+    ///         sum += u64::from(number);
+    ///     }
+    ///     drop(lines);
+    ///     ctx.response.set_text(sum.to_string());
+    ///     Ok(())
+    /// }
+    ///
+    /// let service = Server::new().service(wrap(BodyPlan::Stream, sum));
+    /// for (numbers, status) in [("1\n2\n", Status::OK), ("1\ntwo\n", Status::BAD_REQUEST)] {
+    ///     let mut request = Request::post("/")?;
+    ///     request.set_text(numbers);
+    ///     assert_eq!(corehttp::block_on(service.respond(request))?.status, status);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_request(source: R) -> JsonLines<R> {
+        JsonLines { is_of_request: true, ..JsonLines::new(source) }
     }
 
     /// Waits for the next value, whose texts may borrow from its line. Returns `None` at the end of the stream; the last line
@@ -65,13 +107,13 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
     /// # Errors
     ///
     /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if a line is longer than [`JsonLines::line_max`], or is
-    /// not the JSON of a `T`; its source is then a [`ContentError`](crate::error::ContentError). The line is gone, and the
+    /// not the JSON of a `T`; within is then a [`ContentError`](crate::error::ContentError). The line is gone, and the
     /// next call reads the next one.
     pub async fn next<'a, T: Deserialize<'a>>(&'a mut self) -> io::Result<Option<T>> {
         while self.read_line().await? {
             if !self.line.trim_ascii().is_empty() {
                 let value = read(&self.line);
-                return value.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+                return value.map(Some).map_err(|error| blamed(error, self.is_of_request).into());
             }
         }
         Ok(None)
@@ -94,13 +136,19 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
             self.source.consume(taken);
             self.is_complete = end.is_some() || taken == 0;
             if is_too_long {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long"));
+                let too_long = ContentError::from(ContentFault::TooLong("a line"));
+                return Err(blamed(too_long, self.is_of_request).into());
             }
             if self.is_complete {
                 return Ok(!self.line.is_empty());
             }
         }
     }
+}
+
+/// The error of a line, with its sender to blame if that is the peer.
+fn blamed(error: ContentError, is_of_request: bool) -> ContentError {
+    if is_of_request { error.of_request() } else { error }
 }
 
 const LINE_MAX: usize = 1 << 20;

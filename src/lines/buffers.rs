@@ -110,10 +110,11 @@ impl LineBuffers {
         let mut taken = LineBuffer::new();
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
-            if self.reopen_requested.swap(false, Ordering::Acquire)
-                && let Err(error) = target.reopen()
-            {
-                notice(format!("the {log} cannot be opened again: {error}"));
+            if self.reopen_requested.swap(false, Ordering::Acquire) {
+                target.request_reopen();
+            }
+            if let Err(error) = target.reopen_if_due(Instant::now()) {
+                notice(format!("the {log} cannot be opened again, which is tried once a second: {error}"));
             }
             self.write_waiting(&mut target, &mut taken);
             if let Some(dropped) = notices.next(self.dropped(), ends) {

@@ -1,4 +1,4 @@
-//! Floor 1: lines that a thread of their own writes, so that no core waits for a disk or a terminal.
+//! Floor 2: lines that a thread of their own writes, so that no core waits for a disk or a terminal.
 
 mod buffers;
 mod log;
@@ -8,4 +8,6 @@ mod writer;
 
 pub(crate) use log::Log;
 pub(crate) use target::LineTarget;
+#[cfg(feature = "acme")]
+pub(crate) use target::notice;
 pub(crate) use writer::LineWriter;

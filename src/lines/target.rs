@@ -5,13 +5,24 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::net::with_descriptors;
 
 /// The place where lines are written.
 pub(crate) struct LineTarget {
     sink: Sink,
     /// Whether the last line was cut, as by a full disk, and has no end.
     ends_in_part: bool,
+    reopening: Reopening,
+}
+
+/// Whether a file is to be opened again. A wish is kept until that succeeds.
+#[derive(Clone, Copy)]
+enum Reopening {
+    Unwanted,
+    Wanted,
+    FailedAt(Instant),
 }
 
 enum Sink {
@@ -22,14 +33,44 @@ enum Sink {
 
 impl LineTarget {
     pub(crate) fn from_path(path: &Path) -> io::Result<LineTarget> {
-        Ok(LineTarget { sink: Sink::File(path.to_owned(), open(path)?), ends_in_part: false })
+        Ok(LineTarget::new(Sink::File(path.to_owned(), open(path)?)))
     }
 
     pub(crate) fn from_writer(writer: impl Write + Send + 'static) -> LineTarget {
-        LineTarget { sink: Sink::Writer(Box::new(writer)), ends_in_part: false }
+        LineTarget::new(Sink::Writer(Box::new(writer)))
     }
 
-    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+    pub(crate) fn stderr() -> LineTarget {
+        LineTarget::from_writer(io::stderr())
+    }
+
+    fn new(sink: Sink) -> LineTarget {
+        LineTarget { sink, ends_in_part: false, reopening: Reopening::Unwanted }
+    }
+
+    /// Has a file opened again by the next [`LineTarget::reopen_if_due`].
+    pub(crate) fn request_reopen(&mut self) {
+        self.reopening = Reopening::Wanted;
+    }
+
+    /// Opens a file again if that is wanted, once a second until it succeeds.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, once for each request.
+    pub(super) fn reopen_if_due(&mut self, now: Instant) -> io::Result<()> {
+        let has_failed = match self.reopening {
+            Reopening::Unwanted => return Ok(()),
+            Reopening::FailedAt(at) if now.saturating_duration_since(at) < REOPEN_PAUSE => return Ok(()),
+            Reopening::FailedAt(_) => true,
+            Reopening::Wanted => false,
+        };
+        let reopened = self.reopen();
+        self.reopening = if reopened.is_ok() { Reopening::Unwanted } else { Reopening::FailedAt(now) };
+        if has_failed { Ok(()) } else { reopened }
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
         if let Sink::File(path, file) = &mut self.sink {
             *file = open(path)?;
             self.ends_in_part = false;
@@ -70,18 +111,22 @@ fn count_lines(lines: &[u8]) -> usize {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    with_descriptors(|| OpenOptions::new().create(true).append(true).open(path))
 }
+
+/// The least time between two attempts to open a file again.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes a line to standard error, which may stand still for ever: a thread of its own waits for that, and the caller
 /// does not, but for a moment. While such a thread waits, further notices are left out.
-pub(super) fn notice(text: String) {
+pub(crate) fn notice(text: String) {
     static IS_WRITING: AtomicBool = AtomicBool::new(false);
     if IS_WRITING.swap(true, Ordering::AcqRel) {
         return;
     }
     let write = move || {
-        eprintln!("{text}");
+        // There is nobody to be told that standard error is closed.
+        _ = writeln!(io::stderr(), "{text}");
         IS_WRITING.store(false, Ordering::Release);
     };
     match thread::Builder::new().name("log-notice".into()).spawn(write) {
@@ -102,4 +147,38 @@ pub(super) fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> boo
         waited += pause;
     }
     thread.is_finished()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_opened_again_once_that_is_possible() {
+        let folder = tempfile::tempdir().unwrap();
+        let [logs, old] = ["logs", "old"].map(|name| folder.path().join(name));
+        let written = |folder: &Path| fs::read_to_string(folder.join("a")).unwrap_or_default();
+        fs::create_dir(&logs).unwrap();
+        let mut target = LineTarget::from_path(&logs.join("a")).unwrap();
+        let start = Instant::now();
+        let mut write_at = |millis, line: &str, is_requested| {
+            if is_requested {
+                target.request_reopen();
+            }
+            let reopened = target.reopen_if_due(start + Duration::from_millis(millis));
+            assert_eq!(target.write(line.as_bytes()), 0);
+            reopened.is_ok()
+        };
+        assert!(write_at(0, "1\n", false));
+        fs::rename(&logs, &old).unwrap();
+        assert!(!write_at(0, "2\n", true), "there is no folder");
+        assert!(write_at(2000, "3\n", false), "that was reported");
+        fs::create_dir(&logs).unwrap();
+        assert!(write_at(2999, "4\n", false));
+        assert_eq!((written(&old).as_str(), written(&logs).as_str()), ("1\n2\n3\n4\n", ""));
+        assert!(write_at(3000, "5\n", false) && write_at(9000, "6\n", false));
+        assert_eq!((written(&old).as_str(), written(&logs).as_str()), ("1\n2\n3\n4\n", "5\n6\n"));
+    }
 }

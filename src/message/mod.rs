@@ -72,5 +72,5 @@ pub(crate) use text::{HttpDate, OctetSet, decimal, find_octet, first_in_eight, s
 pub(crate) use text::{write_json_string, write_log_text};
 pub use uri::TargetForm;
 pub(crate) use uri::{
-    Authority, Scheme, Target, TargetBase, is_origin_of, port_number, split_port, uri_host,
+    Authority, HostMap, Scheme, Target, TargetBase, is_origin_of, port_number, split_port, uri_host,
 };

@@ -47,7 +47,6 @@ pub(crate) fn close_idle(count: usize) -> bool {
 /// # Errors
 ///
 /// As `call`.
-#[allow(dead_code, reason = "only the features that open files need it")]
 pub(crate) fn with_descriptors<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..RETRIES_MAX {
         match call() {

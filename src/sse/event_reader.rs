@@ -8,7 +8,8 @@ use memchr::{memchr, memchr2};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::event::Event;
-use crate::message::saturating_decimal;
+use crate::message::content::ContentFault;
+use crate::message::{ContentError, saturating_decimal};
 
 /// Reads events as they come, for instance from a [`ResponseReader`](crate::client::ResponseReader) (HTML §9.2.6).
 ///
@@ -34,12 +35,24 @@ pub struct EventReader<R> {
     pub event_max: usize,
     source: BufReader<R>,
     decoder: EventDecoder,
+    is_of_request: bool,
 }
 
 impl<R: AsyncRead + Unpin> EventReader<R> {
     /// Reads from `source`, which should be the content of a response with status 200 and the type `text/event-stream`.
     pub fn new(source: R) -> EventReader<R> {
-        EventReader { event_max: EVENT_MAX, source: BufReader::new(source), decoder: EventDecoder::default() }
+        EventReader {
+            event_max: EVENT_MAX,
+            source: BufReader::new(source),
+            decoder: EventDecoder::default(),
+            is_of_request: false,
+        }
+    }
+
+    /// Reads from the body of a request, whose peer is to blame if an event is too long: in a handler, `?` turns that into
+    /// 413. For other sources it is 500.
+    pub fn from_request(source: R) -> EventReader<R> {
+        EventReader { is_of_request: true, ..EventReader::new(source) }
     }
 
     /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
@@ -51,7 +64,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     /// # Errors
     ///
     /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if an event is longer than
-    /// [`EventReader::event_max`].
+    /// [`EventReader::event_max`]; within is then a [`ContentError`](crate::error::ContentError).
     pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
         Ok(if self.advance().await? { self.current() } else { None })
     }
@@ -74,7 +87,8 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
                 DecodeStatus::Partial => {}
                 DecodeStatus::Complete => return Ok(true),
                 DecodeStatus::TooLong => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "an event is too long"));
+                    let too_long = ContentError::from(ContentFault::TooLong("an event"));
+                    return Err(if self.is_of_request { too_long.of_request() } else { too_long }.into());
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::fs::path::{Links, RelativePath, decode_path, is_valid_name, join, str
 use crate::fs::resource::{Description, Resource, StoredCoding};
 use crate::fs::root::{Directory, Opened, Root};
 use crate::fs::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
-use crate::message::{Request, Status};
+use crate::message::{HostMap, Request, Status};
 use crate::runtime::spawn_blocking;
 use crate::server::{Context, Error, Result};
 
@@ -23,6 +23,8 @@ use crate::server::{Context, Error, Result};
 pub(in crate::fs) struct PathLookup {
     /// The first one is for hosts without one of their own. Never empty.
     pub(in crate::fs) vhosts: Vec<VirtualHost>,
+    /// The places of the others among them.
+    pub(in crate::fs) by_host: HostMap<usize>,
     /// The names of index files, in order of preference.
     pub(in crate::fs) index: Vec<String>,
     pub(in crate::fs) listing: Listing,
@@ -132,11 +134,12 @@ pub(in crate::fs) struct Listed {
 impl PathLookup {
     /// The virtual host that a request is for.
     pub(in crate::fs) fn vhost(&self, request: &Request) -> &VirtualHost {
-        let (first, others) = self.vhosts.split_first().expect("there is always a first virtual host");
-        debug_assert!(first.host.is_none(), "the first virtual host is for all other hosts");
-        let is_requested =
-            |vhost: &&VirtualHost| vhost.host.as_deref().is_some_and(|host| matches_host(host, request));
-        others.iter().find(is_requested).unwrap_or(first)
+        debug_assert!(self.vhosts[0].host.is_none(), "the first virtual host is for all other hosts");
+        let place = match self.vhosts.len() {
+            1 => None,
+            _ => request.host().and_then(|host| self.by_host.get(host)),
+        };
+        &self.vhosts[place.copied().unwrap_or_default()]
     }
 
     /// Checks that no copy would be served as a file.
@@ -331,11 +334,6 @@ pub(in crate::fs) fn open_error(path: impl fmt::Display, error: io::Error) -> Er
         io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
         kind => io::Error::new(kind, format!("cannot read {path}: {error}")).into(),
     }
-}
-
-/// Whether a host is the requested one, ignoring case and a final dot.
-fn matches_host(host: &str, request: &Request) -> bool {
-    request.host().is_some_and(|requested| host.eq_ignore_ascii_case(without_trailing_dot(requested)))
 }
 
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 use crate::error_text::{Excerpt, write_reason};
 use crate::message::Status;
@@ -50,6 +51,8 @@ pub(crate) enum ContentFault {
     Text(Option<Box<str>>),
     /// A form has more pairs than this many.
     TooManyPairs(usize),
+    /// One of the pieces that the content is read in, with this name, is too long.
+    TooLong(&'static str),
     /// The content does not have the syntax of its type.
     #[allow(dead_code, reason = "unused without the feature `json`")]
     Syntax(ValueFault),
@@ -82,11 +85,13 @@ impl ContentError {
         self
     }
 
-    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
+    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.14, §15.5.16, §15.5.21,
+    /// §15.6.1).
     ///
     /// | status | the content of the request |
     /// |---|---|
     /// | 400 | is not text in its charset, not JSON, or a form of too many pairs |
+    /// | 413 | has a line or an event that is longer than it may be |
     /// | 415 | is of another type, in an unknown charset, or has a content coding that was not decoded |
     /// | 422 | is JSON or a form, but not that of the requested type |
     /// | 500 | has not been received |
@@ -99,6 +104,7 @@ impl ContentError {
             ContentFault::MediaType(_) | ContentFault::Coding | ContentFault::Charset(..) => {
                 Status::UNSUPPORTED_MEDIA_TYPE
             }
+            ContentFault::TooLong(_) => Status::CONTENT_TOO_LARGE,
             ContentFault::Unread => Status::INTERNAL_SERVER_ERROR,
             ContentFault::Text(_) | ContentFault::TooManyPairs(_) | ContentFault::Syntax(_) => {
                 Status::BAD_REQUEST
@@ -151,12 +157,19 @@ impl fmt::Display for ContentError {
             }
             ContentFault::Text(None) => f.write_str("the content is not UTF-8"),
             ContentFault::TooManyPairs(max) => write!(f, "the form has more than {max} pairs"),
+            ContentFault::TooLong(piece) => write!(f, "{piece} is too long"),
             ContentFault::Syntax(value) | ContentFault::Value(value) => value.fmt(f),
         }
     }
 }
 
 impl Error for ContentError {}
+
+impl From<ContentError> for io::Error {
+    fn from(error: ContentError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
 
 impl fmt::Display for ValueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -63,7 +63,8 @@ impl<'a> Parameters<'a> {
     /// # Errors
     ///
     /// Fails if a parameter is malformed, or if this one is repeated. Nor may it be in pieces, as `name*0` (RFC 2231 §3):
-    /// some programs join the pieces, others ignore them, and so read another value.
+    /// some programs join the pieces, others ignore them, and so read another value. In a handler, `?` turns that into 400,
+    /// which is wrong for a field that another server has sent.
     pub fn get(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, ParametersError> {
         let base = name.trim_end_matches('*').as_bytes();
         let name = name.as_bytes();

@@ -2,6 +2,7 @@
 //! URL).
 
 mod components;
+mod host_map;
 mod target;
 mod url;
 
@@ -9,6 +10,7 @@ mod idna;
 
 pub use components::TargetForm;
 pub(crate) use components::{Authority, Scheme, is_origin_of, port_number, split_port};
+pub(crate) use host_map::HostMap;
 pub use target::Target;
 pub(crate) use target::TargetBase;
 pub(super) use target::decode_path;

@@ -10,7 +10,9 @@ use super::respond_error::RespondError;
 use crate::coding::CodingError;
 use crate::error_text::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{ContentError, Explained, Problem, Status, TargetError, ValueError};
+use crate::message::{
+    ContentError, Explained, MessageError, ParametersError, Problem, Status, TargetError, ValueError,
+};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -22,11 +24,12 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
 /// this crate choose a better status:
 ///
-/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
-///   of its directory;
+/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, malformed parameters of a
+///   field, or a path that leads out of its directory;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
 /// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
-/// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
+/// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for;
+/// - 501 and 508 for a request that cannot be forwarded any more, or comes back to its gateway.
 ///
 /// The peer is told the text of an error of this crate that says what is wrong with its path, query, form, JSON, upload or
 /// text: "the JSON is wrong: missing field `name` at line 1 column 12". It never gets the text of another error, such as
@@ -255,7 +258,13 @@ impl Error {
 
     /// Whether the request is at fault, or its peer, and not the handler.
     pub(crate) fn is_peer_fault(&self) -> bool {
-        self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
+        let is_refused = self.status().is_client_error() || self.is_unforwardable();
+        self.cause().is_some() && is_refused || self.is_connection_lost()
+    }
+
+    /// Whether the request cannot be forwarded, as one that has passed this gateway before.
+    fn is_unforwardable(&self) -> bool {
+        self.cause().and_then(|cause| target_error(cause)).and_then(status_of_target).is_some()
     }
 
     /// Whether the handler has refused with a bare status, such as 404, which is not the fault of the server.
@@ -280,6 +289,7 @@ impl Error {
         let cause = self.cause().filter(|_| self.status().is_client_error())?;
         let is_explained = self.downcast_cause::<ContentError>().is_some()
             || self.downcast_cause::<ValueError>().is_some()
+            || self.downcast_cause::<ParametersError>().is_some()
             || self.downcast_cause::<CodingError>().is_some()
             // That of an `io::Error` is the source of the error inside of it.
             || cause.source().is_some_and(|source| source.is::<Explained>());
@@ -388,22 +398,32 @@ fn own(cause: Box<dyn StdError + Send + Sync>) -> Result<Error, Box<dyn StdError
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 12] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
-        |error| status_of_target(*error.downcast_ref::<TargetError>()?),
+        |error| status_of_target(target_error(error)?),
         |error| Some(error.downcast_ref::<RespondError>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
         |error| Some(error.downcast_ref::<ContentError>()?.status()),
         |error| Some(error.downcast_ref::<ValueError>()?.status()),
+        |error| error.is::<ParametersError>().then_some(Status::BAD_REQUEST),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
         |error| Some(error.source()?.downcast_ref::<Explained>()?.0),
         |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
+}
+
+/// The fault of a target, also of a message that was to have it.
+fn target_error(error: &(dyn StdError + 'static)) -> Option<TargetError> {
+    match error.downcast_ref::<MessageError>() {
+        Some(MessageError::Target(fault, _)) => Some(*fault),
+        Some(_) => None,
+        None => error.downcast_ref().copied(),
+    }
 }
 
 /// The status of a request whose target cannot be forwarded, if its peer is to blame.

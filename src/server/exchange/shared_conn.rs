@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
-use crate::exchange::{Bounds, ExchangeError};
+use crate::exchange::{Bounds, Cancel, ExchangeError};
 use crate::net::{Conn, tls};
 use crate::runtime::MemoryShare;
 use crate::server::core_state::CoreState;
@@ -168,11 +168,26 @@ impl SharedConn {
     /// Watches the peer while the handler waits. Ready with the error of a peer that does not wait for its response any
     /// more. An upgraded connection is watched by its protocol.
     pub(crate) fn poll_gone(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
+        self.poll_gone_by(cx, |bounds| bounds.cancel)
+    }
+
+    /// Watches the peer of a handler that has not begun. An exchange that is not uncancelled is watched already. Another
+    /// one is watched as by the server's bounds: nothing is lost yet if it ends.
+    pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
+        let cancel = self.core().bounds.cancel;
+        self.poll_gone_by(cx, |bounds| if bounds.cancel == Cancel::Never { cancel } else { Cancel::Never })
+    }
+
+    fn poll_gone_by(
+        &self,
+        cx: &mut task::Context<'_>,
+        cancel: impl FnOnce(&Bounds) -> Cancel,
+    ) -> Poll<ExchangeError> {
         if self.is_taken() {
             return Poll::Pending;
         }
         let gone: Poll<Result<(), _>> =
-            self.poll_shared(cx, |cx, conn, bounds| bounds.cancel.poll_gone(cx, conn).map(Err));
+            self.poll_shared(cx, |cx, conn, bounds| cancel(bounds).poll_gone(cx, conn).map(Err));
         gone.map(|gone| gone.err().unwrap_or(ExchangeError::PeerClosed))
     }
 

@@ -97,8 +97,10 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
 ///
 /// Without this, a handler that waits is dropped where it waits, as soon as its peer closes the connection: see
 /// [`Server::half_close`](crate::Server::half_close). The middleware around the handler runs to its end as well, wherever
-/// this stands among it, so a session is saved. Time limits and a stop of the server still apply. A log has the status of
-/// the response, since nothing has told that it did not arrive.
+/// this stands among it, so a session is saved. A request that waits for a
+/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no handler yet, and ends with its peer. Time
+/// limits and a stop of the server still apply. A log has the status of the response, since nothing has told that it did
+/// not arrive.
 ///
 /// # Examples
 ///

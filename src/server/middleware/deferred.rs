@@ -1,5 +1,8 @@
 //! [`defer_body`] and [`handle_deferred`]: middleware that receives a body only after it has waited for something else.
 
+use std::task::{self, Poll};
+
+use crate::exchange::ExchangeError;
 use crate::server::handler::Refusal;
 use crate::server::{BodyPlan, Context, Handler, Result};
 
@@ -56,6 +59,12 @@ impl Context {
             BodyPlan::BufferUpTo(body_max) => body_max,
         };
         self.buffer_body_up_to(body_max).await.map_err(|error| Refusal::of_body(error.into()))
+    }
+
+    /// Ready with the error of a peer that has left while middleware waits, so before the handler has begun, if the exchange
+    /// is uncancelled. Another exchange ends by itself then.
+    pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
+        self.exchange.conn.poll_gone_before_handler(cx)
     }
 
     fn is_connect(&self) -> bool {

@@ -72,7 +72,7 @@ struct LogInner {
 impl ErrorLog {
     /// Creates a log that writes to standard error.
     pub fn stderr() -> ErrorLog {
-        ErrorLog::from_writer(io::stderr())
+        ErrorLog::from_target(LineTarget::stderr())
     }
 
     /// Creates a log that writes to `writer`. Each write has whole lines, and is flushed.
@@ -106,12 +106,12 @@ impl ErrorLog {
         ErrorLog { scope: Scope::All, ..self }
     }
 
-    /// Opens the file again before the next line is written, since it was renamed or removed. Does nothing for a log that
-    /// was made from a writer.
+    /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, the log goes on
+    /// in the old file, and tries once a second. Does nothing for a log that was made from a writer.
     pub fn reopen(&self) {
-        // Before the first line, the file is opened here. If that fails, the log goes on in the old one.
+        // The thread begins with the first line.
         if let Some(target) = &mut *lock(&self.inner.target) {
-            _ = target.reopen();
+            target.request_reopen();
         }
         if let Some(Some(writer)) = self.inner.writer.get() {
             writer.reopen();

@@ -842,7 +842,7 @@ fn a_source_that_fails_aborts_the_response() {
     assert!(received.contains("content-encoding: gzip") && !received.contains("\r\n0\r\n"), "{received}");
 }
 
-fn gzip(content: &[u8]) -> Vec<u8> {
+pub fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(content).unwrap();
     encoder.finish().unwrap()

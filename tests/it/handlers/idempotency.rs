@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use corehttp::idempotency::{Claim, Idempotency, IdempotencyStore, MemoryStore, StoredResponse};
-use corehttp::middleware::wrap;
+use corehttp::middleware::{ConcurrencyLimit, uncancelled, wrap};
 use corehttp::{Context, Handler, Request, Response, Result, Server, Service, Status, Timeouts};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::support::{Served, eventually, paused};
@@ -123,6 +124,87 @@ fn a_key_belongs_to_one_request_and_one_client() {
     });
 }
 
+/// Tenants of one process, each at a host of its own, whose clients number their keys.
+#[test]
+fn a_key_belongs_to_one_host_rfc9110_4_2_2() {
+    let by_scope = Idempotency::new(MemoryStore::new()).scope(|_| "user 1".to_owned());
+    for idempotency in [Idempotency::new(MemoryStore::new()), by_scope] {
+        paused(async {
+            let (service, counted) = service(idempotency);
+            for (host, expected) in [
+                ("a.example", "200 call 1"),
+                ("b.example", "200 call 2"),
+                ("A.example", "200 call 1, again"),
+                ("a.example:81", "200 call 3"),
+                ("b.example", "200 call 2, again"),
+            ] {
+                let mut request = post("", "k");
+                request.headers.set("host", host).unwrap();
+                assert_eq!(shown(&service.respond(request).await), expected, "{host}");
+            }
+            assert_eq!(counted.0.load(Relaxed), 3);
+        });
+    }
+}
+
+/// Two users with a session in a cookie, and one whose other cookies change, see no response of another and pay once.
+#[test]
+fn a_key_whose_cookies_have_changed_is_refused_unless_the_client_is_named() {
+    let named = |ctx: &Context| ctx.request.cookies().get("user").unwrap_or_default().to_owned();
+    let default = ["200 call 1", "200 call 1, again", "422 ", "422 "];
+    let by_user = ["200 call 1", "200 call 1, again", "200 call 1, again", "200 call 2"];
+    for (idempotency, expected) in [
+        (Idempotency::new(MemoryStore::new()), default),
+        (Idempotency::new(MemoryStore::new()).scope(named), by_user),
+    ] {
+        paused(async {
+            let (service, _) = service(idempotency);
+            let cookies = ["user=ada", "user=ada", "user=ada; seen=1", "user=bob"];
+            for (cookie, expected) in cookies.iter().zip(expected) {
+                let mut request = post("", "k");
+                request.headers.set("cookie", *cookie).unwrap();
+                assert_eq!(shown(&service.respond(request).await), expected, "{cookie}");
+            }
+        });
+    }
+}
+
+/// A scope with the end of a key, and a key with the end of a scope.
+#[test]
+fn a_key_is_not_confused_with_that_of_another_scope() {
+    paused(async {
+        let named = |ctx: &Context| ctx.request.headers.get("x-user").unwrap_or_default().to_owned();
+        let (service, counted) = service(Idempotency::new(MemoryStore::new()).scope(named));
+        for (user, key) in [("a b", "\"c\""), ("a", "\"b c\""), ("a b c", "\"d\""), ("a b", "\"c d\"")] {
+            let mut request = post("", key);
+            request.headers.set("x-user", user).unwrap();
+            service.respond(request).await;
+        }
+        assert_eq!(counted.0.load(Relaxed), 4);
+    });
+}
+
+/// Clients who send many cheap requests push out none of another client.
+#[test]
+fn a_flood_of_keys_pushes_out_no_outcome_of_another_client() {
+    let counted = Arc::new(AtomicUsize::new(0));
+    let count = counted.clone();
+    let handler =
+        move |ctx: &mut Context| ctx.response.set_text(format!("call {}", count.fetch_add(1, Relaxed)));
+    let store = MemoryStore::new().keys_max(100);
+    let service = Server::new().service(wrap(Idempotency::new(store), handler));
+    paused(async {
+        let mut payment = post("", "victim");
+        payment.set_bearer_auth("ada").unwrap();
+        assert_eq!(shown(&service.respond(payment.clone()).await), "200 call 0");
+        for number in 0..1000 {
+            service.respond(post("", &number.to_string())).await;
+        }
+        assert_eq!(shown(&service.respond(payment).await), "200 call 0, again");
+    });
+    assert_eq!(counted.load(Relaxed), 1001);
+}
+
 #[test]
 fn other_requests_pass_and_bad_keys_do_not() {
     paused(async {
@@ -195,6 +277,48 @@ fn a_handler_whose_peer_is_gone_runs_to_its_end() {
     assert!(again().starts_with("HTTP/1.1 409 "));
     eventually("it is done", || again().starts_with("HTTP/1.1 200 "));
     assert!(again().contains("idempotency-replayed: true") && counted.0.load(Relaxed) == 1);
+}
+
+/// Peers that leave a queue make room, also beneath a middleware that lets handlers run to their end. Their keys are free.
+#[test]
+fn a_request_that_waits_for_a_limit_beneath_ends_with_its_peer() {
+    let limit = || ConcurrencyLimit::new(1).wait(3600 * SECOND);
+    let (gate, calls) = (Arc::new(Semaphore::new(0)), Counted::default().0);
+    let (opened, counted) = (gate.clone(), calls.clone());
+    let handler = async move |ctx: &mut Context| -> Result {
+        counted.fetch_add(1, Relaxed);
+        opened.acquire().await.unwrap().forget();
+        ctx.response.set_text("done");
+        Ok(())
+    };
+    let beneath = || (Idempotency::new(MemoryStore::new()), limit());
+    for served in [
+        Served::with(|server| server.half_close(false), wrap(beneath(), handler.clone())),
+        Served::with(|server| server.half_close(false), wrap((uncancelled(), limit()), handler)),
+    ] {
+        let ask = |key: &str| {
+            let mut peer = served.connect();
+            peer.send(format!(
+                "POST / HTTP/1.1\r\nhost: a\r\nidempotency-key: {key}\r\ncontent-length: 0\r\n\r\n"
+            ));
+            peer
+        };
+        let total = || served.running.counts().total;
+        calls.store(0, Relaxed);
+        let first = ask("first");
+        eventually("it is handled", || calls.load(Relaxed) == 1);
+        let waiting = ["a", "b", "c", "d"].map(ask);
+        eventually("all are there", || total().requests == 5);
+        drop(waiting);
+        eventually("those that waited have left", || total().open == 1);
+        first.reset();
+        let mut last = ask("d");
+        eventually("it is there", || total().requests == 6);
+        assert_eq!(calls.load(Relaxed), 1, "the first one runs to its end");
+        gate.add_permits(2);
+        assert!(last.receive().ends_with("done"));
+        assert_eq!(calls.load(Relaxed), 2, "no other was called");
+    }
 }
 
 /// A store that fails in one of its steps.

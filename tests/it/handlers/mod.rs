@@ -23,6 +23,7 @@ mod middleware;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod problems;
+mod promised_statuses;
 mod refusals;
 mod route_histories;
 pub mod router;

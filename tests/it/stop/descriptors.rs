@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use corehttp::server::ErrorLog;
 use corehttp::{Client, Context, Result, Server, block_on};
 use rlimit::{Resource, setrlimit};
 
@@ -144,5 +145,31 @@ fn a_client_dials_where_a_server_has_the_idle_connections() {
         let _taken = take_all();
         assert_eq!(ask(&mut peer, "/there"), 200);
         assert!(served.running.counts().total.open < 37);
+    });
+}
+
+/// logrotate renames the log of a server whose peers have all the descriptors.
+#[test]
+fn a_log_is_opened_again_where_a_server_has_the_idle_connections() {
+    alone("stop::descriptors::a_log_is_opened_again_where_a_server_has_the_idle_connections", || {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, rotated] = ["errors.log", "errors.log.1"].map(|name| folder.path().join(name));
+        let log = ErrorLog::open(&path).unwrap();
+        let fails = |_: &mut Context| -> Result { Err(corehttp::Error::other("broken")) };
+        let served = Served::with(|server| server.observe(log.clone()), fails);
+        let idle = Vec::from_iter((0..36).map(|_| {
+            let mut peer = served.connect();
+            peer.send(get("/"));
+            assert_eq!(status(&peer.receive()), 500);
+            peer
+        }));
+        // A connection that was used just now may have a request on its way.
+        thread::sleep(Duration::from_millis(700));
+        let taken = take_all();
+        std::fs::rename(&path, &rotated).unwrap();
+        log.reopen();
+        eventually("the file is opened again", || path.exists());
+        assert!(served.running.counts().total.open < 36);
+        drop((idle, taken));
     });
 }
