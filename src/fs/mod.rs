@@ -56,7 +56,8 @@
 //! # let app = Client::builder().connect_to(&listener).build().host("http://app")?;
 //! # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 //! #     ctx.response.headers.set("set-cookie", "seen=1")?;
-//! #     ctx.response.headers.set("x-accel-redirect", "/reports/7.csv")
+//! #     ctx.response.headers.set("x-accel-redirect", "/reports/7.csv")?;
+//! #     Ok(())
 //! # })?;
 //! let files = Files::from_embedded(&[("reports/7.csv", b"a,b\n")]); // or `Files::new("/var/lib/app")?`
 //! let service = Server::new().service(async move |ctx: &mut Context| pass(ctx, &app, &files).await);
