@@ -31,8 +31,7 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     counts: Counts,
     turn: HostTurn,
-    /// When each penalty is over.
-    penalties: Mutex<VecDeque<Instant>>,
+    penalties: Penalties,
     pub(super) checks: MemberChecks,
     ejection: MemberEjection,
     /// The origin of the name or the service whose look-up has found it.
@@ -50,6 +49,42 @@ struct Counts {
     classes: [AtomicU64; 5],
     /// The counts at the beginning of the window in which hosts are compared.
     window_start: Mutex<WindowCounts>,
+}
+
+/// What makes a host look busier than it is.
+#[derive(Default)]
+struct Penalties {
+    /// Whether there ever was one. Most hosts have none, and read no more than this.
+    has_any: AtomicBool,
+    /// When each is over. They all last equally long, so they end in the order in which they began.
+    ends: Mutex<VecDeque<Instant>>,
+}
+
+impl Penalties {
+    fn add(&self, health: &HealthPolicy) {
+        let now = runtime::now();
+        let mut ends = self.current(now);
+        if ends.len() < health.penalty_max {
+            ends.push_back(runtime::later(now, health.penalty));
+            self.has_any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self.has_any.load(Ordering::Relaxed) {
+            true => self.current(runtime::now()).len(),
+            false => 0,
+        }
+    }
+
+    /// Those that are not over.
+    fn current(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
+        let mut ends = lock(&self.ends);
+        while ends.front().is_some_and(|end| *end <= now) {
+            ends.pop_front();
+        }
+        ends
+    }
 }
 
 /// The place of a host in the [`Turns`] of its balancer.
@@ -131,7 +166,7 @@ impl Member {
             pending: Arc::default(),
             counts: Counts::default(),
             turn: HostTurn::default(),
-            penalties: Mutex::default(),
+            penalties: Penalties::default(),
             checks: MemberChecks::default(),
             ejection: MemberEjection::default(),
             name: None,
@@ -213,7 +248,7 @@ impl Member {
 
     /// The load of the host, including its penalties, in proportion to its share.
     pub(super) fn load(&self) -> u64 {
-        let requests = (self.pending() + self.penalty_count()) as u64;
+        let requests = (self.pending() + self.penalties.count()) as u64;
         requests.saturating_mul(TURN) / self.share().max(1)
     }
 
@@ -296,11 +331,7 @@ impl Member {
             self.counts.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
         }
         if !is_healthy || outcome.is_ok_and(|response| blames_server(response.status)) {
-            let now = runtime::now();
-            let mut penalties = self.penalties(now);
-            if penalties.len() < health.penalty_max {
-                penalties.push_back(runtime::later(now, health.penalty));
-            }
+            self.penalties.add(health);
         }
         is_healthy
     }
@@ -355,27 +386,11 @@ impl Member {
             served: self.counts.served.load(Ordering::Relaxed),
             failed: self.counts.failed.load(Ordering::Relaxed),
             classes: self.counts.classes.each_ref().map(|count| count.load(Ordering::Relaxed)),
-            penalties: self.penalty_count(),
+            penalties: self.penalties.count(),
             down: *lock(&self.checks.failure),
             ejected: lock(&self.ejection.ejector).cause(),
             ejections: self.ejection.count.load(Ordering::Relaxed),
         }
-    }
-
-    fn penalty_count(&self) -> usize {
-        match self.counts.failed.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.penalties(runtime::now()).len(),
-        }
-    }
-
-    /// The penalties that are not over. They all last equally long, so they end in the order in which they began.
-    fn penalties(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
-        let mut penalties = lock(&self.penalties);
-        while penalties.front().is_some_and(|end| *end <= now) {
-            penalties.pop_front();
-        }
-        penalties
     }
 }
 
