@@ -97,7 +97,7 @@ impl Dialer for Hosts {
 /// Who answers a request with this content, if anybody does.
 async fn ask(balancer: &Balancer, content: &[u8]) -> Option<String> {
     let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
-    request.body.set_bytes(content.to_vec());
+    request.body.set_bytes(content);
     balancer.send(&request, &mut response).await.ok()?;
     let host = response.text().unwrap().to_owned();
     assert!(HOSTS.iter().any(|url| url.strip_prefix("http://") == Some(&host)), "{host:?}");
