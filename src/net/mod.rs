@@ -62,9 +62,9 @@ pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{AllowedAddresses, BoxedStream, DialError, DialStep, DialTimes, HostConnector, timed};
 pub use dial::{Dialer, Resolver, SrvRecord, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
-#[cfg(any(feature = "fs", feature = "multipart"))]
-pub(crate) use idle_owner::with_descriptors;
-pub(crate) use idle_owner::{CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner};
+pub(crate) use idle_owner::{
+    CLOSED, CLOSING_TIME, IdleOwner, RETRIES_MAX, close_idle, register_idle_owner, with_descriptors,
+};
 pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals, WakerSet};
 #[cfg(unix)]
 pub(crate) use listen::ListenFn;
