@@ -418,6 +418,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::check::CheckFailure;
+    use super::super::choice::BalancerChoice;
     use super::super::ejection::Ejection;
     use super::*;
     use crate::Client;
