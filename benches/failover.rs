@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use corehttp::client::{Balancer, ClientCause, HealthCheck, Retry};
+use corehttp::client::{Balancer, ClientCause, ClientTimeouts, HealthCheck, Retry};
 use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Server, Status, routes};
+use corehttp::{BodyPlan, Client, Context, Server, Status, routes};
 use corehttp_benches::child::{self, Child, PinnedCore, announce, pin, spawn_on};
 use corehttp_benches::nginx::Nginx;
 
@@ -75,7 +75,7 @@ fn serve_corehttp(members: &str) {
     let check = HealthCheck::get("/health").expect("a path").interval(Duration::from_millis(500));
     let retry = Retry::new().retry_if(|outcome| match outcome {
         Ok(response) if response.status == Status::INTERNAL_SERVER_ERROR => true,
-        Err(error) if matches!(error.cause(), ClientCause::Closed | ClientCause::TimedOut(_)) => true,
+        Err(error) if matches!(error.cause(), ClientCause::Closed | ClientCause::TimedOut) => true,
         other => Retry::is_transient(other),
     });
     let balancer = Client::builder().timeouts(timeouts).build();

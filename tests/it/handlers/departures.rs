@@ -127,15 +127,23 @@ fn is_whole(response: &str) -> bool {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Which handlers have ended, by the numbers of their requests, and who has cut which exchange.
+/// What came of the requests, which are numbered.
 #[derive(Clone, Default)]
-struct Ends(Arc<Mutex<(Vec<usize>, Vec<(usize, Option<CutBy>)>)>>);
+struct Ends(Arc<Mutex<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    /// The requests whose handlers have ended.
+    ended: Vec<usize>,
+    /// The exchanges that were reported, and who has cut each.
+    reports: Vec<(usize, Option<CutBy>)>,
+}
 
 impl Ends {
     /// Notes that the handler of this request has ended.
     fn note(&self, ctx: &Context) {
         let number = ctx.request.target().as_str().split_once('?').unwrap().1.parse().unwrap();
-        self.0.lock().unwrap().0.push(number);
+        self.0.lock().unwrap().ended.push(number);
     }
 }
 
@@ -153,7 +161,7 @@ async fn play(visits: &[Visit]) {
     let server = Server::new().limits(Limits { memory_max: MEMORY, ..Limits::default() }).on_exchange(
         move |report: &ExchangeReport| {
             let number = report.target.split_once('?').unwrap().1.parse().unwrap();
-            reported.0.lock().unwrap().1.push((number, report.cut));
+            reported.0.lock().unwrap().reports.push((number, report.cut));
         },
     );
     let service = Rc::new(server.service(BoxHandler::new(handler(&ends, &client))));
@@ -167,7 +175,7 @@ async fn play(visits: &[Visit]) {
     }
     // Those that were dropped are gone at once, and idle connections close.
     sleep(Duration::from_secs(1)).await;
-    let (ended, reports) = std::mem::take(&mut *ends.0.lock().unwrap());
+    let Notes { ended, reports } = std::mem::take(&mut *ends.0.lock().unwrap());
     for (number, (visit, received)) in (0..).zip(visits.iter().zip(&received)) {
         let is_ok = received.starts_with("HTTP/1.1 200 ") && is_whole(received);
         let has_ended = ended.contains(&number);
@@ -279,7 +287,7 @@ impl AsyncRead for Slow {
             std::task::ready!(self.wait.as_mut().poll(cx));
             buf.put_slice(b"late");
             self.is_over = true;
-            self.ends.0.lock().unwrap().0.push(self.number);
+            self.ends.0.lock().unwrap().ended.push(self.number);
         }
         Poll::Ready(Ok(()))
     }
