@@ -84,7 +84,7 @@
 //! # Modules
 //!
 //! The root has what a first program uses. Each module's page begins with a program. The [`guide`] shows a whole service, and
-//! what axum, actix, fasthttp and reqwest write otherwise.
+//! how programs for axum, actix, fasthttp and reqwest are written here.
 //!
 //! | module | for | feature |
 //! |---|---|---|
@@ -129,7 +129,8 @@
 //! |---|---|
 //! | where to listen, on how many cores | [`Server`] |
 //! | a graceful shutdown | [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`] |
-//! | access logs, error logs, ids of requests | [`access_log`], [`ErrorLog`](server::ErrorLog), [`Server::on_error`], [`RequestId`](middleware::RequestId) |
+//! | access logs, error logs | [`access_log`], [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
+//! | ids of requests | [`RequestId`](middleware::RequestId) |
 //! | clients that disconnect | [`Server::half_close`], [`middleware::uncancelled`], [`Context::peer_closed`] |
 //! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
 //! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |

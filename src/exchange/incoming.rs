@@ -3,7 +3,9 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::incoming_body::{BodyDecoder, LargeInput, MinRate, READ_MIN, UNRESERVED_MAX, poll_content};
+use super::incoming_body::{
+    BodyDecoder, LargeInput, MinRate, READ_MIN, TakenContent, UNRESERVED_MAX, poll_content,
+};
 use super::message_head::{Expectation, HeadOutcome, MessageHead};
 use super::outgoing::poll_flush;
 use super::{Bounds, ExchangeError, Phase};
@@ -26,12 +28,9 @@ pub(crate) struct Incoming {
     piece_len: usize,
     /// How many bytes after the current piece are decoded data too, from a piece that the reader truncated.
     truncated_rest: usize,
-    /// Whether the reader has had any of the body.
-    has_read_any: bool,
+    taken: TakenContent,
     /// Whether a fault of the chunks was overlooked, once their end has been received.
     pub(crate) is_mended: bool,
-    /// How many bytes of the body were drained or discarded.
-    discarded: usize,
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
     rate: MinRate,
@@ -167,7 +166,7 @@ impl Incoming {
         loop {
             self.piece_len = self.decode(bounds)?;
             if self.piece_len > 0 || self.is_end_stream() {
-                self.has_read_any |= self.piece_len > 0;
+                self.taken.by_reader |= self.piece_len > 0;
                 if L::STAYS_ON_THREAD && self.piece_len == 0 {
                     self.large_input.give_back(&mut self.input);
                 }
@@ -189,7 +188,7 @@ impl Incoming {
             self.input.consume(decoded.framing);
             self.piece_len = decoded.data;
         }
-        self.has_read_any |= self.piece_len > 0;
+        self.taken.by_reader |= self.piece_len > 0;
         self.piece_len > 0
     }
 
@@ -310,7 +309,7 @@ impl Incoming {
         let linger = bounds.timeouts.linger;
         loop {
             let left = self.length_left().unwrap_or_default();
-            let is_too_long = self.discarded > drain_max || left > drain_max as u64;
+            let is_too_long = self.taken.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
                 && (linger.is_zero() || conn.poll_timeout(cx, TimerSlot::Other, linger).is_ready());
             if is_given_up {
@@ -398,17 +397,17 @@ impl Incoming {
 
     /// Whether a reader has had any of the body.
     pub(crate) fn has_read_any(&self) -> bool {
-        self.has_read_any
+        self.taken.by_reader
     }
 
     /// Notes that bytes of the body were discarded which had been received.
     pub(crate) fn note_discarded(&mut self, count: usize) {
-        self.discarded = self.discarded.saturating_add(count);
+        self.taken.discarded = self.taken.discarded.saturating_add(count);
     }
 
     /// Whether some of the body was discarded, so that the rest must not pass for all of it.
     pub(crate) fn has_discarded(&self) -> bool {
-        self.discarded > 0
+        self.taken.discarded > 0
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
@@ -566,9 +565,8 @@ impl Incoming {
             body,
             piece_len: _,
             truncated_rest,
-            has_read_any,
+            taken,
             is_mended,
-            discarded,
             head_search,
             rate,
             memory,
@@ -577,9 +575,10 @@ impl Incoming {
         trailers.clear();
         *expectation = Expectation::None;
         *body = BodyDecoder::Done;
-        (*truncated_rest, *discarded) = (0, 0);
+        *truncated_rest = 0;
         *head_search = EndSearch::default();
-        (*has_read_any, *is_mended) = (false, false);
+        *taken = TakenContent::default();
+        *is_mended = false;
         *rate = MinRate::default();
         memory.stop_waiting();
     }

@@ -104,12 +104,21 @@ pub(super) fn poll_content<L: Locality>(
     Poll::Ready(Ok(count))
 }
 
+/// Content that is no longer in the input.
+#[derive(Default)]
+pub(super) struct TakenContent {
+    /// Whether the reader has had any.
+    pub(super) by_reader: bool,
+    /// How many bytes were drained or discarded.
+    pub(super) discarded: usize,
+}
+
 /// The part of the peers' memory that an input has, while it is as large as reads of a streamed body make it.
 #[derive(Default)]
 pub(super) struct LargeInput(MemoryShare);
 
 impl LargeInput {
-    /// Reads once into `input`. If the memory for a large read lacks, a smaller one does.
+    /// Reads once into `input`. If the memory for a large read is not free, the read is a smaller one.
     pub(super) fn poll_fill<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,

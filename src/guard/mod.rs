@@ -1,7 +1,6 @@
-//! Floor 5: guards, which are middleware that refuses a request before its body is received; and two fields, one that keeps
-//! requests from the clear, and the id of a request.
+//! Floor 5: guards, which refuse a request before its body is received; and two that set a field: `Hsts` and `RequestId`.
 //!
-//! In reading order: the guards and the fields; and where two of them count.
+//! In reading order: these; and where two of them count.
 
 mod concurrency_limit;
 mod cross_origin;

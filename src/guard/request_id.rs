@@ -10,16 +10,16 @@ use crate::server::{Context, Handler, Middleware, Result};
 ///
 /// Handlers and [error reports](crate::server::ErrorReport::request) find it among the fields of the request, and a request
 /// that is [forwarded](crate::Request::forwarded_to) takes it along. The JSON lines of the access log and the spans of
-/// `Tracing` have it as `request_id`. The response has it whatever comes of the request: the field is set before the handler
-/// runs, and stays if that fails or panics.
+/// `Tracing` have it as `request_id`. The field of the response is set before the handler runs. It stays if that fails or
+/// panics, unless the handler replaces `ctx.response`.
 ///
 /// The id of a request that a [trusted proxy](crate::Server::trusted_proxies) has sent is kept, if it has 1 to 128 of the
 /// characters that identifiers have, which are letters, digits and `+`, `-`, `.`, `/`, `:`, `=`, `@`, `_`. All other requests
 /// get a new one: a random part that clones of this value share, [`Context::connection_id`] and
 /// [`Context::exchange_number`], such as `9b1c7f6de2a04538-12-1`.
 ///
-/// It is the outermost middleware, so that the spans of `Tracing` and the refusals of others have the id. A request whose
-/// head is refused reaches no middleware, and has none; its connection and its number are in the reports.
+/// Put it outermost, so that the spans of `Tracing` and the refusals of other middleware have the id. A request whose head is
+/// refused reaches no middleware, and has none; its connection and its number are in the reports.
 ///
 /// # Examples
 ///

@@ -36,16 +36,17 @@ use crate::message::{Headers, Method, Version};
 /// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |
 /// | `user_agent.original` | of the request | |
-/// | `request_id` | the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets if it is further out | |
-/// | `error.type` | `panic`; what has cut the response (`peer`, `timeout`, `stop`, `handler`); or a 5xx status, such as the 503 of a handler that takes too long | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
+/// | `request_id` | of [`RequestId`](crate::middleware::RequestId), if that is further out | |
+/// | `error.type` | `panic`, the cause of a cut, a 5xx status | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///
 /// A span begins with the call of the handler, or of the client. A body that a server receives whole has arrived before,
 /// and one that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span. The span of a server ends with
-/// its exchange, when the response was sent or cut, so the time in which it is sent counts, and one that is cut has the
-/// cause in `error.type`. Work within the span is that of the handler alone. While spans are recorded, responses to
-/// pipelined requests leave one by one, as with [`Server::on_exchange`](crate::Server::on_exchange).
+/// its exchange, when the response was sent or cut, so the time in which it is sent counts. One that is cut has the cause in
+/// `error.type`: `peer`, `timeout`, `stop` or `handler`. A handler that exceeds its time limit is answered with 503. Work
+/// within the span is that of the handler alone. While spans are recorded, responses to pipelined requests leave one by one,
+/// as with [`Server::on_exchange`](crate::Server::on_exchange).
 ///
 /// The span of a client ends when the head of the response is there, or the request fails or is
 /// dropped before. The span of a call that was [split](crate::client::Call::split) is closed only when both halves are dropped.

@@ -51,7 +51,7 @@ struct Counts {
     window_start: Mutex<WindowCounts>,
 }
 
-/// What makes a host look busier than it is.
+/// Pending requests that a host has for its failures alone.
 #[derive(Default)]
 struct Penalties {
     /// Whether there ever was one. Most hosts have none, and read no more than this.
@@ -77,7 +77,7 @@ impl Penalties {
         }
     }
 
-    /// Those that are not over.
+    /// The ones that are not over.
     fn current(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
         let mut ends = lock(&self.ends);
         while ends.front().is_some_and(|end| *end <= now) {

@@ -127,7 +127,7 @@ fn is_whole(response: &str) -> bool {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What came of the requests, which are numbered.
+/// The outcomes of the requests, which are numbered.
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Notes>>);
 
@@ -173,7 +173,7 @@ async fn play(visits: &[Visit]) {
     for peer in peers {
         received.push(peer.await.unwrap());
     }
-    // Those that were dropped are gone at once, and idle connections close.
+    // Handlers that were dropped are gone at once, and idle connections close.
     sleep(Duration::from_secs(1)).await;
     let Notes { ended, reports } = std::mem::take(&mut *ends.0.lock().unwrap());
     for (number, (visit, received)) in (0..).zip(visits.iter().zip(&received)) {
