@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use corehttp::client::{Balancer, ClientCause, ClientTimeouts, HealthCheck, Retry};
+use corehttp::client::{Balancer, ClientTimeouts, Ejection, HealthCheck, Retry};
 use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Client, Context, Server, Status, routes};
+use corehttp::{BodyPlan, Client, Context, Response, Server, Status, routes};
 use corehttp_benches::child::{self, Child, PinnedCore, announce, pin, spawn_on};
 use corehttp_benches::nginx::Nginx;
 
@@ -73,22 +73,22 @@ fn serve_corehttp(members: &str) {
         ..ClientTimeouts::default()
     };
     let check = HealthCheck::get("/health").expect("a path").interval(Duration::from_millis(500));
-    let retry = Retry::new().retry_if(|outcome| match outcome {
-        Ok(response) if response.status == Status::INTERNAL_SERVER_ERROR => true,
-        Err(error) if matches!(error.cause(), ClientCause::Closed | ClientCause::TimedOut) => true,
-        other => Retry::is_transient(other),
-    });
-    let balancer = Client::builder().timeouts(timeouts).build();
-    let balancer = balancer.balance(members.split(' ')).expect("URLs").health_check(check).retry(retry);
-    let is_healthy = |status: Status| !status.is_server_error();
-    let balancer =
-        balancer.healthy_if(move |outcome| outcome.is_ok_and(|response| is_healthy(response.status)));
-    let balancer = balancer.build();
+    // All errors of the way to a server and back; a GET may be sent again.
+    let retry = Retry::new().retry_if(|outcome| !outcome.is_ok_and(is_healthy));
+    let client = Client::builder().timeouts(timeouts).build();
+    // A server that is out is tried again as soon as the others do that.
+    let ejection = Ejection::new().time(Duration::from_secs(1), Duration::from_secs(30));
+    let hosts = client.balance(members.split(' ')).expect("URLs").health_check(check).ejection(ejection);
+    let balancer = hosts.healthy_if(|outcome| outcome.is_ok_and(is_healthy)).retry(retry).build();
     let pass = async move |ctx: &mut Context| pass(&balancer, ctx).await;
     let running =
         Server::bind("127.0.0.1:0").cores(1).start(wrap(BodyPlan::Stream, pass)).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("it serves for ever");
+}
+
+fn is_healthy(response: &Response) -> bool {
+    !response.status.is_server_error()
 }
 
 async fn pass(balancer: &Balancer, ctx: &mut Context) -> corehttp::Result {

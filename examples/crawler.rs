@@ -1,7 +1,7 @@
 //! A crawler: `cargo run --release --example crawler -- URL`.
 //!
-//! Fetches the pages of a site that links lead to, 200 at once. One that is not to be had for a moment is fetched again, within
-//! a budget.
+//! Fetches the pages of a site that links lead to, 200 at once. A page that fails for a moment is fetched again, within a
+//! budget.
 
 use std::collections::HashSet;
 use std::env;

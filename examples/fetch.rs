@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Exchanges with `json`, the example, without it.
+    /// The recorded server was the example `json`.
     #[test]
     fn a_response_is_written_as_it_came() {
         let recording = Recording::play(concat!(env!("CARGO_MANIFEST_DIR"), "/fetch.http")).unwrap();

@@ -1,6 +1,6 @@
 //! Serves the files of an object store: `cargo run --release --example store -- URL [ADDR]`, with a `TOKEN` in the environment.
 //!
-//! A file is a URL below URL, such as that of a bucket behind S3's API, and is read by ranges, so nothing is kept here. Each
+//! Each file has a URL below URL, such as that of a bucket behind S3's API, and is read by ranges, so nothing is kept here. Each
 //! request to the store has the token. A store that changes a file meanwhile, or sends another range than was asked for, gives
 //! an error and never a file of two parts.
 
@@ -60,11 +60,15 @@ impl FileSource for Store {
     }
 
     async fn read(&self, path: &str, found: &FileMetadata, range: Range<u64>) -> io::Result<Body> {
-        let (mut request, mut response) = (self.request("GET", path)?, Response::new());
+        let mut request = self.request("GET", path)?;
+        let mut response = Response::new();
         let set_fields = |request: &mut Request| {
             request.headers.set("range", format!("bytes={}-{}", range.start, range.end - 1))?;
             // The file that was found, or none (RFC 9110 §13.1.1).
-            found.etag.iter().try_for_each(|etag| request.headers.set("if-match", etag))
+            if let Some(etag) = &found.etag {
+                request.headers.set("if-match", etag)?;
+            }
+            Ok::<_, corehttp::error::MessageError>(())
         };
         set_fields(&mut request).map_err(io::Error::other)?;
         let opened = self.client.open_response(&request, &mut response).await;
@@ -79,7 +83,7 @@ impl FileSource for Store {
             return Err(io::Error::other("the store has sent another part, or another file"));
         }
         let mut body = Body::new();
-        // A length that is not that of the range is an error of its own, and so is a stream that is cut.
+        // Other code fails a body whose length is not that of the range, or whose stream is cut.
         body.set_stream(reader, response.headers.content_length());
         Ok(body)
     }

@@ -1,8 +1,9 @@
-//! The methods that come with features, where their feature is not enabled. None of them can be called: the compiler says
-//! which feature to enable, instead of that there is no such method.
+//! Methods that come with features and that programs call first, where their feature is not enabled. None of them can be
+//! called, and the error of the compiler names the feature. Without them, there would be no such method.
 //!
 //! The bounds are on `for<'a> &'a Self`, because the compiler refuses one on `Self` where the method is declared. No type
-//! implements the traits. They are written out, since the compiler would show a macro below each of its messages.
+//! implements the traits; `disabled` is the body of a method that has nothing to return. The traits are written out, since the
+//! compiler would show a macro below each of its messages.
 
 #[cfg(not(feature = "form"))]
 mod form {

@@ -121,7 +121,8 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
 //! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
 //! beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and
-//! `systemd` (sockets of other processes). Without a feature, its methods cannot be called, and the compiler says which feature to enable.
+//! `systemd` (sockets of other processes). For most methods of a feature that is not
+//! enabled, the error of the compiler names the feature.
 //!
 //! # Where to look
 //!

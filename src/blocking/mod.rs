@@ -15,8 +15,8 @@
 //! to the next, and all settings of [`ClientBuilder`](crate::ClientBuilder) hold. `.send()` takes the place of `.await`.
 //!
 //! In a runtime, each request fails with [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime): the thread would
-//! serve nothing else meanwhile. `async` code uses [`corehttp::Client`](crate::Client) there. So does the code of
-//! `tokio::task::spawn_blocking`, whose threads belong to the runtime, and waits by
+//! serve nothing else meanwhile. `async` code awaits a [`corehttp::Client`](crate::Client) instead. In
+//! `tokio::task::spawn_blocking`, whose threads belong to a runtime too, such a client is waited for by
 //! `Handle::current().block_on(client.get(url).into_future())`.
 //!
 //! For other futures than requests, there is [`block_on`](crate::block_on).

@@ -416,6 +416,7 @@ impl ClientBuilder {
     #[doc(alias("unix_socket", "unix"))]
     pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
         self.settings.dial.address = address.into().into();
+        self.settings.dial.is_in_memory = false;
         self
     }
 
@@ -425,6 +426,7 @@ impl ClientBuilder {
     /// of the URL. A Unix socket and a listener in memory have neither, so they are reached without a dialer.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.settings.dial.dialer = Some(Arc::new(dialer));
+        self.settings.dial.is_in_memory = false;
         self
     }
 

@@ -304,7 +304,7 @@ impl<S> RequestBuilder<S> {
     }
 }
 
-/// Requests that a method sends. None does for [`Awaited`] ones, and the compiler says what does.
+/// Implemented by nothing: its message names `.await`, for programs that call `.send()` as with reqwest.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a request is sent by `.await`, without `.send()`",

@@ -17,7 +17,7 @@
 //!
 //! # Files that another server names
 //!
-//! An application behind this server decides who gets which file, and leaves it to this server to send it, as nginx does for
+//! An application behind this server decides who gets which file, and this server sends it, as nginx does for
 //! `x-accel-redirect`: with ranges and conditions, and from the page cache to the socket. The field counts in a response
 //! alone. That of a client is removed, and no client sees the one of the application.
 //!

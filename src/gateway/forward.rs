@@ -135,10 +135,9 @@ impl Context {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Forwards the request's body and the response as [`Context::forward_with`] does, unless `choose` finds in the head of
-    /// the response that the handler is to answer otherwise. Then that value is returned, and `ctx.response` is as the
-    /// handler has left it, with no field of the server behind. Its content is discarded if it is small and comes soon, so
-    /// that the connection can be used again.
+    /// Forwards as [`Context::forward_with`] does, unless `choose` returns a value for the head of the response. Then nothing is
+    /// sent and that value is returned. `ctx.response` is as the handler has left it, without a field of the server behind. The
+    /// content of the response behind is discarded if it is small and comes soon, so that the connection can be used again.
     ///
     /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
     /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
@@ -211,13 +210,17 @@ impl Context {
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
         let connection_options = self.forward_fields();
-        // The fields that the handler had set: `poll_head` has left them where those of the response were.
+        // `poll_head` has swapped the heads: the handler's fields are in that of the call. A response has one id.
+        if call.borrow_mut().response_head().headers.contains(REQUEST_ID) {
+            self.response.headers.remove(REQUEST_ID);
+        }
         self.response.headers.append_all(&call.borrow_mut().response_head().headers);
         let chosen = match head {
             Ok(()) => choose(&mut self.response).map(Ok),
             Err(error) => Some(Err(error)),
         };
         if let Some(chosen) = chosen {
+            // The handler gets its own head back.
             std::mem::swap(&mut self.response, call.borrow_mut().response_head());
             let chosen = chosen?;
             call.into_inner().discard().await;
@@ -235,7 +238,8 @@ impl Context {
             return Ok(None);
         }
         let (body, out) = self.duplex().await?;
-        let (mut body, mut relay) = (body.skip_buffered(), Relay::new(out, kept_max));
+        let mut body = body.skip_buffered();
+        let mut relay = Relay::new(out, kept_max);
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
         if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
             let finished = finish(relay, received, call.into_inner(), &connection_options);
@@ -307,6 +311,9 @@ impl Context {
 async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
+
+/// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
+const REQUEST_ID: &str = "x-request-id";
 
 /// Gives the connection to the server behind back, and has the relay write the rest of a response that was `received`.
 async fn finish(

@@ -143,9 +143,10 @@ impl Middleware for HttpsRedirect {
 /// The hosts that requests may name.
 #[derive(Clone, Debug, Default)]
 struct AllowedHosts {
-    themselves: HostMap<()>,
-    /// The names of which all names below are allowed.
-    above: HostMap<()>,
+    /// Hosts that are allowed as they are.
+    exact: HostMap<()>,
+    /// Domains whose names below are allowed, written `*.`.
+    domains: HostMap<()>,
 }
 
 impl AllowedHosts {
@@ -155,13 +156,13 @@ impl AllowedHosts {
         if !is_host || name.contains('*') {
             return Err(MessageError::from_url(TargetError::Authority, host));
         }
-        let hosts = if is_itself { &mut self.themselves } else { &mut self.above };
+        let hosts = if is_itself { &mut self.exact } else { &mut self.domains };
         hosts.add(name, ());
         Ok(())
     }
 
     fn has(&self, host: &str) -> bool {
-        self.themselves.get(host).is_some() || self.above.has_above(host)
+        self.exact.get(host).is_some() || self.domains.has_above(host)
     }
 }
 

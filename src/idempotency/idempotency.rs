@@ -54,14 +54,14 @@ impl<S: IdempotencyStore> Idempotency<S> {
         Idempotency { store, scope: None, is_required: false, response_max: 64 << 10 }
     }
 
-    /// Sets a function that returns the name of the client to which a key belongs, such as the id of a user. With another one,
-    /// the key is another.
+    /// Sets a function that returns the name of the client to which a key belongs, such as the id of a user. The same key of
+    /// two clients is two keys.
     ///
     /// Default: a hash of `authorization`; and a key whose `cookie` has changed meanwhile is refused with 422. So users who have
     /// a session in a cookie do not get the responses of each other, and none is handled twice because another cookie has
-    /// changed. A service with such users sets the function, for the room that they share in a
-    /// [`MemoryStore`](super::MemoryStore) as well. One whose clients are known by a certificate, or by a field of their own,
-    /// must set it.
+    /// changed. A service whose users have sessions should set the function, or they share the room of one client in a
+    /// [`MemoryStore`](super::MemoryStore). A service that knows its clients by a certificate, or by a field of its own, must
+    /// set it.
     pub fn scope(mut self, scope: impl Fn(&Context) -> String + Send + Sync + 'static) -> Idempotency<S> {
         self.scope = Some(Arc::new(scope));
         self

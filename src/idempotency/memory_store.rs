@@ -15,13 +15,15 @@ use crate::server::{Error, Result};
 /// The outcomes of requests in the memory of the process, for all cores together. They end with the process. Clones share
 /// them.
 ///
-/// An outcome is kept for a day, unless there is no room for it any longer. Then an outcome goes whose status is 4xx, of a
-/// request that was refused, and without any of these another one. Of either kind, it is the oldest of the client that
-/// takes the most room, by the [scope](super::Idempotency::scope) of its keys: the share that it has of all keys, and of
-/// all bytes. So a client that sends many requests pushes out its own outcomes as long as others have fewer: of `n`
-/// clients, each keeps half of an `n`th of the keys and bytes at least. All clients without a name are one, since they
-/// have one scope. Requests of theirs, and of clients that invent names, are stopped by authentication and a
-/// [`RateLimit`](crate::middleware::RateLimit) around the middleware.
+/// An outcome is kept for 24 hours, unless its room is needed. Outcomes with a status of 4xx go first, since the requests were
+/// refused. Among these, and after them among the others, the client with the most room loses its oldest one. Clients are
+/// told apart by the [scope](super::Idempotency::scope) of their keys. The room of an outcome is its bytes, and as many more
+/// as there are for each key on average.
+///
+/// So a client that sends many requests pushes out its own outcomes. Of `n` clients whose requests were accepted, one loses
+/// nothing while it has less than half of an `n`th of the keys and less than half of an `n`th of the bytes, unless requests
+/// that are being handled take the room. Clients without a name share one scope, and a client can invent names:
+/// authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware keep both out.
 ///
 /// The claim of a request that is being handled stays, however long that takes. With as many of these as there is room
 /// for, another request is answered with 503.
@@ -46,21 +48,21 @@ impl MemoryStore {
         MemoryStore { outcomes: Arc::default(), bounds }
     }
 
-    /// Sets how many keys there are at most.
+    /// Sets how many keys there are at most, claims included. Default: 10,000.
     #[must_use]
     pub fn keys_max(mut self, keys: usize) -> MemoryStore {
         self.bounds.keys = keys;
         self
     }
 
-    /// Sets how many bytes the keys and responses of requests that were handled have at most.
+    /// Sets how many bytes the keys and the kept responses take at most, together. Default: 64 MiB.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> MemoryStore {
         self.bounds.bytes = bytes;
         self
     }
 
-    /// Sets how long an outcome is kept. Clients learn it from the documentation of the service.
+    /// Sets how long an outcome is kept, which clients should find in the documentation of the service. Default: 24 hours.
     #[must_use]
     pub fn time(mut self, time: Duration) -> MemoryStore {
         self.bounds.time = time;
@@ -176,7 +178,8 @@ impl Outcomes {
         let key = key.clone();
         let fingerprint = outcome.fingerprint;
         let len = key.len() + response.as_ref().map_or(0, StoredResponse::len);
-        while self.bytes + len > bounds.bytes && self.make_room() {}
+        // A response that can never fit costs others nothing.
+        while len <= bounds.bytes && self.bytes + len > bounds.bytes && self.make_room() {}
         // The key is kept all the same, or the request would be handled twice.
         let response = response.filter(|_| self.bytes + len <= bounds.bytes);
         let state = State::Done { until: later(runtime::now(), bounds.time), response };
@@ -192,7 +195,7 @@ impl Outcomes {
     fn add_done(&mut self, key: Arc<str>, outcome: Outcome, bounds: &Bounds) {
         self.last_number += 1;
         self.bytes += outcome.len(&key);
-        // A key takes as much room as the bytes that there are for each.
+        // Without this, a client could fill the keys with outcomes of a few bytes, and never look the largest.
         let size = outcome.len(&key).saturating_add((bounds.bytes / bounds.keys.max(1)).max(1));
         let number = self.last_number;
         self.queues(outcome.is_refusal()).push(scope_of(&key), number, size);

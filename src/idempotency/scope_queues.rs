@@ -1,4 +1,4 @@
-//! [`ScopeQueues`]: the outcomes of each client in turn, and which client takes the most room.
+//! [`ScopeQueues`]: the outcomes of each client, the oldest first, and the client that takes the most room.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct ScopeQueues {
     by_scope: HashMap<Arc<str>, ScopeQueue>,
-    /// The same scopes by their size, and by the number of their oldest outcome, which is the last one of equal sizes.
+    /// The scopes by size. The last one is the largest, and of equal ones that with the oldest outcome.
     by_size: BTreeSet<(usize, Reverse<u64>, Arc<str>)>,
 }
 

@@ -10,7 +10,8 @@ use crate::server::Result;
 /// Where the outcomes of requests are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
 ///
 /// A key is the [scope](super::Idempotency::scope) of the client, LF, the `idempotency-key`, a space, and scheme and host
-/// of the request. Behind the last LF there is no other, so the keys of two clients differ, whatever these are called.
+/// of the request. Neither an `idempotency-key` nor an origin contains an LF. So the last LF ends the scope, and the keys of two
+/// clients differ, whatever their names contain.
 ///
 /// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
 /// a handler is.

@@ -1,4 +1,4 @@
-//! [`LineTarget`]: the place where lines are written; and [`notice`], for words about that.
+//! [`LineTarget`]: where lines are written; [`notice`]: a line on standard error about the logs themselves.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -117,8 +117,8 @@ fn open(path: &Path) -> io::Result<File> {
 /// The least time between two attempts to open a file again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes a line to standard error, which may stand still for ever: a thread of its own waits for that, and the caller
-/// does not, but for a moment. While such a thread waits, further notices are left out.
+/// Writes a line to standard error, on a thread of its own, since a pipe that nobody reads may block it forever. The caller
+/// waits for at most 100 ms. Further notices are dropped until that thread has ended.
 pub(crate) fn notice(text: String) {
     static IS_WRITING: AtomicBool = AtomicBool::new(false);
     if IS_WRITING.swap(true, Ordering::AcqRel) {
@@ -131,12 +131,12 @@ pub(crate) fn notice(text: String) {
     };
     match thread::Builder::new().name("log-notice".into()).spawn(write) {
         // The last notice of a process should not be lost, as a rule.
-        Ok(thread) => _ = is_over_within(&thread, MOMENT),
+        Ok(thread) => _ = is_over_within(&thread, NOTICE_WAIT_MAX),
         Err(_) => IS_WRITING.store(false, Ordering::Release),
     }
 }
 
-const MOMENT: Duration = Duration::from_millis(100);
+const NOTICE_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
 pub(super) fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {

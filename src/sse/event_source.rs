@@ -1,8 +1,12 @@
 //! [`EventSource`]: a stream of events that goes on over many connections (HTML §9.2.3).
 
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, mem};
+
+use tokio::runtime::Id as RuntimeId;
 
 use super::event::Event;
 use super::event_reader::EventReader;
@@ -10,7 +14,7 @@ use crate::client::client::Client;
 use crate::client::{Backoff, ClientCause, ClientError, ClientPhase, ResponseReader};
 use crate::message::content::is_event_stream;
 use crate::message::{MessageError, Request, Response, Status};
-use crate::runtime::{Instant, later, now, sleep_until};
+use crate::runtime::{Handle, Instant, later, now, sleep_until};
 
 /// Reads events from a server, and connects again when the stream ends or breaks, as a browser's `EventSource` does (HTML
 /// §9.2.3).
@@ -64,8 +68,8 @@ pub struct EventSource {
     last_id: Option<String>,
     /// How long the server wants its clients to wait, if it has said so.
     delay: Option<Duration>,
-    /// How many connections in a row could not be opened.
-    failed: u32,
+    /// How many waits there were since a connection was last opened.
+    waits: u32,
     last_error: Option<io::Error>,
 }
 
@@ -74,14 +78,20 @@ enum SourceState {
     /// There is none before this moment.
     Waiting(Instant),
     /// One is being opened. Kept, since callers drop their futures while they wait for something else as well.
-    Opening(Pin<Box<Opening>>),
+    Opening(Opening),
     Open(Box<EventReader<ResponseReader>>),
     /// The server wants no other connection.
     Ended,
 }
 
+/// The opening of a connection, in the runtime whose timers it waits for.
+struct Opening {
+    future: Pin<Box<OpeningFuture>>,
+    runtime: Option<RuntimeId>,
+}
+
 /// Becomes a response, and its reader.
-type Opening = dyn Future<Output = (Response, Result<ResponseReader, ClientError>)> + Send;
+type OpeningFuture = dyn Future<Output = (Response, Result<ResponseReader, ClientError>)> + Send;
 
 impl EventSource {
     /// Prepares to read the events that `request` asks for. Its `accept` becomes `text/event-stream`, and its `cache-control`
@@ -101,7 +111,7 @@ impl EventSource {
             request,
             state: SourceState::Waiting(now()),
             delay: None,
-            failed: 0,
+            waits: 0,
             last_error: None,
         })
     }
@@ -132,8 +142,8 @@ impl EventSource {
         self.last_id.as_deref()
     }
 
-    /// Returns why the last connection has ended, if it has not just ended: an error of the client or of the stream, or the
-    /// status of the response.
+    /// Returns why there is no connection: an error of the client or of the stream, or the status of the response. `None` while
+    /// one is open, after a stream that came to its end, and after an error that [`EventSource::event`] returned.
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }
@@ -147,10 +157,7 @@ impl EventSource {
                 self.state = SourceState::Opening(self.open());
                 Ok(false)
             }
-            SourceState::Opening(opening) => {
-                let (response, opened) = opening.as_mut().await;
-                self.note_opened(&response, opened).map(|()| false)
-            }
+            SourceState::Opening(_) => poll_fn(|cx| self.poll_opening(cx)).await.map(|()| false),
             SourceState::Open(events) => {
                 let read = events.advance().await;
                 if let Some(id) = events.last_id().filter(|id| self.last_id.as_deref() != Some(*id)) {
@@ -177,18 +184,37 @@ impl EventSource {
     }
 
     /// Opens a connection.
-    fn open(&mut self) -> Pin<Box<Opening>> {
+    fn open(&mut self) -> Opening {
         match self.last_id.as_deref() {
             None | Some("") => drop(self.request.headers.remove("last-event-id")),
-            // An id that is not valid in a field cannot be told.
+            // A field has no room for control characters. It then keeps the id before, and some events come twice.
             Some(id) => drop(self.request.headers.set("last-event-id", id)),
         }
-        let (client, request) = (self.client.clone(), self.request.clone());
-        Box::pin(async move {
+        let client = self.client.clone();
+        let request = self.request.clone();
+        let future = Box::pin(async move {
             let mut response = Response::new();
             let opened = client.open_response(&request, &mut response).await;
             (response, opened)
-        })
+        });
+        Opening { future, runtime: current_runtime() }
+    }
+
+    /// Goes on opening a connection. In another runtime it begins anew, since timers end with their runtime.
+    fn poll_opening(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A future that has panicked must not be polled again.
+        let state = mem::replace(&mut self.state, SourceState::Waiting(now()));
+        let SourceState::Opening(mut opening) = state else { return Poll::Ready(Ok(())) };
+        if opening.runtime != current_runtime() {
+            return Poll::Ready(Ok(()));
+        }
+        match opening.future.as_mut().poll(cx) {
+            Poll::Ready((response, opened)) => Poll::Ready(self.note_opened(&response, opened)),
+            Poll::Pending => {
+                self.state = SourceState::Opening(opening);
+                Poll::Pending
+            }
+        }
     }
 
     /// Notes what came of opening a connection.
@@ -212,7 +238,8 @@ impl EventSource {
             Status::OK if is_event_stream(&response.headers) => {
                 let mut events = EventReader::new(reader);
                 events.event_max = self.event_max;
-                (self.failed, self.last_error) = (0, None);
+                self.waits = 0;
+                self.last_error = None;
                 self.state = SourceState::Open(Box::new(events));
                 Ok(())
             }
@@ -236,10 +263,10 @@ impl EventSource {
 
     /// Waits before another connection, after one that has ended with this error, if with any.
     fn wait(&mut self, error: Option<io::Error>) {
-        self.failed = self.failed.saturating_add(1);
+        self.waits = self.waits.saturating_add(1);
         let first = self.delay.unwrap_or(DELAY.min(self.delay_max));
         let backoff = Backoff { first, most: self.delay_max.max(first) };
-        self.state = SourceState::Waiting(later(now(), backoff.bound(self.failed)));
+        self.state = SourceState::Waiting(later(now(), backoff.bound(self.waits)));
         self.last_error = error;
     }
 }
@@ -247,6 +274,10 @@ impl EventSource {
 const DELAY: Duration = Duration::from_secs(3);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 const EVENT_MAX: usize = 1 << 20;
+
+fn current_runtime() -> Option<RuntimeId> {
+    Handle::current().map(|runtime| runtime.id())
+}
 
 /// Whether the server may do better soon.
 fn is_passing(status: Status) -> bool {
@@ -273,7 +304,7 @@ impl fmt::Debug for EventSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventSource")
             .field("is_open", &matches!(self.state, SourceState::Open(_)))
-            .field("failed", &self.failed)
+            .field("waits", &self.waits)
             .field("last_error", &self.last_error)
             .finish_non_exhaustive()
     }

@@ -1,8 +1,8 @@
 //! [`RecordedExchange`]: a request and its response, on the wire and in the file of a recording.
 //!
-//! A file is text: each message is behind a line that begins with `=== `, its head as it was, with the URL for the target, and
-//! after an empty line its content, up to the next such line or the end of the file. The last line break is none of the
-//! content. Content that would not survive as text is in base64 (RFC 4648 §4), and the line says so.
+//! A file is text. Each message follows a line that begins with `=== `: its head without the fields of the connection and with
+//! the URL for the target, an empty line, and its content, up to the next such line or the end of the file. The final line
+//! break is not part of the content. Content that would not survive as text is in base64 (RFC 4648 §4), as its `=== ` line notes.
 
 use std::io;
 
@@ -24,7 +24,7 @@ impl RecordedExchange {
     ///
     /// # Errors
     ///
-    /// Fails at the first message that is none, with the number of the line before it.
+    /// Fails at the first malformed message, with the number of its `=== ` line.
     pub(super) fn parse_all(file: &str) -> io::Result<Vec<RecordedExchange>> {
         let mut exchanges = Vec::new();
         let mut request = None;
@@ -84,25 +84,25 @@ pub(super) fn request_from_wire(octets: &[u8], origin: &str) -> io::Result<Reque
         Some(chunks) => request.body.set_bytes(chunks.content),
         None => request.body.set_bytes(content),
     }
-    request.headers.remove_each(&FRAMING);
-    request.headers.remove_each(&REQUEST_FRAMING);
+    request.headers.remove_each(&HOP_FIELDS);
+    request.headers.remove_each(&CLIENT_FIELDS);
     Ok(request)
 }
 
 /// Removes the fields of a response that belong to its connection. The length of content that is not here is kept, as in the
 /// response to a HEAD.
 pub(super) fn strip_response(response: &mut Response) {
-    response.headers.remove_each(&FRAMING);
+    response.headers.remove_each(&HOP_FIELDS);
     if response.headers.content_length() == Some(response.body.bytes().len() as u64) {
         response.headers.remove("content-length");
     }
 }
 
-/// The fields of a connection, which are not recorded.
-const FRAMING: [FieldName<'_>; 3] =
+/// Fields of the connection alone, which are not recorded.
+const HOP_FIELDS: [FieldName<'_>; 3] =
     [FieldName::new("connection"), FieldName::new("keep-alive"), FieldName::new("transfer-encoding")];
-/// The fields of a request that follow from its URL and its content.
-const REQUEST_FRAMING: [FieldName<'_>; 3] =
+/// Fields that the client of a played request sets anew.
+const CLIENT_FIELDS: [FieldName<'_>; 3] =
     [FieldName::new("content-length"), FieldName::new("expect"), FieldName::new("host")];
 
 /// The response to a request with this method, as it is sent.
@@ -157,7 +157,7 @@ const BASE64_COLUMNS: usize = 76;
 
 /// A message in a file.
 struct Section<'f> {
-    /// The number of its first line.
+    /// The number of its `=== ` line.
     line: usize,
     title: Title,
     is_base64: bool,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use super::recorded_exchange::{RecordedExchange, request_from_wire, response_to_wire, strip_response};
 use super::script::receive;
-use super::scripted_peer::{STREAM_BYTES, stand_in};
+use super::scripted_peer::{STREAM_BYTES, in_memory};
 use super::secrets::Secrets;
 use crate::client::builder::ClientBuilder;
 use crate::client::client::Client;
@@ -88,9 +88,8 @@ use crate::runtime::Handle;
 ///
 /// # What is recorded
 ///
-/// Each exchange is in the file as soon as it is over, in the order of their ends; requests of redirects and retries are
-/// exchanges of their own. The fields of connections, the lengths of contents that are there, trailers and interim responses
-/// are left out. Content is recorded octet by octet: as it is if it is plain text, and else in base64. Coded content is no
+/// An exchange is written when it is over. Requests of redirects and retries are exchanges of their own. Not recorded are the
+/// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet by octet: as it is if it is plain text, and else in base64. Coded content is no
 /// plain text, unless the client of [`Recording::through`] [decodes](ClientBuilder::decode_up_to) it. A message has at most
 /// 16 MiB, a file 64 MiB, and a stream without an end is never over. Upgrades and tunnels are refused, and of a request that
 /// fails there is nothing in the file.
@@ -163,7 +162,7 @@ impl Recording {
     }
 
     /// Sets the client that reaches the servers while this records, such as one with certificates of its own. Redirects and
-    /// retries are left to the client that is recorded.
+    /// retries are left to the client that is recorded. Has no effect on a recording that is played.
     pub fn through(mut self, reaching: Client) -> Recording {
         if let Mode::Record { client, .. } = &mut self.mode {
             *client = transparent(&reaching);
@@ -183,8 +182,8 @@ impl Recording {
         self
     }
 
-    /// Hides a text, such as a password, in URLs, in other fields and in content that is UTF-8. It is searched as it stands
-    /// there, which may be with `%` or `\`.
+    /// Hides a text, such as a password, in URLs, in other fields and in content that is UTF-8. The text is searched as it was
+    /// sent: a password in a URL or in JSON may be escaped there, by `%` or `\`.
     pub fn hide_text(mut self, text: &str) -> Recording {
         self.secrets.add_text(text);
         self
@@ -195,13 +194,13 @@ impl Recording {
         self.client_builder().build()
     }
 
-    /// The settings of such a client.
+    /// The settings of a client whose exchanges are recorded or played.
     pub fn client_builder(&self) -> ClientBuilder {
         let peer = RecordingPeer { recording: self.clone(), origins: Arc::default() };
-        stand_in(Client::builder().dialer(peer.clone()).wrap(peer))
+        in_memory(Client::builder().dialer(peer.clone()).wrap(peer))
     }
 
-    /// The method and the URL of each exchange that was not played yet, in the order of the file. None while this records.
+    /// The method and the URL of each exchange that was not played yet, in the order of the file. Empty while this records.
     pub fn unplayed(&self) -> Vec<String> {
         match &self.mode {
             Mode::Record { .. } => Vec::new(),
@@ -258,7 +257,7 @@ impl Recording {
 }
 
 impl RecordingFile {
-    /// Appends the text of an exchange, as a whole. Tests wait for the disk.
+    /// Appends the text of a whole exchange. The write blocks the thread, which a test can bear.
     fn append(&mut self, text: &str) -> io::Result<()> {
         self.len += text.len();
         if self.len > FILE_MAX {

@@ -12,8 +12,8 @@ use crate::net::{Dialer, MemoryStream};
 use crate::runtime::Handle;
 
 /// A server in memory that follows scripts, whichever host is named: the first connection follows the first script, and so
-/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock. One of an `https` URL is
-/// reached without TLS.
+/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock. For `https` URLs there is
+/// no TLS handshake.
 ///
 /// # Examples
 ///
@@ -59,7 +59,7 @@ impl ScriptedPeer {
 
     /// The settings of a client of this server.
     pub fn client_builder(&self) -> ClientBuilder {
-        stand_in(Client::builder().dialer(self.clone()))
+        in_memory(Client::builder().dialer(self.clone()))
     }
 
     /// The requests that were received so far, as they are on the wire. Octets that are not UTF-8 are replaced.
@@ -93,8 +93,8 @@ impl Dialer for ScriptedPeer {
 }
 
 /// The settings of a client that reaches peers in memory: those of `https` as well, without a handshake.
-pub(super) fn stand_in(mut builder: ClientBuilder) -> ClientBuilder {
-    builder.settings.dial.is_stand_in = true;
+pub(super) fn in_memory(mut builder: ClientBuilder) -> ClientBuilder {
+    builder.settings.dial.is_in_memory = true;
     builder
 }
 

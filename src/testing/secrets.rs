@@ -1,5 +1,7 @@
 //! [`Secrets`]: what a recording hides of the messages that it keeps.
 
+use std::cmp::Reverse;
+
 use crate::message::{Headers, MessageError, Request, Response};
 
 /// The fields and the texts that stand in no file of a recording.
@@ -22,6 +24,8 @@ impl Secrets {
     /// Adds a text. An empty one is in every text, and hides nothing.
     pub(super) fn add_text(&mut self, text: &str) {
         self.texts.extend((!text.is_empty()).then(|| text.to_owned()));
+        // One that contains another goes first, or its rest would stay.
+        self.texts.sort_by_key(|text| Reverse(text.len()));
     }
 
     /// A copy of `request` without secrets.
@@ -122,6 +126,7 @@ mod tests {
     fn a_secret_text_is_hidden_wherever_it_stands() {
         let mut secrets = Secrets::default();
         secrets.add_text("");
+        secrets.add_text("s3");
         secrets.add_text("s3cret");
         secrets.add_field("X-Key");
         secrets.remove_field("Cookie");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::scripted_peer::stand_in;
+use super::scripted_peer::in_memory;
 use crate::client::builder::ClientBuilder;
 use crate::client::client::Client;
 use crate::memory::lock;
@@ -82,14 +82,14 @@ impl TestServer {
         Ok(TestServer { listener, calls, running: Some(running) })
     }
 
-    /// A client of this server, whichever host its requests name. One of an `https` URL is reached without TLS.
+    /// A client of this server, whichever host its requests name. For `https` URLs there is no TLS handshake.
     pub fn client(&self) -> Client {
         self.client_builder().build()
     }
 
     /// The settings of a client of this server.
     pub fn client_builder(&self) -> ClientBuilder {
-        stand_in(Client::builder().connect_to(&self.listener))
+        in_memory(Client::builder().connect_to(&self.listener))
     }
 
     /// The calls that were answered so far, in the order of their responses.

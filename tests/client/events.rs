@@ -4,10 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use corehttp::Request;
+use corehttp::client::Retry;
 use corehttp::sse::EventSource;
 use tokio::time::{Instant, timeout};
 
-use crate::support::Stage;
+use crate::support::{Stage, paused};
 
 const SECOND: Duration = Duration::from_secs(1);
 const END: &str = "HTTP/1.1 204 x\r\n\r\n";
@@ -184,6 +185,19 @@ async fn a_future_that_is_dropped_while_it_connects_goes_on_connecting() {
     }
     // A wait of three seconds is between two connections.
     assert_eq!((read, stage.received().len()), (2, 2));
+}
+
+/// The timers of a connection that is being opened end with the runtime in which it was begun.
+#[test]
+fn a_source_goes_on_in_another_runtime() {
+    let busy = "HTTP/1.1 503 x\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let stage = answering([busy.clone(), busy.clone(), busy, stream("data: a\n\n")]);
+    let client = stage.builder().retry(Retry::new()).build();
+    let mut events = EventSource::new(&client, Request::get("http://a/").unwrap()).unwrap();
+    for _ in 0..3 {
+        assert!(paused(async { timeout(SECOND / 10, events.event()).await.is_err() }));
+    }
+    assert_eq!(paused(events.event()).unwrap().unwrap().data, Some("a"));
 }
 
 /// Proxies end quiet streams now and then. That is no failure.

@@ -79,7 +79,7 @@ impl Balancer {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
-            let sent = match round.hedge_after() {
+            let sent = match round.hedge_percentile() {
                 None => round.host().send(request, response).await,
                 Some(percent) => boxed(|| self.send_hedged(&mut round, percent, response)).await,
             };
@@ -105,7 +105,7 @@ impl Balancer {
     ) -> Result<ResponseReader, ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
-            let opened = match round.hedge_after() {
+            let opened = match round.hedge_percentile() {
                 None => round.host().open_response(request, response).await,
                 Some(percent) => boxed(|| self.open_hedged(&mut round, percent, response)).await,
             };
@@ -133,7 +133,7 @@ impl Balancer {
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut round = self.begin(request, None).await?;
         loop {
-            let mut opened = match round.hedge_after().filter(|_| !has_call_body(request)) {
+            let mut opened = match round.hedge_percentile().filter(|_| !has_call_body(request)) {
                 None => round.host().open_call(request).await,
                 Some(percent) => {
                     let open = |host: Host| async move { host.open_call(request).await };
@@ -221,14 +221,16 @@ impl Balancer {
 
     /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
     /// and at most 1,000. With 0 it gets none, and those that are pending are still answered: once
-    /// [`BalancerCounts::pending`] is 0, it is drained. Returns whether it is one of the hosts.
+    /// [`BalancerCounts::pending`] is 0, it is drained. A name with several addresses has one weight for all of them; a service
+    /// has none of its own. Returns whether it is one of the hosts.
     #[doc(alias = "drain")]
     pub fn set_weight(&self, url: &str, weight: u32) -> bool {
         origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.set_weight(&key, weight))
     }
 
-    /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
-    /// hosts.
+    /// Removes the host that `url` names, or all hosts that its [look-up](super::BalancerBuilder::each_address_of) has found, and
+    /// looks the name up no more. A single target of a service comes back with the next look-up. Pending requests are still
+    /// answered. Returns whether there was such a host or name.
     pub fn remove(&self, url: &str) -> bool {
         origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.remove(&key))
     }
@@ -266,7 +268,7 @@ impl Balancer {
             boxed(|| first_look_ups(&self.inner.hosts, &self.inner.health, deadline)).await;
         }
         let assignment = self.inner.assign_first(request)?.through(self.sender.as_ref());
-        let tries = self.inner.policy.as_deref().map(|policy| {
+        let tries = self.inner.retry.as_deref().map(|policy| {
             assignment.member.deposit();
             let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
             Tries::new(policy, request, body, deadline)
@@ -303,8 +305,8 @@ impl Balancer {
         Ok(reader)
     }
 
-    /// Makes the first attempt of `round`, which `open` makes at a host, and another one at another host if it takes longer
-    /// than `percent` of the responses of all hosts. The round goes on with the one that wins.
+    /// Makes the first attempt of `round` by `open`. If it takes longer than `percent` of the responses of all hosts, makes
+    /// another one at another host. The round goes on with the winner.
     async fn hedge<T, F: Future<Output = Result<T, ClientError>>>(
         &self,
         round: &mut Round<'_>,

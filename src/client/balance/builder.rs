@@ -10,7 +10,7 @@ use super::choice::{BalancerChoice, RandomPairs};
 use super::ejection::Ejection;
 use super::health::{HealthPolicy, HostReport, PanicReport, PanicThreshold};
 use super::host_list::{BalancedName, HostList};
-use super::inner::{BalancerInner, KeyOf, RetryPolicy};
+use super::inner::{BalancerInner, KeyOf, OtherHosts};
 use super::member::{Member, Turns};
 use crate::client::error::ClientError;
 use crate::client::host::Host;
@@ -48,8 +48,8 @@ pub struct BalancerBuilder {
     key: Option<Box<KeyOf>>,
     panic: PanicThreshold,
     health: HealthPolicy,
-    retry: RetryPolicy,
-    policy: Option<Arc<Retry>>,
+    other_hosts: OtherHosts,
+    retry: Option<Arc<Retry>>,
 }
 
 impl BalancerBuilder {
@@ -64,7 +64,7 @@ impl BalancerBuilder {
             on_change: Hooks::default(),
         };
         BalancerBuilder {
-            policy: sender.retry().cloned(),
+            retry: sender.retry().cloned(),
             // The balancer retries, and not its hosts for themselves. Checks are never retried.
             sender: sender.with_retry(None),
             hosts: Arc::default(),
@@ -72,7 +72,7 @@ impl BalancerBuilder {
             key: None,
             panic: PanicThreshold::default(),
             health,
-            retry: RetryPolicy::Never,
+            other_hosts: OtherHosts::Unused,
         }
     }
 
@@ -136,8 +136,8 @@ impl BalancerBuilder {
     /// `http://_http._tcp.api.internal`.
     ///
     /// The resolver of the client must look them up: see [`Resolver::resolve_srv`](crate::net::Resolver::resolve_srv). That of
-    /// the operating system cannot. They are looked up as often as the addresses of
-    /// [`BalancerBuilder::each_address_of`] are, at most 64 targets are used, and if there is none, the last ones stay, and
+    /// the operating system cannot. Records are looked up as often as the addresses of [`BalancerBuilder::each_address_of`]
+    /// are. At most 64 targets are used. If there is none, the last ones stay, and
     /// [`HostChange::Unresolved`](super::HostChange) is reported.
     ///
     /// Targets of the lowest priority get the requests, by their weights; those of the next one get them while none of these
@@ -244,8 +244,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how long a failure counts as one more pending request, and so does any status from 500 on but 501 and 505: a host
-    /// that answers 500 at once would otherwise look the least busy, and get most requests. Default: 3 s.
+    /// Sets how long a failure counts as one more pending request. Any status from 500 on counts so too, except 501 and 505: a
+    /// host that answers 500 at once would otherwise look the least busy. Default: 3 s.
     pub fn penalty(mut self, penalty: Duration) -> Self {
         self.health.penalty = penalty;
         self
@@ -284,17 +284,18 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how many percent of the hosts, backups not counted, must be fit for use; with fewer, all get requests, since the
-    /// others would not bear the load. Default: 0, so that those which are fit get all, and all get some only if none is.
+    /// Sets how many percent of the hosts must be fit for use; backups and hosts of weight 0 are not counted. While fewer are
+    /// fit, but at least one, all hosts but backups get requests, since those that are fit would not bear the load. Default: 0.
+    /// Hosts that are not fit then get requests only while no host is, backups included.
     #[doc(alias("panic_threshold", "healthy_panic_threshold"))]
     pub fn panic_below(mut self, percent: u8) -> Self {
         self.panic.percent = percent.min(100);
         self
     }
 
-    /// Adds a function that is called when the balancer begins and ends to send requests to all hosts, since too few are fit
-    /// for use: see [`PanicReport`]. It runs with the request that is the first to be sent so, and should return quickly.
-    /// Its panics are ignored.
+    /// Adds a function that is called when the balancer starts or stops sending requests to hosts that are not fit for use
+    /// (Envoy's "panic", not one of Rust): see [`PanicReport`]. The function runs in the task of the request that is the first
+    /// of its kind, and should return quickly. If the function panics, that is ignored.
     ///
     /// # Examples
     ///
@@ -336,7 +337,7 @@ impl BalancerBuilder {
     ///
     /// [`BalancerBuilder::retry`] retries more failures, within a budget. If there is such a policy, it alone decides.
     pub fn retry_other_hosts(mut self, retry: bool) -> Self {
-        self.retry = if retry { RetryPolicy::Once } else { RetryPolicy::Never };
+        self.other_hosts = if retry { OtherHosts::Once } else { OtherHosts::Unused };
         self
     }
 
@@ -346,13 +347,13 @@ impl BalancerBuilder {
     /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.
     /// The time limit of the client is that of all attempts together.
     pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
-        self.policy = retry.into().map(Arc::new);
+        self.retry = retry.into().map(Arc::new);
         self
     }
 
     /// Builds the balancer. Nothing is dialed before the first request.
     pub fn build(self) -> Balancer {
-        let BalancerBuilder { sender, hosts, choice, key, panic, health, retry, policy } = self;
+        let BalancerBuilder { sender, hosts, choice, key, panic, health, other_hosts, retry } = self;
         Balancer::from_inner(BalancerInner {
             sender,
             hosts,
@@ -364,7 +365,7 @@ impl BalancerBuilder {
             window_end: Mutex::default(),
             panic,
             retry,
-            policy,
+            other_hosts,
             latencies: Latencies::default(),
         })
     }
@@ -385,7 +386,7 @@ impl fmt::Debug for BalancerBuilder {
             .field("panic", &self.panic)
             .field("health", &self.health)
             .field("retry", &self.retry)
-            .field("policy", &self.policy)
+            .field("other_hosts", &self.other_hosts)
             .finish_non_exhaustive()
     }
 }

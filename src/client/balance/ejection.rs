@@ -147,8 +147,8 @@ impl Ejector {
         }
     }
 
-    /// Notes that a request is assigned, and returns whether it is a trial of a host that was ejected. One that comes before
-    /// its time, since no host is fit for use or another has just become a trial, is none.
+    /// Notes that a request is assigned, and returns whether it is a trial of a host that was ejected. A request that is
+    /// assigned before a trial is due is none: no host is fit for use, or another request has just become one.
     pub(super) fn begin_trial(&mut self, now: Instant) -> bool {
         let Some(cause) = self.cause().filter(|_| self.admits(now)) else { return false };
         self.state = State::HalfOpen { cause, next: later(now, TRIAL_INTERVAL) };

@@ -91,12 +91,13 @@ impl fmt::Debug for HealthPolicy {
     }
 }
 
-/// A [`Balancer`](super::Balancer) begins or ends to send requests to all hosts, since too few of them are fit for use:
-/// fewer than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below) says, or none, backups included.
+/// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use. It does so while fewer
+/// hosts than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below) demands are fit, or while none is, backups
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicReport {
-    /// Whether it begins or ends.
+    /// Whether it starts or stops.
     pub change: PanicChange,
     /// How many hosts are fit for use. Neither backups nor hosts of weight 0 are counted here.
     pub fit: usize,
@@ -104,11 +105,11 @@ pub struct PanicReport {
     pub hosts: usize,
 }
 
-/// Whether a balancer begins or ends to send requests to all hosts.
+/// Whether a balancer starts or stops sending requests to hosts that are not fit for use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicChange {
-    /// All hosts get requests from now on.
+    /// Hosts that are not fit get requests as well, from now on.
     Began,
     /// Only hosts that are fit for use get requests again.
     Ended,

@@ -64,21 +64,21 @@ impl HostList {
         is_known
     }
 
-    /// Makes these hosts those of `name`, and reports what has changed.
+    /// Replaces the hosts of `name` by `found`, and reports what has changed.
     pub(super) fn set_found(&self, name: &Arc<BalancedName>, found: Vec<FoundHost>, health: &HealthPolicy) {
         for (member, change) in self.change_found(name, found) {
             health.report(&member.host, change);
         }
     }
 
-    /// Makes these hosts those of `name`. Returns what has changed, to be reported without a lock.
+    /// Replaces the hosts of `name` by `found`. Returns what has changed, to be reported without a lock.
     fn change_found(
         &self,
         name: &Arc<BalancedName>,
         found: Vec<FoundHost>,
     ) -> Vec<(Arc<Member>, HostChange)> {
         let key = name.host.origin();
-        // Made before, since a function of the application may choose their proxies.
+        // New members are made before the lock: a function of the application may choose their proxies.
         let known: Vec<Arc<Member>> = self.members().clone();
         let is_new = |it: &&FoundHost| !known.iter().any(|member| it.is(&member.host, &name.host));
         let member = |it: &FoundHost| {
@@ -229,7 +229,7 @@ impl BalancedName {
         self.is_looked_up.load(Ordering::Acquire)
     }
 
-    /// Notes a look-up, whose addresses are hosts by now. Returns whether it is the first failure since one succeeded.
+    /// Notes the end of a look-up, once its hosts are in the list. Returns whether it is the first failure since one succeeded.
     pub(super) fn note_look_up(&self, has_failed: bool) -> bool {
         self.is_looked_up.store(true, Ordering::Release);
         !self.is_unresolved.swap(has_failed, Ordering::Relaxed) && has_failed

@@ -30,9 +30,10 @@ pub(super) struct BalancerInner {
     /// When hosts are compared next.
     pub(super) window_end: Mutex<Option<Instant>>,
     pub(super) panic: PanicThreshold,
-    pub(super) retry: RetryPolicy,
-    /// The policy for retries, which decides instead if there is one.
-    pub(super) policy: Option<Arc<Retry>>,
+    /// Decides alone about retries, if there is one.
+    pub(super) retry: Option<Arc<Retry>>,
+    /// Without `retry`: whether a request that certainly was not processed is sent to another host.
+    pub(super) other_hosts: OtherHosts,
     /// How long the responses of all hosts take, if the policy hedges.
     pub(super) latencies: Latencies,
 }
@@ -40,11 +41,10 @@ pub(super) struct BalancerInner {
 /// The key of a request, by which its host is chosen.
 pub(super) type KeyOf = dyn Fn(&Request) -> Option<&[u8]> + Send + Sync;
 
-/// Whether a failed request that certainly was not processed is retried.
+/// Whether a failed request that certainly was not processed is sent to another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetryPolicy {
-    Never,
-    /// The request is sent to another host, once.
+pub(super) enum OtherHosts {
+    Unused,
     Once,
 }
 
@@ -62,7 +62,7 @@ impl BalancerInner {
         Some(self.assign_to(self.choose(request, excluded)?))
     }
 
-    /// Chooses another host than `first` for `request`, if there is another one.
+    /// Chooses another host than `first` for `request`; `first` itself if there is no other.
     pub(super) fn choose_other(&self, request: &Request, first: &Arc<Member>) -> Arc<Member> {
         self.choose(request, Some(first)).unwrap_or_else(|| first.clone())
     }
@@ -79,13 +79,14 @@ impl BalancerInner {
         };
         let candidates = || members.iter().filter(|member| is_candidate(member));
         let is_fit = |member: &Arc<Member>| member.is_up() && now.is_none_or(|now| member.admits(now));
-        let first = || candidates().filter(|member| member.tier() == 0);
-        let fit = || first().filter(|member| is_fit(member)).count();
-        let hosts = || first().count();
-        let is_below = self.panic.is_below(fit, hosts);
+        let primaries = || candidates().filter(|member| member.tier() == 0);
+        let all_primaries = || members.iter().filter(|member| member.weight() > 0 && member.tier() == 0);
+        let fit = || all_primaries().filter(|member| is_fit(member)).count();
+        let hosts = || all_primaries().count();
         let tier = candidates().filter(|member| is_fit(member)).map(|member| member.tier()).min();
+        let is_below = tier == Some(0) && self.panic.is_below(fit, hosts);
         let chosen = match tier {
-            _ if is_below => self.choose_of(key, first()),
+            _ if is_below => self.choose_of(key, primaries()),
             None => None,
             Some(tier) => {
                 self.choose_of(key, candidates().filter(|member| member.tier() == tier && is_fit(member)))
@@ -94,6 +95,7 @@ impl BalancerInner {
         // If none is fit, all are candidates, even if the last one went down only during this choice.
         let chosen = chosen.or_else(|| self.choose_of(key, candidates()))?.clone();
         let is_panic = is_below || tier.is_none();
+        // For a retry or a hedge, one host is left out, and the counts would be those of the others.
         let change = excluded.is_none().then(|| self.panic.note(is_panic, fit, hosts)).flatten();
         // The function of the application that gets the report may add and remove hosts.
         drop(members);
@@ -181,7 +183,7 @@ impl BalancerInner {
         request: &Request,
         outcome: Outcome<'_>,
     ) -> Option<Assignment> {
-        let may_repeat = self.retry == RetryPolicy::Once
+        let may_repeat = self.other_hosts == OtherHosts::Once
             && !failed.is_second
             && outcome.is_err_and(|error| !error.is_sent())
             && request.body.rewind();

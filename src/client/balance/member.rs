@@ -128,8 +128,8 @@ pub struct BalancerCounts {
     pub origin: String,
     /// The address, if it is [one of several of that name](crate::client::BalancerBuilder::each_address_of).
     pub address: Option<IpAddr>,
-    /// 0, or that of a host which gets requests only while none of a lower tier can be used: a
-    /// [backup](crate::client::BalancerBuilder::backup) has 1.
+    /// The tier: a host gets requests only while none of a lower tier can be used. 0 by default, 1 for a
+    /// [backup](crate::client::BalancerBuilder::backup). Targets of a service count up from 0, in the order of their priorities.
     pub tier: u16,
     /// Its share of the requests in proportion to the others; 0 if it gets none.
     pub weight: u32,
@@ -368,12 +368,14 @@ impl Member {
 
     /// Begins another window of time in which hosts are compared. Returns the counts of the one that ends.
     pub(super) fn end_window(&self) -> WindowCounts {
+        let mut window_start = lock(&self.counts.window_start);
         let all = WindowCounts {
             served: self.counts.served.load(Ordering::Relaxed),
             failed: self.counts.failed.load(Ordering::Relaxed),
         };
-        let start = std::mem::replace(&mut *lock(&self.counts.window_start), all);
-        WindowCounts { served: all.served - start.served, failed: all.failed - start.failed }
+        let start = std::mem::replace(&mut *window_start, all);
+        let served = all.served.saturating_sub(start.served);
+        WindowCounts { served, failed: all.failed.saturating_sub(start.failed) }
     }
 
     pub(super) fn counts(&self) -> BalancerCounts {

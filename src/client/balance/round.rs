@@ -26,9 +26,9 @@ impl Round<'_> {
         self.assignment.host()
     }
 
-    /// The percentile of the latencies after which the next attempt gets another one beside, if it may.
-    pub(super) fn hedge_after(&self) -> Option<u8> {
-        self.tries.as_ref().and_then(Tries::hedge_after)
+    /// The percentile of the latencies after which the next attempt is hedged; `None` if it is not.
+    pub(super) fn hedge_percentile(&self) -> Option<u8> {
+        self.tries.as_ref().and_then(Tries::hedge_percentile)
     }
 
     /// Waits until the next attempt is due.

@@ -61,7 +61,7 @@ pub(super) async fn first_look_ups(hosts: &HostList, health: &HealthPolicy, dead
     }
     let names = hosts.names().clone();
     for name in names.iter().filter(|name| !name.is_looked_up()) {
-        let looked_up = async { take(name.look_up().await, name, hosts, health) };
+        let looked_up = async { apply(name.look_up().await, name, hosts, health) };
         match deadline {
             Some(deadline) => drop(timeout_at(deadline, looked_up).await),
             None => drop(looked_up.await),
@@ -76,15 +76,15 @@ async fn keep_looking_up(name: Weak<BalancedName>, hosts: Weak<HostList>, health
         let Some(look_up) = name.upgrade().map(|name| name.look_up()) else { return };
         let found = look_up.await;
         let Some((name, hosts)) = name.upgrade().zip(hosts.upgrade()) else { return };
-        let pause = take(found, &name, &hosts, &health);
+        let pause = apply(found, &name, &hosts, &health);
         drop((name, hosts));
         sleep(pause).await;
     }
 }
 
-/// Makes the hosts that were found those of `name`, and keeps the last ones if there are none. Returns the time until the next
-/// look-up.
-fn take(
+/// Replaces the hosts of `name` by those that were found, and keeps the last ones if there are none. Returns the time until the
+/// next look-up.
+fn apply(
     found: io::Result<(Vec<FoundHost>, Duration)>,
     name: &Arc<BalancedName>,
     hosts: &HostList,

@@ -378,7 +378,7 @@ async fn connect(
     timeouts: &RequestTimeouts,
 ) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     let phases = timeouts.of_phases(settings);
-    let handshake = match connector.is_stand_in {
+    let handshake = match connector.is_in_memory {
         true => None,
         false => TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?,
     };

@@ -79,7 +79,7 @@ pub struct Retry {
     pub(super) retry_after_max: Duration,
     idempotency: Idempotency,
     /// The percentile of the latencies of the host after which a request is hedged, if it is.
-    hedge_after: Option<u8>,
+    hedge_percentile: Option<u8>,
     may_help: Arc<MayHelp>,
 }
 
@@ -104,7 +104,7 @@ impl Retry {
             backoff: Backoff::default(),
             retry_after_max: Duration::from_secs(30),
             idempotency: Idempotency::OfRequest,
-            hedge_after: None,
+            hedge_percentile: None,
             may_help: Arc::new(Retry::is_transient),
         }
     }
@@ -160,8 +160,8 @@ impl Retry {
     }
 
     /// Sends a request that takes long once more, and takes the response that comes first, by its head; the other exchange
-    /// is canceled. The time after which this happens is that within which `percent` of the host's last 128 responses have
-    /// come. Default: no.
+    /// is canceled. A hedge is sent after the time within which `percent` of the host's last 128 responses have come. Default:
+    /// no.
     ///
     /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, and only after 32 responses in the runtime. A
     /// [`Call`](crate::client::Call) whose caller writes a body is not, and neither is a request for another protocol. A hedge is
@@ -184,7 +184,7 @@ impl Retry {
     /// ```
     #[doc(alias("tail latency", "speculative retry", "hedging"))]
     pub fn hedge_after_percentile(self, percent: u8) -> Retry {
-        Retry { hedge_after: Some(percent), ..self }
+        Retry { hedge_percentile: Some(percent), ..self }
     }
 
     /// Whether another attempt may help, by default:
@@ -210,8 +210,8 @@ impl Retry {
     }
 
     /// The percentile of the latencies of the host after which a request is hedged, if it is.
-    pub(super) fn hedge_after(&self) -> Option<u8> {
-        self.hedge_after
+    pub(super) fn hedge_percentile(&self) -> Option<u8> {
+        self.hedge_percentile
     }
 
     /// Whether another attempt may have a better outcome.
@@ -267,7 +267,7 @@ impl fmt::Debug for Retry {
             .field("backoff", &self.backoff)
             .field("retry_after_max", &self.retry_after_max)
             .field("idempotency", &self.idempotency)
-            .field("hedge_after", &self.hedge_after)
+            .field("hedge_percentile", &self.hedge_percentile)
             .finish_non_exhaustive()
     }
 }

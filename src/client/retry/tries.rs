@@ -90,9 +90,9 @@ impl<'a> Tries<'a> {
         None
     }
 
-    /// The percentile of the latencies after which the next attempt gets another one beside, if it may.
-    pub(in crate::client) fn hedge_after(&self) -> Option<u8> {
-        self.policy.hedge_after().filter(|_| self.log.retries.is_empty())
+    /// The percentile of the latencies after which the next attempt is hedged; `None` if it is not.
+    pub(in crate::client) fn hedge_percentile(&self) -> Option<u8> {
+        self.policy.hedge_percentile().filter(|_| self.log.retries.is_empty())
     }
 
     /// Decides whether a request that has not been answered for so long is sent once more beside. `withdraw` takes a retry

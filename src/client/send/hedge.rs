@@ -1,4 +1,4 @@
-//! [`hedge`]: an attempt at a request, and another one beside if that takes long, of which the first one to be answered wins.
+//! [`hedge`]: makes an attempt at a request, and a second one if the first takes long. The first response wins.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use crate::runtime::{self, timeout};
 
 /// The end of an attempt that may have had another one beside it.
 pub(in crate::client) struct Hedged<T> {
-    /// The attempt that `outcome` is that of. If both have failed, it is the first one.
+    /// The attempt of which `outcome` is. If both have failed, the first.
     pub(in crate::client) winner: Winner,
     pub(in crate::client) outcome: Result<T, ClientError>,
     /// The error of the other attempt, unless there was none or it was canceled.
@@ -25,8 +25,8 @@ pub(in crate::client) enum Winner {
     Second,
 }
 
-/// Makes the attempt `first`. If it takes longer than `percent` of the `latencies`, `second` makes another one, or decides
-/// that there is none, by the time that has passed. The first response cancels the other attempt, and adds to the latencies
+/// Makes the attempt `first`. If it takes longer than `percent` of the `latencies`, `second` gets the time that has passed, and
+/// makes another attempt or declines. The first response cancels the other attempt, and adds to the latencies
 /// the time since the first attempt began.
 pub(in crate::client) async fn hedge<T, S: Future<Output = Result<T, ClientError>>>(
     latencies: &Latencies,

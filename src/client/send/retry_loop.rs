@@ -54,7 +54,7 @@ impl<'a, 'r: 'a> RetryLoop<'a, 'r> {
         }
         let request = self.outgoing.request;
         let mut tries = Tries::new(self.policy, request, until.sent_body(request), self.timeouts.deadline);
-        let mut attempted = match (tries.hedge_after(), until.reborrow()) {
+        let mut attempted = match (tries.hedge_percentile(), until.reborrow()) {
             (None, until) | (_, until @ Until::HeadSent(_)) => self.attempt(0, until).await,
             (Some(percent), until) => self.hedge(percent, &mut tries, until).await,
         };

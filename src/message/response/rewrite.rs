@@ -74,13 +74,22 @@ impl<'a> Place<'a> {
     /// The value of `refresh`, a time and `url=` with a reference (HTML §4.2.5.3), as the gateway sends it; `None` if it stays
     /// as it is.
     fn moved_refresh(&self, value: &[u8]) -> Option<Vec<u8>> {
-        let is_mark = |octet: &u8| matches!(octet, b' ' | b'\t' | b'"' | b'\'');
-        let equals = memchr::memchr(b'=', value)
-            .filter(|at| trim(&value[..*at]).to_ascii_lowercase().ends_with(b"url"))?;
-        let start = equals + 1 + value[equals + 1..].iter().take_while(|octet| is_mark(octet)).count();
-        let len = value[start..].iter().take_while(|octet| !is_mark(octet)).count();
-        let (before, (reference, after)) = (&value[..start], value[start..].split_at(len));
-        Some([before, &self.moved_reference(reference)?, after].concat())
+        let is_blank = |octet: &u8| matches!(octet, b' ' | b'\t');
+        let skip = |from: usize, is_skipped: &dyn Fn(&u8) -> bool| {
+            from + value[from..].iter().take_while(|octet| is_skipped(octet)).count()
+        };
+        let time = skip(0, &|octet| octet.is_ascii_digit() || *octet == b'.' || is_blank(octet));
+        value.get(time).filter(|octet| matches!(octet, b';' | b','))?;
+        let mut start = skip(time + 1, &is_blank);
+        if value.get(start..start + 3).is_some_and(|name| name.eq_ignore_ascii_case(b"url")) {
+            let equals = skip(start + 3, &is_blank);
+            start = if value.get(equals) == Some(&b'=') { skip(equals + 1, &is_blank) } else { start };
+        }
+        let quote = value.get(start).copied().filter(|octet| matches!(octet, b'"' | b'\''));
+        start += usize::from(quote.is_some());
+        let end = skip(start, &|octet| quote.map_or(!is_blank(octet), |quote| *octet != quote));
+        let moved = self.moved_reference(&value[start..end])?;
+        Some([&value[..start], &moved, &value[end..]].concat())
     }
 
     /// A path at or below that of the server, perhaps with a query, as the gateway offers it.
@@ -220,7 +229,11 @@ mod tests {
             ("5", "5"),
             ("0; url=", "0; url="),
             ("0; url=http://other/v1/a", "0; url=http://other/v1/a"),
-            ("0; /v1/a=b", "0; /v1/a=b"),
+            ("0; /v1/a=b", "0; /shop/a=b"),
+            ("0;http://back:9002/v1/a", "0;/shop/a"),
+            ("0; /login?returnurl=/v1/a", "0; /login?returnurl=/v1/a"),
+            ("0; url=\"/v1/a", "0; url=\"/shop/a"),
+            ("url=/v1/a", "url=/v1/a"),
         ] {
             check_field("refresh", SHOP, value, expected);
         }

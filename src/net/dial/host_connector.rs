@@ -43,8 +43,8 @@ pub(crate) struct HostConnector {
     pub(crate) keepalive: Option<Keepalive>,
     /// Other options of TCP sockets.
     pub(crate) socket_options: SocketOptions,
-    /// Whether hosts are stood in for in memory, so that `https` needs no handshake.
-    pub(crate) is_stand_in: bool,
+    /// Whether a server in memory takes the place of all hosts, so that `https` needs no handshake.
+    pub(crate) is_in_memory: bool,
     /// The bytes with which each connection begins, such as a PROXY header.
     pub(crate) preface: Option<Arc<[u8]>>,
     /// The step that the dial has come to, for a caller with a cell of its own.

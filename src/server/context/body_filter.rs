@@ -5,8 +5,9 @@ use std::io;
 use std::ops::Range;
 
 use crate::coding::Flush;
-use crate::message::Headers;
-use crate::server::Result;
+use crate::message::{Headers, Status};
+use crate::runtime::Budget;
+use crate::server::{Error, Result};
 
 /// Changes or checks the content of a request, before a handler reads it or [`Context::forward`](crate::Context::forward) passes it on.
 ///
@@ -78,13 +79,15 @@ use crate::server::Result;
 /// ```
 #[doc(alias("request filter", "MapRequestBody"))]
 pub trait BodyFilter: 'static {
-    /// Takes `data`, a few KiB at a time, and appends to `out` the bytes that are read in its place. With [`Flush::Now`],
-    /// the peer pauses, and a reader waits. The last call is the only one with [`Flush::End`], and has no data.
+    /// Takes `data`, and appends to `out` the bytes that are read in its place. The first filter gets at most 16 KiB at a time.
+    /// With [`Flush::Now`], append all that was held back, since the peer pauses and a reader waits. The last call is the only
+    /// one with [`Flush::End`], and has no data.
     ///
     /// # Errors
     ///
-    /// Any error ends the content: the read fails with it, and so do all that follow. Passed on with `?`, it is the response,
-    /// unless that has begun, and a gateway cuts the request that it forwards.
+    /// An error ends the content. The read that meets it fails with this error, whose status answers the request if a handler
+    /// passes it on with `?` before the response has begun. Later reads fail with an error of their own, which is answered
+    /// with 500. A gateway cuts the request that it forwards.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> Result;
 
     /// Called after all content has gone through, with the trailers, to check them or to change them. By default they stay as
@@ -97,8 +100,8 @@ pub trait BodyFilter: 'static {
         Ok(())
     }
 
-    /// Whether the content keeps its length, as that of a filter does which checks it alone. Default: no, so the length that
-    /// the peer has announced is removed from the fields of the request, which is then forwarded in chunks.
+    /// Whether the output is as long as the content, as it is for a filter that only checks. Default: no: the `content-length`
+    /// of the request is removed, and a gateway forwards it in chunks.
     fn keeps_length(&self) -> bool {
         false
     }
@@ -113,11 +116,21 @@ pub(super) struct FilteredBody {
     piece: Range<usize>,
     /// The flush of the last [`BodyFilter::apply`].
     last: Flush,
+    /// How many bytes more may be filtered, if the output is to be buffered.
+    pub(super) left_max: Option<usize>,
+    pub(super) budget: Budget,
 }
 
 impl FilteredBody {
     pub(super) fn new(filter: Box<dyn BodyFilter>) -> FilteredBody {
-        FilteredBody { filter: Some(filter), out: Vec::new(), piece: 0..0, last: Flush::Now }
+        FilteredBody {
+            filter: Some(filter),
+            out: Vec::new(),
+            piece: 0..0,
+            last: Flush::Now,
+            left_max: None,
+            budget: Budget::default(),
+        }
     }
 
     /// Has the content pass through `second` as well, after the filters before it.
@@ -138,6 +151,19 @@ impl FilteredBody {
         self.call(|filter, out| filter.apply(data, flush, out))
     }
 
+    /// Counts bytes that are to be filtered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are more than the output may have in memory: a filter that drops content would receive it without end.
+    pub(super) fn spend(&mut self, count: usize) -> io::Result<()> {
+        self.budget.spend(count);
+        let Some(left_max) = &mut self.left_max else { return Ok(()) };
+        let error = || Error::new(Status::CONTENT_TOO_LARGE, "the body is too large to be filtered");
+        *left_max = left_max.checked_sub(count).ok_or_else(error).map_err(into_io)?;
+        Ok(())
+    }
+
     /// Ends the content. The filter may change the trailers.
     pub(super) fn end(&mut self, trailers: &mut Headers) -> io::Result<()> {
         self.apply(&[], Flush::End)?;
@@ -147,8 +173,7 @@ impl FilteredBody {
     /// Calls the filter, if no call has failed before.
     fn call(&mut self, call: impl FnOnce(&mut dyn BodyFilter, &mut Vec<u8>) -> Result) -> io::Result<()> {
         let mut filter = self.filter.take().ok_or_else(failed)?;
-        call(&mut *filter, &mut self.out)
-            .map_err(|error| io::Error::other(Box::<dyn StdError + Send + Sync>::from(error)))?;
+        call(&mut *filter, &mut self.out).map_err(into_io)?;
         self.filter = Some(filter);
         Ok(())
     }
@@ -185,12 +210,16 @@ impl FilteredBody {
     }
 }
 
+fn into_io(error: Error) -> io::Error {
+    io::Error::other(Box::<dyn StdError + Send + Sync>::from(error))
+}
+
 #[cold]
 fn failed() -> io::Error {
     io::Error::other("the filter of the body has failed before")
 }
 
-/// How many bytes are filtered in one step, and for how many content reserves no memory.
+/// The bytes of one step. Content up to this length reserves no memory.
 pub(super) const PIECE: usize = 16 << 10;
 
 /// Two filters, one after the other.

@@ -25,7 +25,7 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
-    /// Makes something else of what arrives.
+    /// Changes the content before it is read.
     filtered: Option<&'a mut FilteredBody>,
     /// How much of a buffered body has been read, and the length of the current piece after that. 0 if the piece is none of
     /// a buffered body.
@@ -105,8 +105,9 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as described at [`BodyReader::decoded_up_to`]. The end of
-    /// the body is then never reached, unless the peer was only slow, and you read on.
+    /// Fails if the body is cut short, malformed or too slow, with the error of a [filter](super::BodyFilter), or as described
+    /// at [`BodyReader::decoded_up_to`]. The end of the body is then never reached, unless the peer was only slow, and you read
+    /// on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_piece() {
             let wait = EndWaitOnDrop(self);
@@ -217,7 +218,7 @@ impl<'a> BodyReader<'a> {
         piece
     }
 
-    /// Makes the next piece of what the filter makes of the body the current one.
+    /// Advances to the next piece of the filter's output. Returns its length.
     fn poll_filtered(
         &mut self,
         cx: &mut task::Context<'_>,
@@ -231,10 +232,11 @@ impl<'a> BodyReader<'a> {
             match self.poll_arrived(cx) {
                 Poll::Ready(Ok(0)) => filtered.end(&mut self.incoming.trailers)?,
                 Poll::Ready(Ok(count)) => {
-                    self.incoming.truncate_piece(count.min(PIECE));
+                    let step = count.min(PIECE);
+                    self.incoming.truncate_piece(step);
+                    filtered.spend(step)?;
                     filtered.apply(self.incoming.piece(), Flush::Later)?;
-                    self.budget.spend(count.min(PIECE));
-                    ready!(self.budget.poll_proceed(cx));
+                    ready!(filtered.budget.poll_proceed(cx));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 // The peer may wait for a response to what it has sent.
@@ -244,7 +246,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Makes the next piece, as it was sent, the current one of what arrives.
+    /// Advances to the next piece as it was sent. Returns its length.
     fn poll_arrived(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         let piece = match (self.incoming.has_discarded(), self.conn.is_taken()) {
             (true, _) => Poll::Ready(Err(discarded())),

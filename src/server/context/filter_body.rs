@@ -25,8 +25,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if a part of the content was read before. Content that was received already can fail with an error of the
-    /// filter, or if it becomes larger than [`Limits::body_max`](crate::Limits::body_max), and is empty then.
+    /// Fails with 500 if a part of the content was read or replaced before. Content that was received already can fail with an
+    /// error of the filter, or with 413 if it becomes larger than [`Limits::body_max`](crate::Limits::body_max). The body is
+    /// empty then, and reading it fails.
     ///
     /// # Examples
     ///
@@ -41,16 +42,17 @@ impl Context {
         if self.body_reader().is_at_end() {
             return Ok(());
         }
-        let had_length =
+        let is_length_removed =
             !filter.keeps_length() && self.request.headers.remove(FieldName::CONTENT_LENGTH.as_str());
         if is_received {
             self.filter_received(Box::new(filter)).await?;
-            if had_length {
+            if is_length_removed {
                 self.request.headers.set("content-length", self.request.body.len())?;
             }
             return Ok(());
         }
-        if had_length {
+        if is_length_removed {
+            // Without a length, only this field has a gateway forward content.
             self.request.headers.put(FieldName::TRANSFER_ENCODING, b"chunked");
         }
         match self.extensions.get_mut::<FilteredBody>() {
@@ -71,6 +73,13 @@ impl Context {
     }
 
     async fn receive_filtered(&mut self, most: usize) -> io::Result<()> {
+        let left = self.exchange.incoming.get_mut().length_left();
+        if let Some(left) = left.filter(|left| *left > most as u64) {
+            return Err(ExchangeError::body_too_large(most, Some(left)).into());
+        }
+        if let Some(filtered) = self.extensions.get_mut::<FilteredBody>() {
+            filtered.left_max = Some(most);
+        }
         loop {
             let mut body = self.body_reader().skip_buffered();
             let Some(piece) = body.chunk().await?.map(<[u8]>::to_vec) else { return Ok(()) };
@@ -87,6 +96,7 @@ impl Context {
         let mut memory = MemoryShare::default();
         let filtered = filter_whole(filter, &mut self.request, &self.exchange.conn, &mut memory, most).await;
         let incoming = self.exchange.incoming.get_mut();
+        // The body that failed is empty, and must not pass for a request without content.
         incoming.note_discarded(if filtered.is_err() { self.request.body.len() } else { 0 });
         self.request.body.clear();
         self.request.body = filtered?;

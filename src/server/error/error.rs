@@ -204,7 +204,7 @@ impl Error {
     /// # Ok::<(), Box<dyn StdError>>(())
     /// ```
     pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        let cause = match own(cause.into()) {
+        let cause = match unwrap_passed_on(cause.into()) {
             Ok(error) => return error,
             Err(cause) => cause,
         };
@@ -387,7 +387,9 @@ fn causes<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
 }
 
 /// The [`Error`] that a read or a write has passed on inside an [`io::Error`], or else the cause as it is.
-fn own(cause: Box<dyn StdError + Send + Sync>) -> Result<Error, Box<dyn StdError + Send + Sync>> {
+fn unwrap_passed_on(
+    cause: Box<dyn StdError + Send + Sync>,
+) -> Result<Error, Box<dyn StdError + Send + Sync>> {
     match *cause.downcast::<io::Error>()? {
         error if error.get_ref().is_some_and(|inner| inner.is::<Opaque>()) => {
             Ok(error.downcast::<Opaque>().expect("it was just seen").0)

@@ -171,8 +171,8 @@ impl SharedConn {
         self.poll_gone_by(cx, |bounds| bounds.cancel)
     }
 
-    /// Watches the peer of a handler that has not begun. An exchange that is not uncancelled is watched already. Another
-    /// one is watched as by the server's bounds: nothing is lost yet if it ends.
+    /// Watches the peer of an uncancelled exchange whose handler has not begun: nothing is lost yet, so the exchange ends as
+    /// the server's bounds have it. For other exchanges this is never ready, since they are watched anyway.
     pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
         let cancel = self.core().bounds.cancel;
         self.poll_gone_by(cx, |bounds| if bounds.cancel == Cancel::Never { cancel } else { Cancel::Never })

@@ -61,8 +61,8 @@ impl Context {
         self.buffer_body_up_to(body_max).await.map_err(|error| Refusal::of_body(error.into()))
     }
 
-    /// Ready with the error of a peer that has left while middleware waits, so before the handler has begun, if the exchange
-    /// is uncancelled. Another exchange ends by itself then.
+    /// Ready with the error of a peer that has left while middleware waits, before the handler has begun, if the exchange is
+    /// uncancelled. Other exchanges end by themselves then.
     pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
         self.exchange.conn.poll_gone_before_handler(cx)
     }

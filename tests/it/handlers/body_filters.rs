@@ -318,6 +318,35 @@ fn limits_hold_for_what_a_filter_makes() {
     }
 }
 
+/// Drops all content.
+struct Nothing;
+
+impl BodyFilter for Nothing {
+    fn apply(&mut self, _: &[u8], _: Flush, _: &mut Vec<u8>) -> Result {
+        Ok(())
+    }
+}
+
+#[test]
+fn content_that_is_dropped_has_the_limit_of_content_that_is_kept() {
+    for (content, expected) in [
+        ("content-length: 7\r\nexpect: 100-continue\r\n\r\n", 413),
+        ("transfer-encoding: chunked\r\n\r\n7\r\nabcdefg\r\n0\r\n\r\n", 413),
+        ("transfer-encoding: chunked\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n", 200),
+        ("content-length: 6\r\n\r\nabcdef", 200),
+    ] {
+        let handler = async |ctx: &mut Context| -> Result {
+            ctx.filter_body(Nothing).await?;
+            ctx.buffer_body().await?;
+            Ok(())
+        };
+        let server = Server::new().limits(Limits { body_max: 6, ..Limits::default() });
+        let wire = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{content}");
+        let received = paused(ask(server, wrap(BodyPlan::Stream, handler), wire.as_bytes(), wire.len()));
+        assert_eq!(status(&received), expected, "{content}: {received}");
+    }
+}
+
 /// The content that a peer has sent is there before it goes on, though the filter would rather wait.
 #[tokio::test(start_paused = true)]
 async fn a_filter_flushes_while_the_peer_pauses() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::middleware::{
-    Middleware, Next, defer_body, guard, handle_deferred, limits, plan, timeouts, wrap,
+    Middleware, Next, RequestId, defer_body, guard, handle_deferred, limits, plan, timeouts, wrap,
 };
 use corehttp::{
     BodyPlan, BoxHandler, Context, Error, Handler, IntoHandler, Request, Router, Server, Status, routes,
@@ -682,4 +682,22 @@ mod refusals {
         }
         assert_eq!(*lines.lock().unwrap(), [200, 413, 200, 404]);
     }
+}
+
+/// A gateway and the server behind it both give ids, and a response has the one of the gateway.
+#[test]
+fn a_forwarded_response_has_one_id() {
+    let listener = corehttp::net::MemoryListener::new();
+    let hi = |ctx: &mut Context| ctx.response.set_text("hi");
+    let behind = Server::bind(&listener).cores(1).start(wrap(RequestId::new(), hi)).unwrap();
+    let host = corehttp::Client::builder().connect_to(&listener).build().host("http://behind").unwrap();
+    let pass = async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.forwarded_to("/")?;
+        ctx.forward(host.open_call(&onward)).await
+    };
+    let service = Server::new().service(wrap(RequestId::new(), pass));
+    let response = corehttp::block_on(service.respond(Request::get("/").unwrap())).unwrap();
+    assert_eq!(response.text(), Ok("hi"));
+    assert_eq!(response.headers.all("x-request-id").count(), 1);
+    behind.stop(Duration::ZERO);
 }

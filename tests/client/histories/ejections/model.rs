@@ -133,7 +133,8 @@ impl Model {
         let fit: Vec<&Host> = first.iter().copied().filter(|it| it.is_fit(now)).collect();
         let backups: Vec<&Host> = weighty().filter(|it| it.is_backup && it.is_fit(now)).collect();
         let counts = (fit.len(), first.len());
-        let is_below = fit.len() * 100 < first.len() * usize::from(self.settings.panic_below);
+        let is_below =
+            !fit.is_empty() && fit.len() * 100 < first.len() * usize::from(self.settings.panic_below);
         let (candidates, is_panic) = match () {
             () if is_below => (first, true),
             () if !fit.is_empty() => (fit, false),
