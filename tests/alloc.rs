@@ -83,12 +83,18 @@ fn check_served<Kind, H>(
     let running = server.cores(1).timeouts(timeouts).start(Told(handler.into_handler())).unwrap();
     let mut peer = TcpStream::connect(running.local_addr()).unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let warm = (0..WARM_UP).map(|_| exchange(&mut peer, batch, requests, end)).last().unwrap();
+    let mut before = (0..WARM_UP).map(|_| exchange(&mut peer, batch, requests, end)).last().unwrap();
     let mut exchanges = 0;
+    let mut last = Instant::now();
     while goes_on(exchanges) {
-        let allocated = exchange(&mut peer, batch, requests, end) - warm;
+        let now = exchange(&mut peer, batch, requests, end);
         exchanges += requests;
-        assert_eq!(allocated, each * exchanges as u64, "allocations within {exchanges} exchanges");
+        // A core frees memory that was not used for a second, as after a pause of the machine.
+        if last.elapsed() < Duration::from_millis(300) {
+            assert_eq!(now - before, each * requests as u64, "allocations in exchange {exchanges}");
+        }
+        before = now;
+        last = Instant::now();
     }
     running.stop(Duration::ZERO);
     running.wait().unwrap();
