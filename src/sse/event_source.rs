@@ -6,15 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{fmt, io, mem};
 
-use tokio::runtime::Id as RuntimeId;
-
 use super::event::Event;
 use super::event_reader::EventReader;
 use crate::client::client::Client;
 use crate::client::{Backoff, ClientCause, ClientError, ClientPhase, ResponseReader};
 use crate::message::content::is_event_stream;
 use crate::message::{MessageError, Request, Response, Status};
-use crate::runtime::{Handle, Instant, later, now, sleep_until};
+use crate::runtime::{self, Handle, Instant, later, now, sleep_until};
 
 /// Reads events from a server, and connects again when the stream ends or breaks, as a browser's `EventSource` does (HTML
 /// §9.2.3).
@@ -87,7 +85,7 @@ enum SourceState {
 /// The opening of a connection, in the runtime whose timers it waits for.
 struct Opening {
     future: Pin<Box<OpeningFuture>>,
-    runtime: Option<RuntimeId>,
+    runtime: Option<runtime::Id>,
 }
 
 /// Becomes a response, and its reader.
@@ -275,7 +273,7 @@ const DELAY: Duration = Duration::from_secs(3);
 const DELAY_MAX: Duration = Duration::from_secs(60);
 const EVENT_MAX: usize = 1 << 20;
 
-fn current_runtime() -> Option<RuntimeId> {
+fn current_runtime() -> Option<runtime::Id> {
     Handle::current().map(|runtime| runtime.id())
 }
 

@@ -89,10 +89,10 @@ use crate::runtime::Handle;
 /// # What is recorded
 ///
 /// An exchange is written when it is over. Requests of redirects and retries are exchanges of their own. Not recorded are the
-/// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet by octet: as it is if it is plain text, and else in base64. Coded content is no
-/// plain text, unless the client of [`Recording::through`] [decodes](ClientBuilder::decode_up_to) it. A message has at most
-/// 16 MiB, a file 64 MiB, and a stream without an end is never over. Upgrades and tunnels are refused, and of a request that
-/// fails there is nothing in the file.
+/// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet
+/// by octet: as it is if it is plain text, and else in base64. Coded content is no plain text, unless the client of
+/// [`Recording::through`] [decodes](ClientBuilder::decode_up_to) it. A message has at most 16 MiB, a file 64 MiB, and a stream
+/// without an end is never over. Upgrades and tunnels are refused, and of a request that fails there is nothing in the file.
 ///
 /// # What is played
 ///
