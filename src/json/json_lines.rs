@@ -47,7 +47,8 @@ use crate::message::content::ContentFault;
 /// ```
 #[doc(alias("ndjson", "jsonl", "stream"))]
 pub struct JsonLines<R> {
-    /// How many bytes a line may have. Default: 1 MiB.
+    /// How many bytes a line may have. Default: 1 MiB, and 64 KiB of a request: the memory of a line is no part of
+    /// [`Limits::memory_max`](crate::Limits::memory_max), and each peer may withhold its end.
     pub line_max: usize,
     source: BufReader<R>,
     line: Vec<u8>,
@@ -98,7 +99,7 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_request(source: R) -> JsonLines<R> {
-        JsonLines { is_of_request: true, ..JsonLines::new(source) }
+        JsonLines { line_max: REQUEST_LINE_MAX, is_of_request: true, ..JsonLines::new(source) }
     }
 
     /// Waits for the next value, whose texts may borrow from its line. Returns `None` at the end of the stream; the last line
@@ -152,6 +153,7 @@ fn blamed(error: ContentError, is_of_request: bool) -> ContentError {
 }
 
 const LINE_MAX: usize = 1 << 20;
+const REQUEST_LINE_MAX: usize = 64 << 10;
 
 impl<R> fmt::Debug for JsonLines<R> {
     /// Does not show the line, since it may hold secrets.

@@ -31,7 +31,8 @@ use crate::message::{ContentError, saturating_decimal};
 /// ```
 #[derive(Debug)]
 pub struct EventReader<R> {
-    /// How many bytes an event may have. Default: 1 MiB.
+    /// How many bytes an event may have. Default: 1 MiB, and 64 KiB of a request: the memory of an event is no part of
+    /// [`Limits::memory_max`](crate::Limits::memory_max), and each peer may withhold its end.
     pub event_max: usize,
     source: BufReader<R>,
     decoder: EventDecoder,
@@ -52,7 +53,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     /// Reads from the body of a request, whose peer is to blame if an event is too long: in a handler, `?` turns that into
     /// 413. For other sources it is 500.
     pub fn from_request(source: R) -> EventReader<R> {
-        EventReader { is_of_request: true, ..EventReader::new(source) }
+        EventReader { event_max: REQUEST_EVENT_MAX, is_of_request: true, ..EventReader::new(source) }
     }
 
     /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
@@ -108,6 +109,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
 }
 
 const EVENT_MAX: usize = 1024 * 1024;
+const REQUEST_EVENT_MAX: usize = 64 << 10;
 
 /// Reads a stream of events, in whatever pieces it comes.
 #[derive(Debug, Default)]
