@@ -234,7 +234,8 @@ impl Context {
         if is_request_sent || !pump.is_body_wanted() {
             let mut relay = Relay::new(self.body_writer().await?, kept_max);
             let received = relay.receive(&call).await?;
-            finish(relay, received, call.into_inner(), &connection_options).await?;
+            let ended = end_behind(received, call, &connection_options);
+            relay.finish(ended).await?;
             return Ok(None);
         }
         let (body, out) = self.duplex().await?;
@@ -242,8 +243,8 @@ impl Context {
         let mut relay = Relay::new(out, kept_max);
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
         if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
-            let finished = finish(relay, received, call.into_inner(), &connection_options);
-            join_first(pin!(finished), pin!(discard(&mut body))).await?;
+            let ended = end_behind(received, call, &connection_options);
+            join_first(pin!(relay.finish(ended)), pin!(discard(&mut body))).await?;
             return Ok(None);
         }
         // Many servers answer while they still read the request.
@@ -315,20 +316,18 @@ async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
 /// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Gives the connection to the server behind back, and has the relay write the rest of a response that was `received`.
-async fn finish(
-    relay: Relay<'_>,
+/// Gives the connection to the server behind back, once its response was `received`, and returns the trailers. One that has
+/// failed is closed. Inlined, since a call is large.
+#[inline]
+fn end_behind(
     received: Result,
-    mut call: CallExchange,
+    call: RefCell<CallExchange>,
     connection_options: &Headers,
-) -> Result {
-    // One that has failed is closed here.
-    let received = received.map(move |()| {
-        let trailers = response_trailers(&mut call, connection_options);
-        call.release();
-        trailers
-    });
-    relay.finish(received).await
+) -> Result<Headers> {
+    received?;
+    let trailers = response_trailers(&mut call.borrow_mut(), connection_options);
+    call.into_inner().release();
+    Ok(trailers)
 }
 
 /// The trailers of the response, except those that its `connection_options` name (RFC 9110 §7.6.1).
