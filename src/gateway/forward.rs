@@ -234,8 +234,7 @@ impl Context {
         if is_request_sent || !pump.is_body_wanted() {
             let mut relay = Relay::new(self.body_writer().await?, kept_max);
             let received = relay.receive(&call).await?;
-            let ended = end_behind(received, call, &connection_options);
-            relay.finish(ended).await?;
+            relay.finish(end_behind(received, call, &connection_options)).await?;
             return Ok(None);
         }
         let (body, out) = self.duplex().await?;

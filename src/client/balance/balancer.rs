@@ -23,9 +23,9 @@ use crate::runtime::{self, boxed};
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. One that fails five times in a row, or much more often than the others, is
-/// [ejected](super::Ejection). A failure is any error that is not the caller's fault, and a response of 502, 503 or 504: a
-/// broken host often sends these at once, and would otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other
+/// default. One that fails five times in a row, or much more often than the others, is [ejected](super::Ejection). A
+/// failure is any error that is not the caller's fault, and a response of 502, 503 or 504: a broken host often sends these
+/// at once, and would otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other
 /// outcomes are failures. Hosts that fail active [checks](super::BalancerBuilder::health_check) get no requests as long as
 /// there are others.
 ///
