@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(calls[1].headers.get("if-match"), Some("\"v1\""));
     }
 
-    /// Whatever a store says, a browser gets the range, or sees that it has not.
+    /// A browser gets the range, or sees that it has not, however the store lies.
     #[test]
     fn a_store_that_lies_about_ranges_gives_no_part() {
         let head = "HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: 10\r\n\r\n";

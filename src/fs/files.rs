@@ -9,7 +9,7 @@ use super::cache::{Cache, FileCacheCounts, FileCacheLimits};
 use super::listing::{DirListing, POLICY, Sort};
 use super::lookup::{
     ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, SourceLookup, VirtualHost,
-    open_error, without_trailing_dot,
+    open_error,
 };
 use super::path::{Links, is_valid_name, join};
 use super::response;
@@ -193,11 +193,10 @@ impl<N> Files<N> {
     /// As [`Files::new`], or if the directory contains that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = Root::from_path(root.into())?;
-        let host = without_trailing_dot(host).to_owned();
         let files = self.with(|lookup| {
             let cache = Arc::new(Cache::new(lookup.vhosts[0].cache.bounds));
-            lookup.by_host.add(&host, lookup.vhosts.len());
-            lookup.vhosts.push(VirtualHost { host: Some(host), root, cache });
+            let name = lookup.by_host.add(host, lookup.vhosts.len()).to_owned();
+            lookup.vhosts.push(VirtualHost { host: Some(name), root, cache });
         });
         files.lookup.check_copies().map(|()| files)
     }

@@ -7,6 +7,5 @@ mod source_lookup;
 pub(super) use path_lookup::CompressFn;
 pub(super) use path_lookup::{
     ByPattern, DotFiles, Found, Listed, Listing, Page, PathLookup, Precompressed, VirtualHost, open_error,
-    without_trailing_dot,
 };
 pub(super) use source_lookup::SourceLookup;

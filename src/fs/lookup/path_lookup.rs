@@ -336,11 +336,6 @@ pub(in crate::fs) fn open_error(path: impl fmt::Display, error: io::Error) -> Er
     }
 }
 
-/// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
-pub(in crate::fs) fn without_trailing_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
-}
-
 impl fmt::Debug for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

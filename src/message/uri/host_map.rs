@@ -13,13 +13,14 @@ pub(crate) struct HostMap<T> {
 }
 
 impl<T> HostMap<T> {
-    /// Adds a host, unless it is there already.
-    pub(crate) fn add(&mut self, host: &str, value: T) {
+    /// Adds a host, unless it is there already. Returns its name without the dot at the end.
+    pub(crate) fn add<'h>(&mut self, host: &'h str, value: T) -> &'h str {
         let host = without_end_dot(host);
         self.longest = self.longest.max(host.len());
         if let Err(place) = self.place(host) {
             self.hosts.insert(place, (host.into(), value));
         }
+        host
     }
 
     pub(crate) fn get(&self, host: &str) -> Option<&T> {
@@ -29,8 +30,7 @@ impl<T> HostMap<T> {
     /// Whether `host` is a name below one of the hosts, and not that itself.
     pub(crate) fn has_above(&self, host: &str) -> bool {
         let host = without_end_dot(host);
-        // A dot at the front ends no label.
-        // Of a long host with many dots, only the end is looked up.
+        // A dot at the front ends no label, and of a long host with many dots, only the end is looked up.
         let first = host.len().saturating_sub(self.longest + 1);
         let mut dots = host.match_indices('.').filter(|(at, _)| *at > 0 && *at >= first);
         dots.any(|(at, _)| self.place(&host[at + 1..]).is_ok())
@@ -89,7 +89,9 @@ mod tests {
     #[test]
     fn a_name_is_below_each_domain_of_its_own() {
         let mut map = HostMap::default();
-        ["a.example", "Com"].iter().for_each(|host| map.add(host, ()));
+        for host in ["a.example", "Com"] {
+            map.add(host, ());
+        }
         for host in ["b.a.example", "c.B.A.example.", "x.com", "a.b.com", "\u{e9}.com"] {
             assert!(map.has_above(host), "{host}");
         }

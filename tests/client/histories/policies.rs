@@ -1,5 +1,5 @@
 //! Random histories of a client with all of its policies at once: retries, hedges, a budget, middleware that sends again,
-//! redirects and a balancer. Whatever hosts do and whenever callers leave, a POST that a host may have acted on is never
+//! redirects and a balancer. A POST that a host may have acted on, however hosts fail and callers leave, is never
 //! sent again, each caller gets its own response or an error that says whether the request was sent, and nothing is left.
 
 use std::collections::HashMap;
