@@ -230,16 +230,16 @@ impl Context {
             self.pass_upgraded(call.into_inner()).await?;
             return Ok(None);
         }
-        let kept_max = self.limits().forward_buffer_max;
+        let limits = self.limits();
         if is_request_sent || !pump.is_body_wanted() {
-            let mut relay = Relay::new(self.body_writer().await?, kept_max);
+            let mut relay = Relay::new(self.body_writer().await?, &limits);
             let received = relay.receive(&call).await?;
             relay.finish(end_behind(received, call, &connection_options)).await?;
             return Ok(None);
         }
         let (body, out) = self.duplex().await?;
         let mut body = body.skip_buffered();
-        let mut relay = Relay::new(out, kept_max);
+        let mut relay = Relay::new(out, &limits);
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
         if received.is_err() || call.borrow().is_sent() || !pump.is_body_wanted() {
             let ended = end_behind(received, call, &connection_options);

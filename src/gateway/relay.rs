@@ -1,6 +1,6 @@
 //! [`Relay`]: moves the content of a response from the server behind to the peer.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,6 +12,7 @@ use crate::client::{CallExchange, ClientError};
 use crate::message::Headers;
 use crate::runtime::MemoryShare;
 use crate::server::{BodyWriter, Error, Result};
+use crate::wire::Limits;
 
 /// Moves the content of a response, piece by piece. A part that the peer does not take is kept within a bound, so that the server
 /// behind need not wait for it.
@@ -24,10 +25,9 @@ pub(super) struct Relay<'a> {
 }
 
 impl<'a> Relay<'a> {
-    /// Creates a relay that keeps no more than `kept_max` bytes for the peer.
-    pub(super) fn new(out: BodyWriter<'a>, kept_max: usize) -> Relay<'a> {
-        let kept = Kept { bytes: VecDeque::new(), most: kept_max, memory: MemoryShare::default() };
-        Relay { out, kept, piece_len: 0, passed: 0 }
+    /// Creates a relay that keeps no more for the peer than these limits allow.
+    pub(super) fn new(out: BodyWriter<'a>, limits: &Limits) -> Relay<'a> {
+        Relay { out, kept: Kept::new(limits), piece_len: 0, passed: 0 }
     }
 
     /// Receives the whole content, of which the peer gets as much as it takes meanwhile. Returns the error of the server
@@ -114,16 +114,27 @@ impl<'a> Relay<'a> {
 struct Kept {
     bytes: VecDeque<u8>,
     most: usize,
+    of_core: CoreShare,
     memory: MemoryShare,
 }
 
 impl Kept {
+    fn new(limits: &Limits) -> Kept {
+        Kept {
+            bytes: VecDeque::new(),
+            most: limits.forward_buffer_max,
+            of_core: CoreShare { bytes: 0, most: limits.forward_buffers_per_core_max },
+            memory: MemoryShare::default(),
+        }
+    }
+
     /// Removes so many bytes from the front, which were written. Memory is given back once all are: a stream may last for
     /// days.
     fn remove(&mut self, count: usize) {
         self.bytes.drain(..count);
         if self.bytes.is_empty() {
             self.bytes = VecDeque::new();
+            self.of_core.shrink_to(0);
             self.memory.clear();
         }
     }
@@ -134,13 +145,54 @@ impl Kept {
         let capacity = self.bytes.capacity();
         if len > capacity {
             let grown = len.max(2 * capacity).min(self.most);
+            if !self.of_core.try_grow_to(grown) {
+                return capacity - self.bytes.len();
+            }
             if !out.try_grow(&mut self.memory, grown) {
+                self.of_core.shrink_to(capacity);
                 return capacity - self.bytes.len();
             }
             self.bytes.reserve_exact(grown - self.bytes.len());
         }
         len - self.bytes.len()
     }
+}
+
+/// A part of what a core may keep for all its peers, which is free again when it is dropped.
+struct CoreShare {
+    bytes: usize,
+    /// How much the core may keep.
+    most: usize,
+}
+
+impl CoreShare {
+    /// Grows to so many bytes, unless the core keeps too much. Returns whether it did.
+    fn try_grow_to(&mut self, bytes: usize) -> bool {
+        let kept = KEPT.get() - self.bytes + bytes;
+        let fits = kept <= self.most;
+        if fits {
+            KEPT.set(kept);
+            self.bytes = bytes;
+        }
+        fits
+    }
+
+    /// Gives back all beyond so many bytes.
+    fn shrink_to(&mut self, bytes: usize) {
+        KEPT.set(KEPT.get() - self.bytes + bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for CoreShare {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+thread_local! {
+    /// How many bytes this core keeps. A relay stays on the thread of its connection.
+    static KEPT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The error of a handler whose server behind fails: the client's, with the status of a gateway.

@@ -58,6 +58,8 @@ pub struct Limits {
     ///
     /// They are taken from [`Limits::memory_max`] as they are needed, and only while at least half of that is free.
     pub forward_buffer_max: usize,
+    /// Bytes of all forwarded responses that one core keeps in this way. Beyond: as above. Default: 64 MiB.
+    pub forward_buffers_per_core_max: usize,
     /// Bytes of responses that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
@@ -126,6 +128,7 @@ impl Default for Limits {
             trailer_fields_max: 64,
             drain_max: 256 << 10,
             forward_buffer_max: 0,
+            forward_buffers_per_core_max: 64 << 20,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
             connections_max: (machine_memory() / (64 << 10)).min(65_536),

@@ -293,6 +293,33 @@ async fn the_memory_is_that_of_all_peers_and_given_back() {
     let _ = tokio::join!(peers, service.serve_connection(far), service.serve_connection(second_far));
 }
 
+/// A core keeps no more than its bound for all peers, however much memory is free, and all of what a peer gives back.
+#[tokio::test(start_paused = true)]
+async fn a_core_keeps_so_much_for_all_its_peers() {
+    const KEPT: usize = 160 << 10;
+    let client = behind(responses(&content(KEPT))[0].0.clone(), true).client();
+    for (most, is_enough) in [(KEPT - 1, false), (2 * KEPT - 1, false), (2 * KEPT, true)] {
+        let limits = Limits {
+            forward_buffer_max: KEPT,
+            forward_buffers_per_core_max: most,
+            memory_max: 64 * KEPT,
+            ..Limits::default()
+        };
+        let service = gateway(keeping(0).limits(limits), &client);
+        let (mut first, far) = duplex(1 << 10);
+        let (mut second, second_far) = duplex(1 << 10);
+        let peers = async {
+            ask(GET, &mut first).await;
+            assert_eq!(conns(&client).0, u64::from(most < KEPT), "{most}");
+            ask(GET, &mut second).await;
+            assert_eq!(conns(&client).0 == 0, is_enough, "{most}");
+            assert!(read(&rest(first).await).2 && read(&rest(second).await).2, "{most}");
+            assert_eq!(conns(&client).0, 0, "{most}");
+        };
+        let _ = tokio::join!(peers, service.serve_connection(far), service.serve_connection(second_far));
+    }
+}
+
 /// Without the memory for anything, a gateway streams.
 #[test]
 fn without_memory_all_is_streamed() {
