@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::message::{FieldName, HttpDate, Status, Version, write_json_string, write_log_text};
-use crate::server::ExchangeReport;
+use crate::server::{ExchangeReport, ForwardReport};
 
 /// The format of an access log's lines. Targets and fields are cut at 2 KiB.
 #[derive(Clone)]
@@ -24,6 +24,7 @@ pub enum Format {
     Combined,
     /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`,
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection`, `exchange` and `request_id`.
+    /// Of a forwarded request also `forward_addr`, `forward_status` and `forward_attempts`: see [`ForwardReport`].
     /// Members without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds;
     /// `request_id` is the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
     Json,
@@ -191,12 +192,27 @@ fn write_json(report: &ExchangeReport<'_>, out: &mut Vec<u8>) {
             write_member(out, name, micros(time));
         }
     }
+    if let Some(forward) = &report.forward {
+        write_forward(out, forward);
+    }
     write_member(out, "connection", report.connection_id);
     write_member(out, "exchange", report.exchange_number);
     if let Some(id) = report.request.headers.get("x-request-id") {
         write_text_member(out, "request_id", front(id));
     }
     out.extend_from_slice(b"}\n");
+}
+
+fn write_forward(out: &mut Vec<u8>, forward: &ForwardReport) {
+    if let Some(addr) = forward.peer_addr {
+        write_name(out, "forward_addr");
+        // A vector takes all that is written to it.
+        let _ = write!(out, "\"{addr}\"");
+    }
+    if let Some(status) = forward.status {
+        write_member(out, "forward_status", status.as_u16().into());
+    }
+    write_member(out, "forward_attempts", forward.attempts.into());
 }
 
 /// Writes a member of an object, which is not its first: a number.

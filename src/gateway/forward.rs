@@ -10,7 +10,7 @@ use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
 use crate::message::{FieldName, Headers, Response, Status};
 use crate::runtime::join_first;
-use crate::server::{BodyReader, Context, Error, IntoResult, Result};
+use crate::server::{BodyReader, Context, Error, ForwardReport, IntoResult, Result};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
@@ -41,6 +41,9 @@ impl Context {
     /// A peer that takes the response slowly keeps the server behind, and the connection to it, for as long.
     /// [`Limits::forward_buffer_max`](crate::Limits::forward_buffer_max) lets both go once the whole response is here, and
     /// a part of it waits in memory. Nothing is ever held back from a peer that reads.
+    ///
+    /// The server that has answered, and after how many attempts, is in
+    /// [`ExchangeReport::forward`](crate::server::ExchangeReport::forward) and in the access log as JSON.
     ///
     /// If the peer closes the connection before it has the whole response, the connection to the server behind is
     /// closed, too, so that server does not work in vain. See [`Server::half_close`](crate::Server::half_close).
@@ -194,8 +197,9 @@ impl Context {
             // The server behind would take the rest of the body for the whole of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
-        let opened = pin!(call.into_future()).await.map_err(gateway_error)?;
-        let call = RefCell::new(opened.into_exchange());
+        let opened = pin!(call.into_future()).await;
+        self.note_forward(|forward| note_opened(forward, &opened));
+        let call = RefCell::new(opened.map_err(gateway_error)?.into_exchange());
         if call.borrow().is_lenient() {
             // The peer, or a proxy between, may understand the response otherwise (RFC 9112 §11.2).
             return Err(Error::new(
@@ -216,7 +220,11 @@ impl Context {
         }
         self.response.headers.append_all(&call.borrow_mut().response_head().headers);
         let chosen = match head {
-            Ok(()) => choose(&mut self.response).map(Ok),
+            Ok(()) => {
+                let status = self.response.status;
+                self.note_forward(|forward| forward.status = Some(status));
+                choose(&mut self.response).map(Ok)
+            }
             Err(error) => Some(Err(error)),
         };
         if let Some(chosen) = chosen {
@@ -305,6 +313,14 @@ impl Context {
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }
+}
+
+/// Notes how a call was opened, or was not.
+fn note_opened(forward: &mut ForwardReport, opened: &Result<Call, ClientError>) {
+    let retries = opened.as_ref().map_or_else(ClientError::retries, Call::retries);
+    forward.attempts = 1 + retries.len() as u32;
+    forward.peer_addr = opened.as_ref().map_or_else(ClientError::peer_addr, Call::peer_addr);
+    forward.status = None;
 }
 
 /// Takes the next interim response. Returns false once the final one has come.

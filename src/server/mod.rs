@@ -77,8 +77,8 @@ pub(crate) use handler::{confined, take_panic};
 pub(crate) use middleware::{Middleware, SharedGuard, Wrap, defer_body, handle_deferred, plan_guarded};
 pub use opening::OpenedConnection;
 pub use report::{
-    ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport, Observer,
-    PollReport, Unopened, WebSocketReport,
+    ConnectionEnd, ConnectionReport, CoreCounters, CoreEvents, CutBy, ErrorLog, ExchangeReport,
+    ForwardReport, Observer, PollReport, Unopened, WebSocketReport,
 };
 pub use run::{IntoIoResult, ServerCore};
 

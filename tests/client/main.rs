@@ -29,6 +29,8 @@ mod events;
 mod everything;
 mod filtered;
 mod forward_auth;
+#[cfg(feature = "access-log")]
+mod forward_reports;
 mod gateway;
 mod hedges;
 mod histories;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::future::{Ready, poll_fn, ready};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use super::call_exchange::CallExchange;
 use super::halves::{CallReader, CallWriter, Half};
 use super::outcome_recorder::OutcomeRecorder;
 use super::response_reader::ResponseReader;
-use crate::client::error::{ClientError, RetryLog};
+use crate::client::error::{ClientError, RetryLog, RetryReport};
 use crate::message::{Headers, Response};
 
 /// A request whose head has been sent, and whose body is written piece by piece.
@@ -133,6 +134,16 @@ impl Call {
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
         self.0.finish(trailers, response).await
+    }
+
+    /// Returns the attempts that failed before this call was open, as [`Response::retries`](crate::Response::retries) does.
+    pub fn retries(&self) -> &[RetryReport] {
+        self.0.retries()
+    }
+
+    /// The address that the call is connected to: that of the server, or of the proxy in front of it.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        self.0.peer_addr()
     }
 
     /// Splits the call into two halves, so that the response can be read while the body is written.

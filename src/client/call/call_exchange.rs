@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::io::ReadBuf;
 use super::outcome_recorder::OutcomeRecorder;
 use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
-use crate::client::error::{ClientError, ClientPhase, RetryLog};
+use crate::client::error::{ClientError, ClientPhase, RetryLog, RetryReport};
 use crate::client::exchange::Upload;
 use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
@@ -79,6 +80,16 @@ impl CallExchange {
     /// Sets the attempts before this one, if a policy for retries had a say.
     pub(super) fn set_retries(&mut self, retries: Option<Arc<RetryLog>>) {
         self.pooled.exchange.spec.retries = retries;
+    }
+
+    /// The attempts before this one.
+    pub(super) fn retries(&self) -> &[RetryReport] {
+        self.pooled.exchange.spec.retries.as_deref().map_or(&[], |log| &log.retries)
+    }
+
+    /// The address of the server, or of the proxy in front of it.
+    pub(super) fn peer_addr(&self) -> Option<SocketAddr> {
+        self.pooled.exchange.connection_info.as_ref()?.peer_addr()
     }
 
     /// The head of the final response, if that has come with the call, and how it was received.

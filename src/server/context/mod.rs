@@ -6,7 +6,6 @@
 
 mod context;
 mod decode_body;
-#[cfg(feature = "tracing")]
 mod exchange_end;
 mod filter_body;
 #[cfg(feature = "tower")]

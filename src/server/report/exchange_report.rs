@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,6 +68,9 @@ pub struct ExchangeReport<'a> {
     pub sent: u64,
     /// The part of a WebSocket in the exchange; `None` if none was opened.
     pub websocket: Option<WebSocketReport>,
+    /// The part of a server behind in the exchange; `None` if the request was not forwarded. If several servers had a part,
+    /// that of the last one.
+    pub forward: Option<ForwardReport>,
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
@@ -100,6 +103,19 @@ pub struct WebSocketReport {
     pub messages_sent: u64,
     /// The code of the first close frame, of either end, such as 1000; `None` without a close frame.
     pub close_code: Option<u16>,
+}
+
+/// The part of the server behind in an exchange that [`Context::forward`](crate::Context::forward) has answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForwardReport {
+    /// How many attempts there were: 1, and one more for each retry by the client's [`Retry`](crate::client::Retry).
+    pub attempts: u32,
+    /// The address of the server behind that was connected to last, or of the proxy before it. `None` if no server was, or
+    /// not over IP.
+    pub peer_addr: Option<SocketAddr>,
+    /// The status of the response behind, which the gateway may have changed; `None` if there was none.
+    pub status: Option<Status>,
 }
 
 /// The cause for which an exchange was cut.
@@ -249,6 +265,7 @@ pub(crate) struct Observation {
     version: Version,
     target: String,
     pub(crate) cut: Option<CutBy>,
+    pub(crate) forward: Option<ForwardReport>,
     /// The traffic of the connection at the end of the last exchange.
     traffic_before: Traffic,
     // In a cell, since the report that these functions get borrows the observation.
@@ -424,6 +441,7 @@ impl Observation {
             received,
             sent,
             websocket: None,
+            forward: self.forward,
             until_handler,
             until_response,
             duration,
@@ -469,13 +487,14 @@ impl Observation {
             version,
             target,
             cut,
+            forward,
             traffic_before,
             on_end: _,
             upgrade,
         } = self;
         (*arrived, *handler_called, *status, *responded) = Default::default();
         (*method, *version, *cut) = Default::default();
-        (*is_event_stream, *head) = Default::default();
+        (*is_event_stream, *head, *forward) = Default::default();
         target.clear();
         *traffic_before = traffic;
         clear_cold(upgrade);

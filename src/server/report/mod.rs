@@ -10,7 +10,7 @@ pub use connection_report::{ConnectionEnd, ConnectionReport, Unopened};
 pub use error_log::ErrorLog;
 #[cfg(feature = "websocket")]
 pub(crate) use exchange_report::WebSocketCounts;
-pub use exchange_report::{CutBy, ExchangeReport, WebSocketReport};
+pub use exchange_report::{CutBy, ExchangeReport, ForwardReport, WebSocketReport};
 pub(crate) use exchange_report::{ExchangeEndFn, HeadState, Observation};
 pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub(crate) use report_limiter::ReportLimiter;
