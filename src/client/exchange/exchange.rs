@@ -9,7 +9,7 @@ use crate::client::observe::{ClientExchangeReport, ExchangeEnd, HostEvents};
 use crate::client::settings::RequestTimeouts;
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
-use crate::memory::Reset;
+use crate::memory::{Reset, clear_cold};
 use crate::message::{FieldName, Headers, Request, Response, Status, Timings, Version, members};
 use crate::net::{IoState, Traffic, TrafficTotals};
 use crate::runtime::{self, Budget, Instant};
@@ -163,7 +163,8 @@ impl Reset for ClientExchange {
         if let Some(call_response) = call_response {
             call_response.reset();
         }
-        (*budget, *spec) = Default::default();
+        *budget = Budget::default();
+        spec.reset();
         target.clear();
         debug_assert!(
             connection_info.is_none(),
@@ -221,14 +222,30 @@ pub(crate) struct ExchangeSpec {
 }
 
 impl ExchangeSpec {
-    pub(crate) fn new(request: &Request, timeouts: &RequestTimeouts) -> ExchangeSpec {
-        let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
-        ExchangeSpec {
-            request_info: RequestInfo::new(request),
-            upgrade,
-            timeouts: timeouts.clone(),
-            retries: None,
+    /// Notes a request in memory that was reset. In its place, since nearly none has an upgrade, retries or timeouts of its own,
+    /// whose absence need not be written.
+    #[inline]
+    pub(crate) fn note(&mut self, request: &Request, timeouts: &RequestTimeouts) {
+        self.request_info = RequestInfo::new(request);
+        self.timeouts.deadline = timeouts.deadline;
+        self.timeouts.total = timeouts.total;
+        if timeouts.phases.is_some() {
+            self.timeouts.phases.clone_from(&timeouts.phases);
         }
+        if request.headers.first(FieldName::UPGRADE).is_some() {
+            self.upgrade = Some(upgrade_fields(&request.headers));
+        }
+    }
+
+    #[inline]
+    fn reset(&mut self) {
+        let ExchangeSpec { request_info, upgrade, timeouts, retries } = self;
+        let RequestTimeouts { deadline, total, phases } = timeouts;
+        *request_info = RequestInfo::default();
+        (*deadline, *total) = Default::default();
+        clear_cold(upgrade);
+        clear_cold(phases);
+        clear_cold(retries);
     }
 
     /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110

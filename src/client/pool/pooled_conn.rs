@@ -11,9 +11,7 @@ use tokio::io::ReadBuf;
 use super::idle_conns::IdleConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{
-    ClientConnection, ClientExchange, ExchangeSpec, OutgoingRequest, ResponseStage, Upload,
-};
+use crate::client::exchange::{ClientConnection, ClientExchange, OutgoingRequest, ResponseStage, Upload};
 use crate::client::observe::ExchangeEnd;
 use crate::client::settings::{ClientSettings, ClientTimeouts, RequestTimeouts};
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
@@ -152,7 +150,7 @@ impl PooledConn {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = *outgoing;
-        self.exchange.spec = ExchangeSpec::new(request, timeouts);
+        self.exchange.spec.note(request, timeouts);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
