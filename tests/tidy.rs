@@ -202,7 +202,6 @@ const WIDE: &[(&str, &str)] = &[
     ("Cookie", "the attributes of RFC 6265"),
     ("CoreState", TO_BE_DIVIDED),
     ("ErrorCounts", "counts"),
-    ("EventDecoder", TO_BE_DIVIDED),
     ("ExchangeInfo", TO_BE_DIVIDED),
     ("ExchangeReport", "a report, whose values stand beside each other"),
     ("HostCounts", "counts"),

@@ -116,21 +116,46 @@ const REQUEST_EVENT_MAX: usize = 64 << 10;
 struct EventDecoder {
     /// The line that has begun.
     line: Vec<u8>,
-    /// Whether the first line is over: only that one may begin with a byte order mark.
-    has_begun: bool,
-    /// Whether the last line ended with CR: an LF after it belongs to it.
-    after_cr: bool,
-    /// The event that has begun. Each line of its data ends with LF.
-    data: String,
-    event: String,
-    id: String,
-    has_id: bool,
-    retry: Option<Duration>,
+    position: Position,
+    /// The event that has begun.
+    event: PartialEvent,
     /// Whether that event is complete, and the next one has not begun.
     is_complete: bool,
     /// The last id and the last delay. An id counts once its event is complete, with or without data.
     last_id: Option<String>,
     last_retry: Option<Duration>,
+}
+
+/// Where the next byte of a stream stands.
+#[derive(Debug, Default)]
+enum Position {
+    /// In the first line, which alone may begin with a byte order mark.
+    #[default]
+    FirstLine,
+    /// Behind the CR of a line, to which an LF belongs.
+    AfterCr,
+    /// In another line.
+    Line,
+}
+
+/// The fields of an event that have come.
+#[derive(Debug, Default)]
+struct PartialEvent {
+    /// The data, of which each line ends with LF.
+    data: String,
+    name: String,
+    id: String,
+    has_id: bool,
+    retry: Option<Duration>,
+}
+
+impl PartialEvent {
+    fn clear(&mut self) {
+        self.data.clear();
+        self.name.clear();
+        self.has_id = false;
+        self.retry = None;
+    }
 }
 
 /// The result of decoding a piece of a stream.
@@ -148,23 +173,23 @@ impl EventDecoder {
     /// Reads `bytes` up to the end of an event of at most `max` bytes. Returns how many were read.
     fn decode(&mut self, bytes: &[u8], max: usize) -> (usize, DecodeStatus) {
         if mem::take(&mut self.is_complete) {
-            self.clear_event();
+            self.event.clear();
         }
         let mut rest = bytes;
         while !rest.is_empty() {
-            if mem::take(&mut self.after_cr) && rest[0] == b'\n' {
-                rest = &rest[1..];
+            if let Position::AfterCr = self.position {
+                self.position = Position::Line;
+                rest = rest.strip_prefix(b"\n").unwrap_or(rest);
                 continue;
             }
             let end = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
-            if self.line.len() + self.data.len() + end > max {
+            if self.line.len() + self.event.data.len() + end > max {
                 return (bytes.len() - rest.len(), DecodeStatus::TooLong);
             }
             self.line.extend_from_slice(&rest[..end]);
             let Some((terminator, after)) = rest[end..].split_first() else { break };
-            self.after_cr = *terminator == b'\r';
             rest = after;
-            if self.end_line() {
+            if self.end_line(*terminator) {
                 return (bytes.len() - rest.len(), DecodeStatus::Complete);
             }
         }
@@ -173,31 +198,22 @@ impl EventDecoder {
 
     /// Returns the event that is complete.
     fn event(&self) -> Event<'_> {
-        debug_assert!(
-            self.is_complete && self.data.ends_with('\n'),
-            "an event has data, and was read to its end"
-        );
+        let PartialEvent { data, name, id: _, has_id, retry } = &self.event;
+        debug_assert!(self.is_complete && data.ends_with('\n'), "an event has data, and was read to its end");
         Event {
-            id: self.last_id.as_deref().filter(|_| self.has_id),
-            event: Some(self.event.as_str()).filter(|event| !event.is_empty()),
-            data: self.data.strip_suffix('\n'),
-            retry: self.retry,
+            id: self.last_id.as_deref().filter(|_| *has_id),
+            event: Some(name.as_str()).filter(|name| !name.is_empty()),
+            data: data.strip_suffix('\n'),
+            retry: *retry,
         }
     }
 
-    /// Begins another event.
-    fn clear_event(&mut self) {
-        self.data.clear();
-        self.event.clear();
-        self.has_id = false;
-        self.retry = None;
-    }
-
-    /// Processes a line. Returns whether the line ends an event with data.
-    fn end_line(&mut self) -> bool {
-        let line = match mem::replace(&mut self.has_begun, true) {
-            true => &self.line[..],
-            false => self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line),
+    /// Processes a line, which ends with CR or LF. Returns whether the line ends an event with data.
+    fn end_line(&mut self, terminator: u8) -> bool {
+        let next = if terminator == b'\r' { Position::AfterCr } else { Position::Line };
+        let line = match mem::replace(&mut self.position, next) {
+            Position::FirstLine => self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line),
+            Position::AfterCr | Position::Line => &self.line[..],
         };
         if line.is_empty() {
             self.line.clear();
@@ -208,18 +224,18 @@ impl EventDecoder {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
             b"data" => {
-                self.data.push_str(&String::from_utf8_lossy(value));
-                self.data.push('\n');
+                self.event.data.push_str(&String::from_utf8_lossy(value));
+                self.event.data.push('\n');
             }
-            b"event" => replace(&mut self.event, value),
+            b"event" => replace(&mut self.event.name, value),
             b"id" if memchr(b'\0', value).is_none() => {
-                replace(&mut self.id, value);
-                self.has_id = true;
+                replace(&mut self.event.id, value);
+                self.event.has_id = true;
             }
             b"retry" => {
                 if let Some(millis) = saturating_decimal(value) {
-                    self.retry = Some(Duration::from_millis(millis));
-                    self.last_retry = self.retry;
+                    self.event.retry = Some(Duration::from_millis(millis));
+                    self.last_retry = self.event.retry;
                 }
             }
             // A comment, or an unknown field.
@@ -230,12 +246,13 @@ impl EventDecoder {
     }
 
     fn end_event(&mut self) -> bool {
-        if self.has_id {
-            mem::swap(&mut self.id, self.last_id.get_or_insert_default());
+        let event = &mut self.event;
+        if event.has_id {
+            mem::swap(&mut event.id, self.last_id.get_or_insert_default());
         }
-        self.is_complete = !self.data.is_empty();
+        self.is_complete = !event.data.is_empty();
         if !self.is_complete {
-            self.clear_event();
+            event.clear();
         }
         self.is_complete
     }
