@@ -213,16 +213,11 @@ impl Context {
         self.forward_interim(&call, &mut pump).await?;
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        let connection_options = self.forward_fields();
-        // `poll_head` has swapped the heads: the handler's fields are in that of the call. A response has one id.
-        if call.borrow_mut().response_head().headers.contains(REQUEST_ID) {
-            self.response.headers.remove(REQUEST_ID);
-        }
-        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
+        // `poll_head` has swapped the heads: the handler's fields are in that of the call.
+        let connection_options = self.merge_fields(&call.borrow_mut().response_head().headers);
         let chosen = match head {
             Ok(()) => {
-                let status = self.response.status;
-                self.note_forward(|forward| forward.status = Some(status));
+                self.note_status();
                 choose(&mut self.response).map(Ok)
             }
             Err(error) => Some(Err(error)),
@@ -284,6 +279,24 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Removes the fields of the response that are meant for this hop, adds the handler's `own`, and returns the lines of
+    /// `connection`.
+    fn merge_fields(&mut self, own: &Headers) -> Headers {
+        let connection_options = self.forward_fields();
+        // A response has one id.
+        if own.contains(REQUEST_ID) {
+            self.response.headers.remove(REQUEST_ID);
+        }
+        self.response.headers.append_all(own);
+        connection_options
+    }
+
+    /// Notes the status of the response behind, which may be changed.
+    fn note_status(&mut self) {
+        let status = self.response.status;
+        self.note_forward(|forward| forward.status = Some(status));
     }
 
     /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps

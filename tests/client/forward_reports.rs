@@ -54,7 +54,7 @@ async fn forward(
     });
     let response = service.respond(Request::get("http://a/").unwrap()).await;
     let forwarded = reported.recv().unwrap().expect("the request was forwarded");
-    // What was noted is not that of the next exchange.
+    // The next exchange has no notes of this one.
     service.respond(Request::get("http://a/own").unwrap()).await;
     assert_eq!(reported.recv().unwrap(), None);
     drop((service, log));
