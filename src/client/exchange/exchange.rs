@@ -284,10 +284,7 @@ fn upgrade_fields(headers: &Headers) -> Box<Headers> {
 pub(crate) struct Progress {
     pub(crate) upload: Upload,
     pub(crate) stage: ResponseStage,
-    /// How many bytes the heads of interim responses had that no caller takes.
-    pub(crate) dropped_interim: usize,
-    /// Whether the caller takes interim responses. If not, they are dropped.
-    pub(crate) wants_interim: bool,
+    pub(crate) interim: Interim,
     /// How much of the body one read copies at most.
     pub(crate) read_size: AdaptiveReadSize,
     /// How the body of the response is decoded, if it is.
@@ -308,14 +305,22 @@ pub(crate) struct Progress {
     pub(crate) phase_start: Instant,
 }
 
+/// The fate of interim responses (RFC 9110 §15.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interim {
+    /// They are dropped, and their heads had so many bytes so far.
+    Dropped(usize),
+    /// The caller takes each.
+    Taken,
+}
+
 impl Progress {
     /// An exchange of which the head is about to be sent.
     fn new(timings: Timings, phase_start: Instant) -> Progress {
         Progress {
             upload: Upload::Sending,
             stage: ResponseStage::Awaited,
-            dropped_interim: 0,
-            wants_interim: false,
+            interim: Interim::Dropped(0),
             read_size: AdaptiveReadSize::default(),
             decoder: None,
             version: Version::default(),
@@ -334,7 +339,9 @@ impl Progress {
         if has_waited {
             self.stage = ResponseStage::Awaited;
         }
-        self.wants_interim = false;
+        if let Interim::Taken = self.interim {
+            self.interim = Interim::Dropped(0);
+        }
         has_waited
     }
 

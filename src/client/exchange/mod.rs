@@ -5,6 +5,6 @@ mod exchange;
 mod outgoing_request;
 mod response;
 
-pub(crate) use exchange::{ClientExchange, ResponseStage, Upload};
+pub(crate) use exchange::{ClientExchange, Interim, ResponseStage, Upload};
 pub(crate) use outgoing_request::{CREDENTIALS, ExpectField, OutgoingRequest, RedirectTaint};
 pub use response::ClientConnection;

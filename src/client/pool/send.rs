@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pooled_conn::PooledConn;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
-use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
+use crate::client::exchange::{ClientExchange, Interim, ResponseStage, Upload};
 use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, MessageHead, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
@@ -89,12 +89,12 @@ impl PooledConn {
             }
             let head_max = self.settings().bounds.limits.head_max;
             let progress = &mut self.exchange.progress;
-            if progress.wants_interim {
+            let Interim::Dropped(bytes) = &mut progress.interim else {
                 progress.stage = ResponseStage::Interim;
                 return Ok(());
-            }
-            progress.dropped_interim += response.headers.text_received().len();
-            if progress.dropped_interim > head_max {
+            };
+            *bytes += response.headers.text_received().len();
+            if *bytes > head_max {
                 let error = self.fail_and_close(ClientCause::TooManyInformational);
                 return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));
             }
@@ -149,7 +149,7 @@ impl PooledConn {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<bool, ClientError>> {
-        self.exchange.progress.wants_interim = true;
+        self.exchange.progress.interim = Interim::Taken;
         self.check_deadline(cx, ClientPhase::Wait)?;
         match ready!(self.poll_stage(cx, response))? {
             ResponseStage::Final => Poll::Ready(Ok(false)),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use crate::client::call::{Call, CallExchange, CallHead};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientCause, ClientError, ClientPhase, RetryLog};
-use crate::client::exchange::{ExpectField, OutgoingRequest};
+use crate::client::exchange::{ExpectField, Interim, OutgoingRequest};
 use crate::client::observe::ClientSpan;
 use crate::client::pool::{ClientPools, Pool, PooledConn, replace_stale, wait_for_conn};
 use crate::client::settings::RequestTimeouts;
@@ -241,10 +241,11 @@ impl PreparedRequest<'_> {
         pooled.begin(&self.outgoing, self.framing, self.timeouts);
         match until {
             Until::Answered(_) => {}
-            Until::FirstHead(_) | Until::HeadSent(_) => {
+            Until::FirstHead(_) => {
                 pooled.note_target(self.outgoing.request.target().as_str());
-                pooled.exchange.progress.wants_interim = matches!(until, Until::FirstHead(_));
+                pooled.exchange.progress.interim = Interim::Taken;
             }
+            Until::HeadSent(_) => pooled.note_target(self.outgoing.request.target().as_str()),
         }
     }
 
