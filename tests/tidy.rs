@@ -210,7 +210,6 @@ const WIDE: &[(&str, &str)] = &[
     ("Observation", "the notes that a report is made of"),
     ("PathLookup", "settings"),
     ("Pool", TO_BE_DIVIDED),
-    ("QueueEntry", TO_BE_DIVIDED),
     ("SetCookie", "the attributes of RFC 6265"),
     ("ClientSettings", "settings"),
 ];

@@ -141,8 +141,6 @@ struct QueueEntry {
     /// `None` while the entry is free.
     meta: Option<EntryMeta>,
     state: State,
-    /// Whether the connection that has taken it was used before.
-    is_reused: bool,
     /// Whether it may be the reason why a connection ended.
     is_suspect: bool,
     /// Whether the server may have seen it on a connection before this one.
@@ -178,8 +176,10 @@ enum State {
     /// The request waits for a connection.
     #[default]
     Waiting,
-    /// A connection has taken it.
-    Taken,
+    /// A connection has taken it, which was used before or not.
+    Taken {
+        is_reused: bool,
+    },
     /// A connection has taken it, and the caller has given up.
     Abandoned,
     Over(Result<(), ClientError>),
@@ -267,14 +267,17 @@ impl QueueState {
         let entry = &self.all[at];
         match entry.state {
             State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(entry.was_sent),
-            _ => ClientError::new(ClientPhase::Wait, cause).on_connection(entry.is_reused, true),
+            State::Taken { is_reused } => {
+                ClientError::new(ClientPhase::Wait, cause).on_connection(is_reused, true)
+            }
+            State::Abandoned | State::Over(_) => ClientError::new(ClientPhase::Wait, cause).sent_before(true),
         }
     }
 
     /// Abandons a request, whose caller waits no more.
     pub(super) fn abandon(&mut self, at: usize) {
         match self.all[at].state {
-            State::Taken | State::Abandoned => self.all[at].state = State::Abandoned,
+            State::Taken { .. } | State::Abandoned => self.all[at].state = State::Abandoned,
             State::Over(_) => self.release(at),
             State::Waiting => {
                 self.waiting.retain(|waiting| *waiting != at);
@@ -290,8 +293,7 @@ impl QueueState {
         debug_assert!(matches!(entry.state, State::Waiting), "only a waiting request is taken");
         let meta = entry.meta.as_ref()?;
         out.extend_from_slice(&entry.wire);
-        entry.state = State::Taken;
-        entry.is_reused = is_reused;
+        entry.state = State::Taken { is_reused };
         Some(Dequeued {
             entry: at,
             request_info: meta.request_info,
@@ -342,7 +344,7 @@ impl QueueState {
     /// Puts a request back, as the next one to be sent. `is_sent`: the server may have seen it.
     pub(super) fn requeue(&mut self, at: usize, is_sent: bool) {
         let entry = &mut self.all[at];
-        debug_assert!(matches!(entry.state, State::Taken | State::Abandoned), "it was taken before");
+        debug_assert!(matches!(entry.state, State::Taken { .. } | State::Abandoned), "it was taken before");
         entry.was_sent |= is_sent;
         match entry.state {
             State::Abandoned => self.release(at),
@@ -408,14 +410,13 @@ impl QueueState {
     }
 
     fn release(&mut self, at: usize) {
-        let QueueEntry { wire, meta, state, is_reused, is_suspect, was_sent, waker, response } =
-            &mut self.all[at];
+        let QueueEntry { wire, meta, state, is_suspect, was_sent, waker, response } = &mut self.all[at];
         debug_assert!(meta.is_some(), "an entry is freed once");
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
         self.deferred.extend(meta.take().map(Deferred::Release));
         self.deferred.extend(waker.take().map(Deferred::Drop));
-        (*state, *is_reused, *is_suspect, *was_sent) = Default::default();
+        (*state, *is_suspect, *was_sent) = Default::default();
         response.reset();
         response.shrink();
         self.free.push(at);
