@@ -13,6 +13,8 @@
 //! }
 //! ```
 //!
+//! An observer is no middleware: it sees each exchange, also one that no handler sees, and has no place in the order of others.
+//!
 //! [`AccessLog::from_writer`] writes elsewhere, such as to `std::io::stdout()` in a container.
 
 // Floor 5: access logs, a line for each exchange, written by a thread of its own.
