@@ -13,7 +13,7 @@
 //! }
 //! ```
 //!
-//! An observer is no middleware: it sees each exchange, also one that no handler sees, and has no place in the order of others.
+//! An observer is no middleware, and has no place in its order. It sees each exchange, also one that reaches no handler.
 //!
 //! [`AccessLog::from_writer`] writes elsewhere, such as to `std::io::stdout()` in a container.
 

@@ -73,10 +73,9 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 ///
 /// # Where it goes
 ///
-/// Around the router, since a group of [`routes!`](crate::routes) sees no preflight; and around all that can refuse, so
-/// outside of guards, rates and sessions: a browser shows the reason of a refusal only if it has these fields. A preflight
-/// has neither cookies nor `authorization`, so a guard around this one would refuse it. Where several are nested, the
-/// outermost one counts alone.
+/// Around the router: a group of [`routes!`](crate::routes) sees no preflight. And outside of guards, rates and sessions,
+/// which can refuse: a browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor
+/// `authorization`, so a guard around this one would refuse it. Where several are nested, the outermost one counts alone.
 ///
 /// A request without `origin` allocates nothing.
 #[doc(alias(

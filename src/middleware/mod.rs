@@ -51,8 +51,8 @@
 //!
 //! # Where it goes
 //!
-//! Middleware is listed in the order in which requests pass through it, and responses come back in the opposite order: the
-//! first is outermost, as in a `ServiceBuilder` of tower, and unlike one `.layer(..)` of axum after another.
+//! Middleware is listed in the order in which requests pass through it: the first is outermost. Responses come back in the
+//! opposite order. A `ServiceBuilder` of tower has the same order; calls of axum's `.layer(..)` have the opposite one.
 //!
 //! | around | is written |
 //! |---|---|
