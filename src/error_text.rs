@@ -49,24 +49,58 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// Writes the beginning of the reason that serde gives for a value that does not fit, without that value. The reason may
+/// Writes the beginning of the reason that serde gives for a value that does not fit, as it is for peers. The reason may
 /// contain names and other text of the peer.
 pub(crate) fn write_reason(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
-    write_escaped(f, front(&reason_without_value(reason), REASON_LEN_MAX))
+    write_escaped(f, front(&reason_for_peers(reason), REASON_LEN_MAX))
 }
 
 const REASON_LEN_MAX: usize = 200;
 
-/// The reason that serde gives, without the value that was found, which may be a secret, and long.
-pub(crate) fn reason_without_value(reason: &str) -> String {
+/// The reason that serde gives, without the value that was found, which may be a secret, and long; and without types of
+/// Rust, which peers do not know.
+pub(crate) fn reason_for_peers(reason: &str) -> String {
+    let reason = reason_without_value(reason);
+    let Some((front, expected)) = reason.rsplit_once(EXPECTED) else { return reason };
+    let expected = match expected.strip_prefix("struct ").map(|named| named.split_once(" with ")) {
+        Some(Some((_, elements))) => elements,
+        Some(None) => "an object",
+        None => kind_of_type(expected).unwrap_or(expected),
+    };
+    format!("{front}{EXPECTED}{expected}")
+}
+
+fn reason_without_value(reason: &str) -> String {
     const KINDS: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
     let parts = || {
         let found = KINDS.iter().find_map(|kind| reason.strip_prefix(kind))?;
         let value = reason.len() - found.len() + found.find(['"', '`'])?;
-        let expected = reason.rfind(", expected ").filter(|expected| *expected > value)?;
+        let expected = reason.rfind(EXPECTED).filter(|expected| *expected > value)?;
         Some((reason[..value].trim_end(), &reason[expected..]))
     };
     parts().map_or_else(|| reason.to_owned(), |(kind, expected)| format!("{kind}{expected}"))
+}
+
+const EXPECTED: &str = ", expected ";
+
+/// The values of a type that has a name in Rust alone, in words of its peers; `None` for a type of the application.
+pub(crate) fn kind_of_type(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" => "a whole number from 0 to 2^64 - 1",
+        "usize" | "u128" => "a whole number of 0 or more",
+        "i8" => "a whole number from -128 to 127",
+        "i16" => "a whole number from -32768 to 32767",
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" => "a whole number from -2^63 to 2^63 - 1",
+        "isize" | "i128" => "a whole number",
+        "f32" | "f64" => "a number",
+        "bool" => "true or false",
+        "char" => "a single character",
+        _ => return None,
+    })
 }
 
 /// `url`, which need not be a valid URL, without userinfo, query and fragment.
@@ -234,19 +268,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_serde_loses_the_value_that_was_found() {
+    fn a_reason_of_serde_is_for_peers() {
         for (reason, expected) in [
-            (r#"invalid type: string "secret", expected u8"#, "invalid type: string, expected u8"),
+            (r#"invalid type: string "secret", expected a map"#, "invalid type: string, expected a map"),
             (r#"invalid type: string "a, expected b", expected c"#, "invalid type: string, expected c"),
-            ("invalid value: integer `300`, expected u8", "invalid value: integer, expected u8"),
+            (
+                "invalid value: integer `300`, expected u8",
+                "invalid value: integer, expected a whole number from 0 to 255",
+            ),
+            ("invalid type: null, expected struct Note", "invalid type: null, expected an object"),
+            (
+                "invalid length 0, expected struct Note with 2 elements",
+                "invalid length 0, expected 2 elements",
+            ),
             ("unknown variant `secret`, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
             ("unknown variant, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
             // These hold no value.
-            ("invalid type: map, expected u8", "invalid type: map, expected u8"),
+            ("invalid type: map, expected f64", "invalid type: map, expected a number"),
             ("missing field `a`", "missing field `a`"),
             ("", ""),
         ] {
-            assert_eq!(reason_without_value(reason), expected);
+            assert_eq!(reason_for_peers(reason), expected);
+            assert_eq!(reason_for_peers(expected), expected);
         }
     }
 

@@ -7,7 +7,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_html_form::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
-use crate::error_text::{Excerpt, reason_without_value};
+use crate::error_text::{Excerpt, reason_for_peers};
 use crate::message::content::{ContentFault, ValueFault};
 use crate::message::{ContentError, Form, FormBuf, MessageError, Request, ValueError};
 
@@ -231,7 +231,7 @@ fn explain(whole: &'static str, form: Form<'_>, name: Option<&str>, error: &impl
     let is_repeated = name.is_some_and(|name| form.all(name).nth(1).is_some());
     let reason = match &*error.to_string() {
         UNSUPPORTED if is_repeated => "there are several values".into(),
-        reason => reason_without_value(reason).into(),
+        reason => reason_for_peers(reason).into(),
     };
     let path = name.map(|name| Excerpt(name).to_string().into());
     ValueFault { whole, path, reason, place: None }

@@ -26,11 +26,13 @@ pub mod whole_service {}
 
 #[doc = include_str!("docs/coming_from.md")]
 #[cfg(all(
+    feature = "access-log",
     feature = "form",
     feature = "fs",
     feature = "json",
     feature = "session",
     feature = "tower",
+    feature = "tracing",
     feature = "websocket"
 ))]
 pub mod coming_from {}

@@ -60,144 +60,90 @@
 //! }
 //! ```
 //!
-//! # Handlers
-//!
-//! Each core of a server has its own thread, runtime and listener, and a connection never leaves its core. A request is read
-//! into memory that the next request reuses. Its method, target and fields are views of that memory. A handler cannot keep
-//! them: code that tries to does not compile.
-//!
-//! - Write out the type of a closure's parameter: `|ctx: &mut Context|`, or `async |ctx: &mut Context|`. A plain closure that
-//!   returns an `async` block does not compile, because the block cannot borrow `ctx`.
-//! - To use the request and the response at the same time, take the context apart:
-//!   `let Context { request, response, .. } = ctx;`.
-//! - On messages, a bare noun reads and `set_` writes: [`Request::text`], [`Response::set_text`].
-//! - A body has been received whole before the handler runs, up to [`Limits::body_max`]. A [`BodyPlan`] has it streamed.
-//! - State is captured by a closure, or shared by [`with_state`]. [`Server::run_per_core`] makes state for each core, which
-//!   needs no lock.
-//! - A handler runs inside a tokio runtime that the server makes, so `main` needs none. A handler may spawn tasks with
-//!   `tokio::task::spawn_local`; they need not be `Send`, and end when the server stops. No task can have `ctx` or a view
-//!   of it, but copies of what it needs. `tokio::spawn` takes nothing that borrows `ctx`, and nothing that is not
-//!   `Send`.
-//! - While a handler blocks or computes, its core serves no other connection. Long work belongs in
-//!   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
-//!
-//! # Modules
-//!
-//! The root has what a first program uses. Each module's page begins with a program. The [`guide`] shows a whole service, and
-//! how programs for axum, actix, fasthttp and reqwest are written here.
-//!
-//! | module | for | feature |
-//! |---|---|---|
-//! | [`server`] | reports, counters, error pages, transforms | |
-//! | [`middleware`] | what surrounds handlers: logs, guards, limits, compression | |
-//! | [`routing`] | links to routes, and lists of them | |
-//! | [`health`] | probes of load balancers | |
-//! | [`idempotency`] | requests that are sent again, and handled once | |
-//! | [`client`] | redirects, proxies, retries, middleware, pipelines, several hosts | |
-//! | [`blocking`] | a client for programs without a runtime | |
-//! | [`message`] | parts of messages, values, credentials, escapes | |
-//! | [`error`] | errors that both sides share | |
-//! | [`net`] | socket options, resolvers, connections in memory | |
-//! | [`tls`] | certificates, also to reload; keys, authorities | `tls` |
-//! | [`acme`] | certificates of an authority, obtained and renewed by the server | `acme` |
-//! | [`sse`] | server-sent events | |
-//! | [`json`] | JSON as structs, and as a stream of lines | `json` |
-//! | [`coding`] | gzip, br, zstd, deflate | `compress`, `zstd` |
-//! | [`access_log`] | a line for each exchange | `access-log` |
-//! | [`metrics`] | histograms of times and sizes, for Prometheus and as a page | `metrics` |
-//! | [`tracing`] | spans, and traces through several programs | `tracing` |
-//! | [`fs`] | files as responses | `fs` |
-//! | [`multipart`] | uploads | `multipart` |
-//! | [`session`] | sessions | `session` |
-//! | [`cookies`] | signed and encrypted cookies | `cookies` |
-//! | [`jar`] | cookies of a client | `jar` |
-//! | [`websocket`] | WebSocket, broadcasts | `websocket` |
-//! | [`proxy_protocol`] | PROXY headers | `proxy-protocol` |
-//! | [`testing`] | tests: servers that remember their calls, peers that follow a script, recordings | `testing` |
-//! | [`tower`] | apps of axum, layers of tower | `tower` |
-//! | [`http_types`] | types of the crate `http` | `http` |
-//! | [`guide`] | a whole service, the internet, operation, databases, defaults, and the idioms of axum, actix, fasthttp and reqwest | |
-//!
-//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. These
-//! features have no module: `form` (forms as structs), `charset` (text beyond UTF-8), `idna` (hosts
-//! beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the system), `handover` and
-//! `systemd` (sockets of other processes). For most methods of a feature that is not
-//! enabled, the error of the compiler names the feature.
-//!
 //! # Where to look
 //!
-//! | for servers | see |
-//! |---|---|
-//! | where to listen, on how many cores | [`Server`] |
-//! | a graceful shutdown | [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`] |
-//! | access logs, error logs | [`access_log`], [`ErrorLog`](server::ErrorLog), [`Server::on_error`] |
-//! | ids of requests | [`RequestId`](middleware::RequestId) |
-//! | clients that disconnect | [`Server::half_close`], [`middleware::uncancelled`], [`Context::peer_closed`] |
-//! | how much peers may send, and how long all may take | [`Limits`], [`Timeouts`] |
-//! | the same for one route | [`middleware::limits`], [`middleware::timeouts`] |
-//! | rate limits | [`RateLimit`](middleware::RateLimit), [`ConcurrencyLimit`](middleware::ConcurrencyLimit) |
-//! | pages of other origins (CORS) | [`Cors`](middleware::Cors) |
-//! | forged requests (CSRF) | [`CrossOriginProtection`](middleware::CrossOriginProtection) |
-//! | routes, and parameters of paths | [`routes!`], [`Router`], [`Context::params`] |
-//! | who the client is | [`Context::client_ip`], [`Server::trusted_proxies`] |
-//! | bodies read or written piece by piece (streams) | [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
-//! | a bound for a streamed body | [`BodyReader::decoded_up_to`], [`BodyPlan::Stream`] |
-//! | the status of an error, and its response | [`Error`], [`Server::error_status`], [`Server::error_response`], [`Problem`] |
-//! | forms, queries and cookies | [`Request::form`], [`Request::query`], [`Request::cookies`], [`SetCookie`] |
-//! | preconditions, ranges | [`Response::check_preconditions`], [`Response::check_range`] |
-//! | redirects, downloads | [`Response::set_redirect`], [`Response::set_attachment`] |
-//! | gateways | [`Context::forward`], [`Request::forwarded_to`], [`ForwardAuth`](middleware::ForwardAuth) |
-//! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`], [`Context::take_over`] |
-//! | connections that you accept yourself | [`Service::serve_connection`] |
+//! Each module's page begins with a program. The [`guide`] has a whole service, the order of middleware, and the idioms of
+//! axum, actix, fasthttp and reqwest as they are written here.
 //!
-//! | for clients | see |
-//! |---|---|
-//! | a request in one expression, with JSON or a form | [`Client::get`], [`RequestBuilder`] |
-//! | connections, limits, time limits, cookies, proxies | [`ClientBuilder`] |
-//! | failed statuses, failed exchanges | [`Response::error_for_status`], [`ClientError`] |
-//! | requests that are sent again | [`client::Retry`] |
-//! | tokens, signatures and ids of all requests | [`client::ClientMiddleware`] |
-//! | redirects that a function decides about | [`ClientBuilder::check_redirects`] |
-//! | programs without a runtime | [`blocking::Client`] |
-//! | events over many connections | [`sse::EventSource`] |
-//! | large bodies | [`Client::open_response`], [`Client::open_call`], [`Client::download`] |
-//! | no allocation at all | [`Client::send`] |
+//! Servers:
 //!
-//! The folder `examples` has programs for most of this. `api` is a service with a database.
+//! - Handlers, their state, what the compiler says of them: [`Handler`], [`with_state`], [`Context`]
+//! - Routes, parameters of paths, links: [`routes!`], [`Router`], [`Context::params`], [`routing`]
+//! - Where to listen, on how many cores, certificates: [`Server`], [`net`], [`tls`], [`acme`]
+//! - Middleware, its order, guards, rates, CORS, forged requests, compression, ids: [`middleware`]
+//! - Access logs, error logs, metrics, spans: [`access_log`], [`server::ErrorLog`], [`metrics`], [`tracing`]
+//! - Sessions, signed cookies: [`session`], [`cookies`]
+//! - Queries, forms, cookies, uploads: [`Request::query`], [`Request::form`], [`Request::cookies`], [`SetCookie`],
+//!   [`multipart`]
+//! - JSON, files, redirects, downloads: [`json`], [`fs`], [`Response::set_redirect`], [`Response::set_attachment`]
+//! - Preconditions, ranges: [`Response::check_preconditions`], [`Response::check_range`]
+//! - The status of an error, and its response: [`Error`], [`Server::error_status`], [`Server::error_response`],
+//!   [`Problem`]
+//! - How much peers may send, and how long all may take, also for one route: [`Limits`], [`Timeouts`],
+//!   [`middleware::limits`], [`middleware::timeouts`]
+//! - Bodies read or written piece by piece: [`BodyPlan::Stream`], [`Context::body_reader`], [`Context::body_writer`],
+//!   [`Context::duplex`]
+//! - Server-sent events, WebSocket, other protocols: [`sse`], [`websocket`], [`Context::upgrade`],
+//!   [`Context::accept_tunnel`]
+//! - Who the client is, also behind proxies: [`Context::client_ip`], [`Server::trusted_proxies`], [`proxy_protocol`]
+//! - Clients that leave, or send again: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`],
+//!   [`idempotency`]
+//! - A graceful stop, probes of load balancers: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
+//! - Gateways: [`Context::forward`], [`Request::forwarded_to`], [`middleware::ForwardAuth`]
+//! - Reports, counters, transforms of bodies: [`server`], [`Server::on_exchange`], [`Server::on_error`]
+//! - Apps of axum, layers of tower, types of `http`: [`tower`], [`http_types`]
+//! - Tests; connections that you accept yourself: [`Service::respond`], [`testing`]; [`Service::serve_connection`]
 //!
-//! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
+//! Clients, and both:
+//!
+//! - A request in one expression, with JSON or a form: [`Client::get`], [`RequestBuilder`]
+//! - Connections, time limits, proxies, cookies: [`ClientBuilder`], [`client`], [`jar`]
+//! - Failed statuses, failed exchanges, retries: [`Response::error_for_status`], [`ClientError`], [`client::Retry`]
+//! - Tokens and signatures of all requests; redirects: [`client::ClientMiddleware`]; [`ClientBuilder::check_redirects`]
+//! - Large bodies, events: [`Client::open_response`], [`Client::open_call`], [`Client::download`], [`sse::EventSource`]
+//! - No runtime; no allocation: [`blocking`]; [`Client::send`]
+//! - Parts of messages, content codings, errors: [`message`], [`coding`], [`error`]
+//!
+//! Features have the names of their modules. The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and
+//! `tls` are on by default. These have no module: `form` (forms as structs), `compress` and `zstd` (codings), `charset`
+//! (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of
+//! the system), `handover` and `systemd` (sockets of other processes). Of a method whose feature is not enabled, the compiler
+//! names the feature.
+//!
+//! The folder `examples` has programs for most of this. Names follow [RFC
+//! 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
-#![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #modules")]
+#![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #where-to-look")]
 #![cfg_attr(feature = "json", doc = "[`json`]: mod@json")]
-#![cfg_attr(not(feature = "json"), doc = "[`json`]: #modules")]
+#![cfg_attr(not(feature = "json"), doc = "[`json`]: #where-to-look")]
 #![cfg_attr(feature = "metrics", doc = "[`metrics`]: mod@metrics")]
-#![cfg_attr(not(feature = "metrics"), doc = "[`metrics`]: #modules")]
+#![cfg_attr(not(feature = "metrics"), doc = "[`metrics`]: #where-to-look")]
 #![cfg_attr(feature = "tracing", doc = "[`tracing`]: mod@tracing")]
-#![cfg_attr(not(feature = "tracing"), doc = "[`tracing`]: #modules")]
+#![cfg_attr(not(feature = "tracing"), doc = "[`tracing`]: #where-to-look")]
 #![cfg_attr(feature = "fs", doc = "[`fs`]: mod@fs")]
-#![cfg_attr(not(feature = "fs"), doc = "[`fs`]: #modules")]
+#![cfg_attr(not(feature = "fs"), doc = "[`fs`]: #where-to-look")]
 #![cfg_attr(feature = "multipart", doc = "[`multipart`]: mod@multipart")]
-#![cfg_attr(not(feature = "multipart"), doc = "[`multipart`]: #modules")]
+#![cfg_attr(not(feature = "multipart"), doc = "[`multipart`]: #where-to-look")]
 #![cfg_attr(feature = "session", doc = "[`session`]: mod@session")]
-#![cfg_attr(not(feature = "session"), doc = "[`session`]: #modules")]
+#![cfg_attr(not(feature = "session"), doc = "[`session`]: #where-to-look")]
 #![cfg_attr(feature = "cookies", doc = "[`cookies`]: mod@cookies")]
-#![cfg_attr(not(feature = "cookies"), doc = "[`cookies`]: #modules")]
+#![cfg_attr(not(feature = "cookies"), doc = "[`cookies`]: #where-to-look")]
 #![cfg_attr(feature = "jar", doc = "[`jar`]: mod@jar")]
-#![cfg_attr(not(feature = "jar"), doc = "[`jar`]: #modules")]
+#![cfg_attr(not(feature = "jar"), doc = "[`jar`]: #where-to-look")]
 #![cfg_attr(feature = "websocket", doc = "[`websocket`]: mod@websocket")]
-#![cfg_attr(not(feature = "websocket"), doc = "[`websocket`]: #modules")]
+#![cfg_attr(not(feature = "websocket"), doc = "[`websocket`]: #where-to-look")]
 #![cfg_attr(feature = "proxy-protocol", doc = "[`proxy_protocol`]: mod@proxy_protocol")]
-#![cfg_attr(not(feature = "proxy-protocol"), doc = "[`proxy_protocol`]: #modules")]
+#![cfg_attr(not(feature = "proxy-protocol"), doc = "[`proxy_protocol`]: #where-to-look")]
 #![cfg_attr(feature = "acme", doc = "[`acme`]: mod@acme")]
-#![cfg_attr(not(feature = "acme"), doc = "[`acme`]: #modules")]
+#![cfg_attr(not(feature = "acme"), doc = "[`acme`]: #where-to-look")]
 #![cfg_attr(feature = "testing", doc = "[`testing`]: mod@testing")]
-#![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #modules")]
+#![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #where-to-look")]
 #![cfg_attr(feature = "tower", doc = "[`tower`]: mod@tower")]
-#![cfg_attr(not(feature = "tower"), doc = "[`tower`]: #modules")]
+#![cfg_attr(not(feature = "tower"), doc = "[`tower`]: #where-to-look")]
 #![cfg_attr(feature = "http", doc = "[`http_types`]: mod@http_types")]
-#![cfg_attr(not(feature = "http"), doc = "[`http_types`]: #modules")]
+#![cfg_attr(not(feature = "http"), doc = "[`http_types`]: #where-to-look")]
 #![forbid(unsafe_code)]
 // docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

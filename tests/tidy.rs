@@ -277,6 +277,8 @@ fn every_rule_finds_its_fault() {
     check("wire", "if cfg!(feature = \"a\") {}", Some("a feature is a module"));
     check("wire", "// The octets behind a chunk\n// What follows", None);
     check("wire", "// It ends. What follows", Some("begins with `What`"));
+    check("wire", "/// | a | b |\n/// |---|---|\n/// | `\\|c\\|` | d |\n\n/// | e |", None);
+    check("wire", "/// | a | b |\n/// |---|---|\n/// | `|c|` | d |", Some("4 cells"));
     check("wire", "// It ends.\n/// Those of a chunk", Some("begins with `Those`"));
     check_file("src/wire/mod.rs", "mod a;\n\npub(crate) use a::A;", None);
     check_file("src/wire/mod.rs", "pub(in crate::wire) struct A;", Some("declares and re-exports"));
@@ -360,7 +362,7 @@ fn report(faults: impl Iterator<Item = String>) {
 
 fn faults(file: &File) -> Vec<String> {
     let checks = [
-        module_doc, sizes, functions, structs, floors, imports, words, features, reasons, sentences,
+        module_doc, sizes, functions, structs, floors, imports, words, features, reasons, sentences, tables,
         mod_files,
     ];
     checks.iter().flat_map(|check| check(file)).collect()
@@ -602,6 +604,25 @@ fn needless_exemptions(files: &[File]) -> Vec<String> {
     let files = SHORT.iter().filter(|(name, _)| !short.iter().any(|file| file.path.contains(name)));
     let structs = WIDE.iter().filter(|(name, _)| !wide.contains(name));
     files.chain(structs).map(|(name, _)| format!("`{name}` needs no exemption")).collect()
+}
+
+/// A `|` in the code of a table ends its cell.
+fn tables(file: &File) -> Vec<String> {
+    let (mut columns, mut faults) = (None, Vec::new());
+    for (at, line) in file.text.lines().enumerate() {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).unwrap_or_default().trim();
+        if !text.starts_with('|') || !text.ends_with('|') {
+            columns = None;
+            continue;
+        }
+        let cells = text.replace("\\|", "").matches('|').count() - 1;
+        if *columns.get_or_insert(cells) != cells {
+            faults
+                .push(file.fault(at + 1, &format!("{cells} cells: the table has another number of columns")));
+        }
+    }
+    faults
 }
 
 /// Sentences in comments that begin with one of the [`GUESSED_SUBJECTS`].

@@ -13,6 +13,8 @@
 //! }
 //! ```
 //!
+//! An observer is no middleware, and has no place in its order. It sees each exchange, also one that reaches no handler.
+//!
 //! [`AccessLog::from_writer`] writes elsewhere, such as to `std::io::stdout()` in a container.
 
 // Floor 5: access logs, a line for each exchange, written by a thread of its own.

@@ -59,10 +59,9 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// trusted. A page that reads a token from elsewhere and sends it in `authorization` needs no trust, since its script sets
 /// the field.
 ///
-/// An origin that is trusted here belongs in
-/// [`CrossOriginProtection::trust_origin`](crate::middleware::CrossOriginProtection::trust_origin), too, if there is such a
-/// guard. CORS itself refuses nothing: a request of another origin is answered, and the browser hides the response. It hides
-/// nothing of a WebSocket, which only such a guard keeps from other origins.
+/// CORS refuses nothing: a request of another origin is answered, and the browser hides the response. Guards that refuse
+/// have [lists of their own](crate::middleware::CrossOriginProtection#pages-of-other-origins), in which a trusted origin
+/// belongs, too.
 ///
 /// # What is answered
 ///
@@ -74,9 +73,9 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 ///
 /// # Where it goes
 ///
-/// Around all that can refuse, so outside of guards, rates and sessions: a browser shows the reason of a refusal only if
-/// it has these fields. A preflight has neither cookies nor `authorization`, so a guard around this one would refuse it.
-/// Where several are nested, the outermost one counts alone.
+/// Around the router: a group of [`routes!`](crate::routes) sees no preflight. And outside of guards, rates and sessions,
+/// which can refuse: a browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor
+/// `authorization`, so a guard around this one would refuse it. Where several are nested, the outermost one counts alone.
 ///
 /// A request without `origin` allocates nothing.
 #[doc(alias(

@@ -79,7 +79,7 @@ struct OriginPattern {
 impl OriginPattern {
     /// Parses an origin, in which `*.` may stand for labels at the front of the host, and `:*` for any port.
     fn parse(pattern: &str) -> Result<OriginPattern, MessageError> {
-        let invalid = || MessageError::from_url(TargetError::Form, pattern);
+        let invalid = || MessageError::from_origin(TargetError::Form, pattern);
         let (scheme, rest) = pattern.split_once("://").ok_or_else(invalid)?;
         let below = rest.strip_prefix("*.");
         let rest = below.unwrap_or(rest);
@@ -92,7 +92,7 @@ impl OriginPattern {
         let origin = match scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") {
             true => {
                 let origin = Target::from_origin(&written);
-                origin.map_err(|invalid| MessageError::from_url(invalid, pattern))?.as_str().into()
+                origin.map_err(|invalid| MessageError::from_origin(invalid, pattern))?.as_str().into()
             }
             // Of an app, such as `tauri://localhost`.
             false if is_scheme(scheme) && is_opaque_host(rest) => written.into(),

@@ -29,6 +29,18 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 /// users wrote has to escape it. `SameSite` cookies protect from other sites, but not from other origins of one site,
 /// such as `http://` or another subdomain.
 ///
+/// # Pages of other origins
+///
+/// Three parts of a server have lists of origins, and an origin belongs in each that its pages need:
+///
+/// | list | its pages may | pages of all others |
+/// |---|---|---|
+/// | [`Cors`](crate::middleware::Cors) | read responses, and send JSON, DELETE and the like | are answered, and browsers hide it |
+/// | `CrossOriginProtection` | send what changes something, such as forms, and open WebSockets | get 403 |
+/// | `websocket::Options::origins` | open WebSockets | get 403, unless they are of the server's own origin |
+///
+/// A server whose pages are all its own leaves `Cors` out, and gives the other two no origin.
+///
 /// # Examples
 ///
 /// The guard is put around the handlers that browsers use. A webhook, which other programs call, may stay outside.
@@ -75,7 +87,7 @@ impl CrossOriginProtection {
     /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
     pub fn trust_origin(mut self, origin: &str) -> Result<CrossOriginProtection, MessageError> {
         let trusted =
-            Target::from_origin(origin).map_err(|invalid| MessageError::from_url(invalid, origin))?;
+            Target::from_origin(origin).map_err(|invalid| MessageError::from_origin(invalid, origin))?;
         self.trusted.insert(trusted.as_str().into());
         Ok(self)
     }
@@ -282,6 +294,15 @@ mod tests {
             ["", "*", "null", "/", "app.example", "https://", "https://a/", "https://a?b", "https://b:c@a"]
         {
             CrossOriginProtection::new().trust_origin(written).unwrap_err();
+        }
+        for (written, cause) in [
+            ("app.example", ""),
+            ("https://app.example/", ""),
+            ("app.example:443", ": the scheme is neither http nor https"),
+        ] {
+            let invalid = CrossOriginProtection::new().trust_origin(written).unwrap_err();
+            let text = format!("the origin `{written}` is not a scheme, a host and an optional port, as");
+            assert_eq!(format!("{invalid:#}"), format!("{text} https://app.example.com is{cause}"));
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::client::request_builder::RequestBuilder;
-use crate::error_text::{Excerpt, reason_without_value};
+use crate::error_text::{Excerpt, reason_for_peers};
 use crate::message::content::{ContentFault, ValueFault};
 use crate::message::{Body, ContentError, FieldName, Headers, MessageError, Problem, Request, Response};
 
@@ -268,7 +268,7 @@ fn json_error<'a, T: Deserialize<'a>>(error: &serde_json::Error, content: &'a [u
     let fault = ValueFault {
         whole: "the JSON",
         path: if error.is_data() { path() } else { None },
-        reason: reason_without_value(reason).into(),
+        reason: reason_for_peers(reason).into(),
         place: (line > 0).then_some((line, column)),
     };
     ContentError::new(if error.is_data() { ContentFault::Value(fault) } else { ContentFault::Syntax(fault) })
@@ -338,15 +338,17 @@ mod tests {
     #[test]
     fn the_path_is_named_and_the_value_is_not() {
         type Prices = HashMap<String, Vec<HashMap<String, f64>>>;
-        let at =
-            "the JSON at `items[1].price` is wrong: invalid type: string, expected f64 at line 1 column 46";
+        let at = "the JSON at `items[1].price` is wrong: invalid type: string, expected a number at line 1 column 46";
         check::<Prices>(r#"{"items": [{"price": 1}, {"price": "secret, :"}]}"#, at);
         check::<Vec<u8>>(
             "[1, 300]",
-            "the JSON at `[1]` is wrong: invalid value: integer, expected u8 at line 1 column 7",
+            "the JSON at `[1]` is wrong: invalid value: integer, expected a whole number from 0 to 255 at line 1 column 7",
         );
-        check::<u8>("-5", "the JSON is wrong: invalid value: integer, expected u8 at line 1 column 2");
-        check::<u8>("[", "the JSON is wrong: invalid type: sequence, expected u8 at line 1 column 0");
+        check::<f32>(
+            "\"5\"",
+            "the JSON is wrong: invalid type: string, expected a number at line 1 column 3",
+        );
+        check::<f32>("[", "the JSON is wrong: invalid type: sequence, expected a number at line 1 column 0");
         check::<Vec<u8>>("[1", "the JSON is wrong: EOF while parsing a list at line 1 column 2");
         let long = format!("{{\"{}\": 0}}", "a\\n".repeat(100));
         let shown = format!("the JSON at `{}…` is wrong", r"a\n".repeat(32));

@@ -37,6 +37,9 @@ pub enum MessageError {
     /// The URL is malformed, or has a scheme other than `http` and `https`. With the quoted beginning of the URL, if it
     /// is known, without user, password, query and fragment.
     Target(TargetError, Option<Box<str>>),
+    /// The origin is not a scheme, a host and an optional port, and nothing else (RFC 6454 §6.1). With the quoted beginning
+    /// of the text, without user, password, query and fragment.
+    Origin(TargetError, Box<str>),
     /// The number is not a status code: it is below 100 or above 599 (RFC 9110 §15).
     Status,
     /// The name of a field is not a token, so it would break the head, or add other fields to it (RFC 9110 §5.1).
@@ -92,6 +95,19 @@ impl MessageError {
         MessageError::Target(invalid, Some(Excerpt(&without_secrets(url)).to_string().into()))
     }
 
+    /// The error for `origin`.
+    pub(crate) fn from_origin(invalid: TargetError, origin: &str) -> MessageError {
+        MessageError::Origin(invalid, Excerpt(&without_secrets(origin)).to_string().into())
+    }
+
+    /// Whether a URL begins with neither `http://` nor `https://`, which says it all.
+    fn lacks_scheme(&self) -> bool {
+        let MessageError::Target(TargetError::Form | TargetError::Scheme, Some(url)) = self else {
+            return false;
+        };
+        !url.contains("://") && !url.starts_with("`/")
+    }
+
     /// The error for the cookie `name`.
     pub(crate) fn from_cookie(fault: CookieFault, name: &str) -> MessageError {
         MessageError::Cookie(fault, Excerpt(name).to_string().into())
@@ -104,13 +120,17 @@ impl fmt::Display for MessageError {
         write_error(f, self, |f| match self {
             E::Method(method) => write!(f, "the method {method} is not a token"),
             E::MethodTooLong(method) => write!(f, "the method {method} is too long"),
-            E::Target(TargetError::Form | TargetError::Scheme, Some(url))
-                if !url.contains("://") && !url.starts_with("`/") =>
-            {
+            E::Target(_, Some(url)) if self.lacks_scheme() => {
                 write!(f, "the url {url} does not begin with http:// or https://")
             }
             E::Target(_, Some(url)) => write!(f, "the url {url} is invalid"),
             E::Target(_, None) => f.write_str("the url is invalid"),
+            E::Origin(_, origin) => {
+                write!(
+                    f,
+                    "the origin {origin} is not a scheme, a host and an optional port, as https://app.example.com is"
+                )
+            }
             E::Status => f.write_str("a status code is a number from 100 to 599"),
             E::FieldName(name) => write!(f, "the field name {name} is not a token"),
             E::FieldValue(name) => write!(f, "the value of the field {name} contains a control character"),
@@ -153,7 +173,9 @@ impl CookieFault {
 impl Error for MessageError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            MessageError::Target(error, _) => Some(error),
+            MessageError::Origin(TargetError::Form, _) => None,
+            MessageError::Target(error, _) if !self.lacks_scheme() => Some(error),
+            MessageError::Origin(error, _) => Some(error),
             _ => None,
         }
     }

@@ -51,16 +51,19 @@
 //!
 //! # Where it goes
 //!
-//! Middleware is listed in the order in which requests pass through it, and responses come back in the opposite order.
+//! Middleware is listed in the order in which requests pass through it: the first is outermost. Responses come back in the
+//! opposite order. A `ServiceBuilder` of tower has the same order; calls of axum's `.layer(..)` have the opposite one.
 //!
 //! | around | is written |
 //! |---|---|
-//! | a handler, a router, or all of a server | [`wrap((log, guard), handler)`](wrap) |
+//! | a handler, a router, or all of a server, also requests without a route | [`wrap((log, guard), handler)`](wrap) |
 //! | a group of routes | `wrap (log, guard) => { .. }` in [`routes!`](crate::routes) |
 //! | the routes that a router has so far | [`Router::wrap`](crate::Router::wrap) |
 //!
 //! The usual order is `wrap((RequestId::new(), Tracing::new(), cors, CrossOriginProtection::new(), sessions), router)`,
-//! with guards in groups: see [a whole service](crate::guide).
+//! with guards in groups. Access logs, error logs and metrics are no middleware: they observe the server
+//! ([`Server::observe`](crate::Server::observe)), and see each exchange in any order. The [guide](crate::guide) shows a whole
+//! service.
 //!
 //! # What there is
 //!
@@ -77,16 +80,18 @@
 //! | requests that are sent again | [`Idempotency`](crate::idempotency::Idempotency) |
 //! | ids of requests, for logs, spans and clients | [`RequestId`] |
 //! | content to change or to check on its way | [`BodyFilter`](crate::server::BodyFilter), [`Transform`](crate::server::Transform) |
-//! | compression, sessions, spans | `Compress`, `session::Sessions`, `Tracing` |
+//! | compression, sessions, spans | [`Compress`], [`session::Sessions`], [`tracing::Tracing`] |
 //! | pages of other origins (CORS) | [`Cors`] |
-//! | layers of tower | `tower::layer` |
+//! | layers of tower | [`tower::layer`] |
 //! | anything else | a type with `impl` [`Middleware`], or an `async` function with [`Next`] |
 //!
 //! # Writing one
 //!
 //! A type with [`Middleware::call`] costs no allocation and is compiled once for each handler, whose type it does not
 //! mention: twenty of them take hardly longer to compile than one. Its fields are its settings and its state. A function
-//! is shorter, and costs an allocation for each request whose handler is `async`.
+//! is shorter, and costs an allocation for each request whose handler is `async`. A closure has the types of both parameters
+//! written out: `async |ctx: &mut Context, next: Next<'_>| ..`. One of `ctx` alone becomes middleware by [`guard`]; without it,
+//! the compiler expects two arguments (E0593). For other errors, see [`Handler`](crate::Handler#when-it-does-not-compile).
 //!
 //! When `next` returns, its outcome is not yet a response. After an error, `ctx.response.status` is unchanged; the error
 //! itself has the status to answer with. But if the response has begun, its status has been sent, and the error cuts the
@@ -166,6 +171,14 @@
 //! [`RateStore`]: crate::middleware::RateStore
 //! [`RequestId`]: crate::middleware::RequestId
 //! [`SharedRateLimit`]: crate::middleware::SharedRateLimit
+#![cfg_attr(feature = "compress", doc = "[`Compress`]: crate::middleware::Compress")]
+#![cfg_attr(not(feature = "compress"), doc = "[`Compress`]: #what-there-is")]
+#![cfg_attr(feature = "session", doc = "[`session::Sessions`]: super::session::Sessions")]
+#![cfg_attr(not(feature = "session"), doc = "[`session::Sessions`]: #what-there-is")]
+#![cfg_attr(feature = "tracing", doc = "[`tracing::Tracing`]: super::tracing::Tracing")]
+#![cfg_attr(not(feature = "tracing"), doc = "[`tracing::Tracing`]: #what-there-is")]
+#![cfg_attr(feature = "tower", doc = "[`tower::layer`]: super::tower::layer")]
+#![cfg_attr(not(feature = "tower"), doc = "[`tower::layer`]: #what-there-is")]
 
 #[cfg(feature = "compress")]
 pub use crate::compress::Compress;

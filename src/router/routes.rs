@@ -10,8 +10,9 @@ use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 /// pattern `*` takes all requests whose path matches no other pattern.
 ///
 /// A line `wrap middleware => { .. }` is a group: its routes have the middleware around them, one or a tuple of several, in
-/// the order in which requests pass through them. Groups may have groups. The middleware is made once, and cloned for each
-/// route. More than some 400 routes in a list with groups need a greater `#![recursion_limit]`.
+/// the order in which requests pass through them. Requests that the router answers itself, with 404, 405 or to OPTIONS, do not.
+/// Groups may have groups. The middleware is made once, and cloned for each route. More than some 400 routes in a list with
+/// groups need a greater `#![recursion_limit]`.
 ///
 /// Each handler keeps its type: nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns
 /// do not compile.

@@ -98,7 +98,7 @@ impl CoreCounts {
     /// The first two are counted once a second, when memory that was not needed is freed. The others are those of the
     /// thread, so of several services on one thread, the one that was made last counts them. Memory that the codecs take
     /// is known to within a few KB. An allocator may keep memory that was freed: see [On the open
-    /// internet](crate#on-the-open-internet).
+    /// internet](crate::guide::open_internet).
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
         zip(POOL_NAMES, self.pools)
     }

@@ -70,7 +70,7 @@ pub(crate) use forwarded::{FORWARDED, TrustedProxies, X_FORWARDED_FOR, X_FORWARD
 pub use forwarded::{Forwarded, ForwardedHeader, NetworkParseError};
 #[cfg(feature = "tracing")]
 pub(crate) use handler::is_panic;
-pub use handler::{AsyncHandler, IntoResult, PlainHandler, WithState};
+pub use handler::{AsyncHandler, IntoResult, PlainHandler, StateFn, WithState};
 pub(crate) use handler::{BodyPlan, BoxHandler, BoxedFuture, Handler, IntoHandler, Refusal};
 #[cfg(feature = "tower")]
 pub(crate) use handler::{confined, take_panic};

@@ -5,6 +5,9 @@
 //! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another. The example `shared` of the repository has
 //! stores to copy, for Redis, PostgreSQL and SQLite.
 //!
+//! `Sessions` stand outside of guards that read them, and inside of other middleware: see [the usual
+//! order](crate::middleware#where-it-goes).
+//!
 //! The response of a handler that has asked for its session has `vary: cookie`, and one that sets the cookie has
 //! `cache-control: no-cache="set-cookie"`, so no cache gives it to another client (RFC 9111 §4.1, §5.2.2.4).
 //!
@@ -60,7 +63,8 @@
 //! struct User(String);
 //!
 //! async fn signed_in(ctx: &mut Context) -> corehttp::Result {
-//!     let user = Session::from_extensions(&mut ctx.extensions)?.get("user")?.ok_or(Status::UNAUTHORIZED)?;
+//!     let session = Session::from_extensions(&mut ctx.extensions)?;
+//!     let user = session.get("user")?.ok_or(Status::UNAUTHORIZED)?;
 //!     ctx.extensions.insert(User(user));
 //!     Ok(())
 //! }

@@ -149,7 +149,8 @@ impl Events<'_> {
     /// Returns whether the server stops, as [`BodyWriter::is_stopping`] does. A stream that has not ended when the grace
     /// is over is cut, like any other response, and the page reconnects.
     ///
-    /// If events are rare, wait for [`Context::stopping`] alongside them.
+    /// If events are rare, wait for [`Context::stopping`] alongside them, as in the second program of the
+    /// [module](crate::sse).
     pub fn is_stopping(&self) -> bool {
         self.out.is_stopping()
     }

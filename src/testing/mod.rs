@@ -1,6 +1,9 @@
 //! Tests of programs that use this crate: servers in memory that remember their calls, peers that follow a script, and
 //! recordings of real servers.
 //!
+//! A test of a handler needs none of this: [`Service::respond`](crate::Service::respond) opens no connection. A test of what
+//! sends requests has a [`TestServer`], or a peer that follows a script:
+//!
 //! ```
 //! use corehttp::testing::{Script, ScriptedPeer};
 //!
@@ -38,9 +41,8 @@
 //! # }
 //! ```
 //!
-//! A handler alone needs less: [`Service::respond`](crate::Service::respond) opens no connection. All of this works on a clock
-//! that is paused (`#[tokio::test(start_paused = true)]`), so that a test of a time limit takes no time, except for a
-//! [`TestServer`], which has a thread and a clock of its own.
+//! All of this works on a clock that is paused (`#[tokio::test(start_paused = true)]`), so that a test of a time limit takes
+//! no time, except for a [`TestServer`], which has a thread and a clock of its own.
 
 mod script;
 mod scripted_peer;

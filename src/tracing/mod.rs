@@ -19,6 +19,10 @@
 //! }
 //! ```
 //!
+//! It goes around all other middleware but [`RequestId`](crate::middleware::RequestId): see [the usual
+//! order](crate::middleware#where-it-goes). Lines in a log need no spans: for these there is
+//! [`Server::observe`](crate::Server::observe).
+//!
 //! A [`TracePropagator`] reads and writes other fields, such as those of B3.
 
 // Floor 5: spans of exchanges, by the crate `tracing`, and traces across programs (W3C Trace Context).

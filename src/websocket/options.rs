@@ -58,7 +58,7 @@ pub struct Options {
     /// server takes the first of them that is offered. Default: none.
     pub protocols: Vec<Cow<'static, str>>,
     /// The origins whose pages may open a WebSocket to a server. Default: [`Origins::Own`]. Without meaning for a
-    /// client.
+    /// client. [Other lists of origins](crate::middleware::CrossOriginProtection#pages-of-other-origins) count as well.
     pub origins: Origins,
 }
 

@@ -1,4 +1,5 @@
-//! A function with state takes the state first, and by reference; a trait object without a lifetime of its own.
+//! A function with state takes the state first, by reference and of its own type; a trait object without a lifetime of its
+//! own.
 
 use std::sync::Arc;
 
@@ -10,6 +11,10 @@ fn show(ctx: &mut Context, greeting: &str) {
 
 fn keep(greeting: Arc<str>, ctx: &mut Context) {
     ctx.response.set_text(greeting);
+}
+
+async fn count(visits: &u64, ctx: &mut Context) {
+    ctx.response.set_text(visits.to_string());
 }
 
 trait Greeter {}
@@ -24,4 +29,5 @@ fn main() {
     let greeting: Arc<str> = "hello".into();
     let _ = Server::new().service(with_state(&greeting, show));
     let _ = Server::new().service(with_state(&greeting, keep));
+    let _ = Server::new().service(with_state(&7, count));
 }

@@ -10,7 +10,7 @@ use crate::message::Status;
 /// Why the content of a message cannot be read as text, as a form or as JSON.
 ///
 /// In a handler, `?` turns it into the right status: see [`ContentError::status`]. The text states what is wrong, and
-/// where, without the value that was found: ``the JSON at `items[2].price` is wrong: invalid type: string, expected f64
+/// where, without the value that was found: ``the JSON at `items[2].price` is wrong: invalid type: string, expected a number
 /// at line 1 column 30``.
 ///
 /// # Examples

@@ -469,7 +469,10 @@ mod tests {
         assert_eq!(form.get_as::<u32>("Page"), Ok(None));
         for name in ["size", "sort", "far", "spaced"] {
             let error = form.get_as::<u32>(name).unwrap_err();
-            assert_eq!(error.to_string(), format!("the value of `{name}` is not of type u32"));
+            assert_eq!(
+                error.to_string(),
+                format!("the value of `{name}` is not a whole number from 0 to 4294967295")
+            );
         }
     }
 
@@ -486,11 +489,11 @@ mod tests {
         let error = |error: ValueError| format!("{error:#}");
         assert_eq!(
             error(form.get_as::<i64>("per_page").unwrap_err()),
-            "the value of `per_page` is not of type i64"
+            "the value of `per_page` is not a whole number from -2^63 to 2^63 - 1"
         );
         assert_eq!(
             error(form.get_as::<Order>("per_page").unwrap_err()),
-            "the value of `per_page` is not of type Order"
+            "the value of `per_page` is not valid"
         );
         assert_eq!(error(form.strict().unwrap_err()), "an escape in `a%0a` is malformed, or not UTF-8");
         assert_eq!(error(form.up_to(1).unwrap_err()), "the form has more than 1 pairs");

@@ -5,13 +5,13 @@ use std::error::Error;
 use std::fmt;
 
 use super::content_error::ValueFault;
-use crate::error_text::Excerpt;
+use crate::error_text::{Excerpt, kind_of_type};
 use crate::message::Status;
 
 /// Why a value of a path, a query, a form or a cookie cannot be read as requested.
 ///
-/// In a handler, `?` turns it into the right status: see [`ValueError::status`]. The text has the name of the value, and
-/// not the value, which may be a secret.
+/// In a handler, `?` turns it into the right status: see [`ValueError::status`]. The text is fit for the peer: it has
+/// the name of the value and no name of a Rust type, and not the value, which may be a secret.
 ///
 /// # Examples
 ///
@@ -19,7 +19,7 @@ use crate::message::Status;
 /// use corehttp::{Form, Status};
 ///
 /// let error = Form::new("page=two").get_as::<u32>("page").unwrap_err();
-/// assert_eq!(error.to_string(), "the value of `page` is not of type u32");
+/// assert_eq!(error.to_string(), "the value of `page` is not a whole number from 0 to 4294967295");
 /// assert_eq!((error.name(), error.status()), (Some("page"), Status::BAD_REQUEST));
 /// ```
 // A box keeps the results of reading values small.
@@ -38,11 +38,11 @@ enum Reason {
     NoParam,
     /// The parameter of the path is not UTF-8.
     ParamText,
-    /// The parameter of the path is not of this type.
+    /// The parameter of the path is none of these values.
     ParamType(&'static str),
     /// The path, or a segment of it, is not UTF-8.
     Path,
-    /// The value is not of this type.
+    /// The value is none of these.
     Type(&'static str),
     /// An escape lacks its digits, or does not decode to UTF-8.
     Escape,
@@ -70,7 +70,7 @@ impl ValueError {
 
     /// The error of a parameter of the path that is not a `T`.
     pub(crate) fn param_type<T>(name: &str) -> ValueError {
-        ValueError::new(Some(name), Reason::ParamType(short_type_name::<T>()))
+        ValueError::new(Some(name), Reason::ParamType(kind_of::<T>()))
     }
 
     /// The error of a path, or a segment of it, that is not UTF-8.
@@ -80,7 +80,7 @@ impl ValueError {
 
     /// The error of a value of a form or a cookie that is not a `T`.
     pub(crate) fn value_type<T>(name: &str) -> ValueError {
-        ValueError::new(Some(name), Reason::Type(short_type_name::<T>()))
+        ValueError::new(Some(name), Reason::Type(kind_of::<T>()))
     }
 
     /// The error of a pair with a malformed escape.
@@ -124,10 +124,10 @@ impl fmt::Display for ValueError {
             Reason::NoParam => write!(f, "the route has no parameter {name}"),
             Reason::ParamText => write!(f, "the parameter {name} of the path is not UTF-8"),
             Reason::ParamType(expected) => {
-                write!(f, "the parameter {name} of the path is not of type {expected}")
+                write!(f, "the parameter {name} of the path is not {expected}")
             }
             Reason::Path => f.write_str("the path of the request is not UTF-8"),
-            Reason::Type(expected) => write!(f, "the value of {name} is not of type {expected}"),
+            Reason::Type(expected) => write!(f, "the value of {name} is not {expected}"),
             Reason::Escape => write!(f, "an escape in {name} is malformed, or not UTF-8"),
             Reason::TooManyPairs(max) => write!(f, "the form has more than {max} pairs"),
             Reason::Query(fault) => fault.fmt(f),
@@ -137,8 +137,7 @@ impl fmt::Display for ValueError {
 
 impl Error for ValueError {}
 
-/// The last name in the path of a type, which is enough, unless the type has parameters, whose paths would be cut.
-fn short_type_name<T>() -> &'static str {
-    let full = type_name::<T>();
-    if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) }
+/// The values of a type in words of the peer, to whom the name of a type of the application says nothing.
+fn kind_of<T>() -> &'static str {
+    kind_of_type(type_name::<T>()).unwrap_or("valid")
 }

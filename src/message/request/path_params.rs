@@ -242,7 +242,7 @@ mod tests {
             (
                 params.get_as::<i8>("b").map(drop),
                 Status::NOT_FOUND,
-                "the parameter `b` of the path is not of type i8",
+                "the parameter `b` of the path is not a whole number from -128 to 127",
             ),
             (params.get("d").map(drop), Status::INTERNAL_SERVER_ERROR, "the route has no parameter `d`"),
         ] {

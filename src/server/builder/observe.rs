@@ -19,9 +19,10 @@ impl Server {
     /// [`request`](ErrorReport::request), such as bad handshakes and malformed heads, at most once a second for each kind
     /// and core. A connection that fails before it has carried a refusal causes no second call. Default: none.
     ///
-    /// An [`ErrorLog`](crate::server::ErrorLog) writes those reports that
-    /// [are faults of the server](ErrorReport::is_fault); the others are refusals of peers, or their failures. Peers cause
-    /// those without a request as fast as they connect, so the next report has the number of those left out
+    /// For lines in a log, [`ErrorLog`](crate::server::ErrorLog) is all that is needed; a function is for anything else, such
+    /// as an alarm. An `ErrorLog` writes those reports that [are faults of the server](ErrorReport::is_fault); the others are
+    /// refusals of peers, or their failures. Peers cause those without a request as fast as they connect, so the next report
+    /// has the number of those left out
     /// ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY
     /// headers, refusals of a TLS resolver, and peers with too many connections.
     /// [`ServerHandle::counts`](crate::ServerHandle::counts) counts each failure, [`Server::on_exchange`] gets each malformed

@@ -36,6 +36,9 @@ use crate::wire::Limits;
 /// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
 /// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
 ///
+/// The methods may be called in any order. Middleware is put [around the handler](crate::middleware#where-it-goes); logs and
+/// metrics [observe](Server::observe) the server.
+///
 /// # Examples
 ///
 /// ```no_run

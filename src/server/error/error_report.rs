@@ -194,7 +194,7 @@ impl ErrorReport<'_> {
     /// # let response = corehttp::block_on(service.respond(Request::get("/?page=one")?))?;
     /// # assert_eq!(response.status.as_u16(), 400);
     /// # let content = response.text()?;
-    /// # assert!(content.contains("not of type u32") && content.contains("urn:exchange:1.1"), "{content}");
+    /// # assert!(content.contains("not a whole number") && content.contains("urn:exchange:1.1"), "{content}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn problem(&self) -> Problem {

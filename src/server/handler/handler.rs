@@ -47,17 +47,39 @@ use crate::server::error::Result;
 /// }
 /// ```
 ///
+/// # What a handler may do
+///
+/// - Write out the type of a closure's parameter: `|ctx: &mut Context|`, or `async |ctx: &mut Context|`.
+/// - To use the request and the response at the same time, take the context apart:
+///   `let Context { request, response, .. } = ctx;`.
+/// - A request is read into memory that the next request reuses. Its method, target and fields are views of that memory.
+///   A handler cannot keep them: code that tries to does not compile.
+/// - A body has been received whole before the handler runs, up to [`Limits::body_max`](crate::Limits::body_max). A
+///   [`BodyPlan`] has it streamed.
+/// - State is captured by a closure, or shared by [`with_state`](crate::with_state).
+///   [`Server::run_per_core`](crate::Server::run_per_core) makes state for each core, which needs no lock.
+/// - A handler runs inside a tokio runtime that the server makes, so `main` needs none. Tasks of
+///   `tokio::task::spawn_local` need not be `Send`, and end when the server stops. No task can have `ctx` or a view of it,
+///   but copies of what it needs.
+/// - While a handler blocks or computes, its core serves no other connection. Long work belongs in
+///   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
+///
 /// # When it does not compile
 ///
-/// | the compiler | write |
+/// | the compiler says | write |
 /// |---|---|
-/// | needs type annotations for a parameter (E0282) | `|ctx: &mut Context|`, and not `|ctx|` |
-/// | misses the lifetime of a value (E0373, E0597) | `move` before the closure, and an `Arc` around the value |
-/// | expects `Fn`, and finds `FnMut` or `FnOnce` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
-/// | finds a borrow in use (E0502) | `let Context { request, response, .. } = ctx;`: see [`Context`] |
-/// | cannot share an `Rc` between threads (E0277) | an `Arc`, or [`Server::run_per_core`](crate::Server::run_per_core) |
-/// | finds no `Clone` for middleware (E0277) | `#[derive(Clone)]` above its type |
-/// | cannot convert an error by `?` (E0277) | `map_err(Error::other)`: see [`Error`](crate::Error) |
+/// | type annotations needed (E0282) | `\|ctx: &mut Context\|` and not `\|ctx\|`; in middleware `next: Next<'_>`, too |
+/// | lifetime may not live long enough | `async \|ctx: &mut Context\| ..` and not `\|ctx: &mut Context\| async move ..` |
+/// | closure may outlive the current function (E0373) | `move \|ctx: &mut Context\| ..` |
+/// | a value does not live long enough (E0597) | `async move \|ctx: &mut Context\| ..` |
+/// | use of moved value (E0382) | `Arc::clone` or `clone()` before the closure, for each that has the value |
+/// | expected a closure that implements `Fn` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
+/// | cannot borrow `ctx` or a part of it (E0502) | `let Context { request, response, .. } = ctx;`: see [`Context`] |
+/// | borrowed data escapes (E0521) | copies for a task, such as `into_owned()`, made before it is spawned |
+/// | no function of the state (E0277) | the state first, as a reference: see [`with_state`](crate::with_state) |
+/// | `Rc` cannot be sent or shared between threads (E0277) | an `Arc`, or [`Server::run_per_core`](crate::Server::run_per_core) |
+/// | is not `Clone`, as middleware of a group is (E0277) | `#[derive(Clone)]` above its type |
+/// | `?` cannot convert an error (E0277) | `map_err(Error::other)`: see [`Error`](crate::Error) |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
@@ -209,8 +231,6 @@ impl<H: Handler> Handler for Rc<H> {
             `corehttp::Result`; `?` makes a `corehttp::Error` of other errors, whose status `Server::error_status` chooses",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`",
-    note = "a function of `with_state(&state, ..)` takes a reference to the state or, if that is an `Arc` or `Rc`, to what it \
-            points to, and then the context; of an `Arc<dyn Trait>`, `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`",
     note = "an app of axum becomes a handler by `Tower::new`"
 )]
 pub trait IntoHandler<Kind> {

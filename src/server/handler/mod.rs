@@ -16,4 +16,4 @@ pub(crate) use handler::BoxedFuture;
 pub use handler::{AsyncHandler, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub(crate) use refusal::Refusal;
 pub(crate) use refusal::RefusalOrigin;
-pub use with_state::{WithState, with_state};
+pub use with_state::{StateFn, WithState, with_state};

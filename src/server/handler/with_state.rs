@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::handler::{AsyncHandler, Handler, IntoHandler, IntoResult, PlainHandler, outcome};
+use super::handler::{AsyncHandler, Handler, IntoResult, PlainHandler, outcome};
 use crate::server::context::Context;
 use crate::server::error::Result;
 
@@ -52,7 +52,7 @@ use crate::server::error::Result;
 /// # assert_eq!(respond("GET").bytes(), b"1");
 /// ```
 ///
-/// A store that tests replace by another one, and a handle:
+/// A trait object, as for a store that tests replace by another one, and a handle:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -88,30 +88,40 @@ use crate::server::error::Result;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("State", "Data", "Extension"))]
-pub fn with_state<S: Clone, F>(state: &S, function: F) -> WithState<S, F> {
-    WithState { state: state.clone(), function }
+pub fn with_state<S: Clone, F: StateFn<S, Kind>, Kind>(state: &S, function: F) -> F::Handler {
+    function.with_state(state.clone())
 }
 
-/// A function with state, made by [`with_state`]. It becomes a handler wherever a function does.
-#[derive(Clone, Copy, Debug)]
-pub struct WithState<S, F> {
-    state: S,
-    function: F,
+/// A function or method that has state and the context as its parameters, for [`with_state`]. The compiler infers `Kind`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no function of the state `{S}` and the context",
+    label = "is to take a reference to `{S}`, or to what that points to, and then `&mut Context`",
+    note = "it is a `fn` or `async fn`, whose state is a reference and comes first: of an `Arc<Store>`, `&Store` or `&Arc<Store>`; \
+            of an `Arc<dyn Trait>`, `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`",
+    note = "it answers by `ctx.response`, and returns `()` or `corehttp::Result`"
+)]
+pub trait StateFn<S, Kind> {
+    /// The handler that the function becomes.
+    type Handler: Handler + 'static;
+
+    /// Makes a handler of the function and its state.
+    fn with_state(self, state: S) -> Self::Handler;
 }
 
-/// The kinds of functions: see [`IntoHandler`].
+/// The kinds of functions: see [`StateFn`].
 mod kind {
     #[derive(Debug)]
-    pub enum PlainWithState {}
+    pub enum Plain {}
     #[derive(Debug)]
-    pub enum AsyncWithState {}
+    pub enum Async {}
     #[derive(Debug)]
-    pub enum PlainWithHandle {}
+    pub enum PlainOfHandle {}
     #[derive(Debug)]
-    pub enum AsyncWithHandle {}
+    pub enum AsyncOfHandle {}
 }
 
-impl<S, F, R> IntoHandler<(kind::PlainWithState, R)> for WithState<S, F>
+#[diagnostic::do_not_recommend]
+impl<S, F, R> StateFn<S, (kind::Plain, R)> for F
 where
     S: Deref + 'static,
     F: Fn(&S::Target, &mut Context) -> R + 'static,
@@ -119,12 +129,13 @@ where
 {
     type Handler = WithState<S, PlainHandler<F>>;
 
-    fn into_handler(self) -> Self::Handler {
-        WithState { state: self.state, function: PlainHandler(self.function) }
+    fn with_state(self, state: S) -> Self::Handler {
+        WithState { state, function: PlainHandler(self) }
     }
 }
 
-impl<S, F, R> IntoHandler<(kind::AsyncWithState, R)> for WithState<S, F>
+#[diagnostic::do_not_recommend]
+impl<S, F, R> StateFn<S, (kind::Async, R)> for F
 where
     S: Deref + 'static,
     F: AsyncFn(&S::Target, &mut Context) -> R + 'static,
@@ -132,12 +143,13 @@ where
 {
     type Handler = WithState<S, AsyncHandler<F>>;
 
-    fn into_handler(self) -> Self::Handler {
-        WithState { state: self.state, function: AsyncHandler(self.function) }
+    fn with_state(self, state: S) -> Self::Handler {
+        WithState { state, function: AsyncHandler(self) }
     }
 }
 
-impl<S, F, R> IntoHandler<(kind::PlainWithHandle, R)> for WithState<S, F>
+#[diagnostic::do_not_recommend]
+impl<S, F, R> StateFn<S, (kind::PlainOfHandle, R)> for F
 where
     S: 'static,
     F: Fn(&S, &mut Context) -> R + 'static,
@@ -145,12 +157,13 @@ where
 {
     type Handler = WithState<Handle<S>, PlainHandler<F>>;
 
-    fn into_handler(self) -> Self::Handler {
-        WithState { state: Handle(self.state), function: PlainHandler(self.function) }
+    fn with_state(self, state: S) -> Self::Handler {
+        WithState { state: Handle(state), function: PlainHandler(self) }
     }
 }
 
-impl<S, F, R> IntoHandler<(kind::AsyncWithHandle, R)> for WithState<S, F>
+#[diagnostic::do_not_recommend]
+impl<S, F, R> StateFn<S, (kind::AsyncOfHandle, R)> for F
 where
     S: 'static,
     F: AsyncFn(&S, &mut Context) -> R + 'static,
@@ -158,9 +171,16 @@ where
 {
     type Handler = WithState<Handle<S>, AsyncHandler<F>>;
 
-    fn into_handler(self) -> Self::Handler {
-        WithState { state: Handle(self.state), function: AsyncHandler(self.function) }
+    fn with_state(self, state: S) -> Self::Handler {
+        WithState { state: Handle(state), function: AsyncHandler(self) }
     }
+}
+
+/// The handler that a function with state becomes.
+#[derive(Clone, Copy, Debug)]
+pub struct WithState<S, F> {
+    state: S,
+    function: F,
 }
 
 /// State that a function takes as it is, and not what it points to.

@@ -66,6 +66,7 @@ pub trait Wrap<H, Kind> {
 #[derive(Debug)]
 pub enum One {}
 
+#[diagnostic::do_not_recommend]
 impl<M: Middleware, H: Handler + 'static> Wrap<H, One> for M {
     type Wrapped = Wrapped<M, H>;
 
@@ -78,6 +79,7 @@ impl<M: Middleware, H: Handler + 'static> Wrap<H, One> for M {
 macro_rules! lists {
     () => {};
     ($M:ident $Kind:ident $(, $Rest:ident $RestKind:ident)*) => {
+        #[diagnostic::do_not_recommend]
         impl<H, $M, $Kind $(, $Rest, $RestKind)*> Wrap<H, ($Kind, $($RestKind,)*)> for ($M, $($Rest,)*)
         where
             H: Handler + 'static,
@@ -98,6 +100,7 @@ macro_rules! lists {
 }
 
 /// The end of a list.
+#[diagnostic::do_not_recommend]
 impl<H: Handler + 'static> Wrap<H, ()> for () {
     type Wrapped = H;
 

@@ -14,7 +14,8 @@ use crate::message::HttpDate;
 use crate::server::error::ErrorReport;
 
 /// An error log: a line for each [fault of the server](ErrorReport::is_fault), with the time and the level. An
-/// [observer](crate::Server::observe) of any number of servers. A clone refers to the same log.
+/// [observer](crate::Server::observe) of any number of servers. A clone refers to the same log. For anything else than
+/// lines, such as an alarm, there is [`Server::on_error`](crate::Server::on_error); a server may have both.
 ///
 /// ```text
 /// 2026-11-28T09:30:00Z error 500 Internal Server Error to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed

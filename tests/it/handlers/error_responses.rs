@@ -564,8 +564,11 @@ fn the_application_chooses_the_status_of_its_errors() {
         assert_eq!(response.status.as_u16(), expected, "{path}");
         // The text is that of an error of the crate, which says what is wrong with the request.
         let is_explained = path.starts_with("/form");
-        let text =
-            if is_explained { "the value of `page` is not of type u8" } else { response.status.reason() };
+        let text = if is_explained {
+            "the value of `page` is not a whole number from 0 to 255"
+        } else {
+            response.status.reason()
+        };
         assert_eq!(response.text(), Ok(text), "{path}");
     }
 }

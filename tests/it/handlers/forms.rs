@@ -82,7 +82,7 @@ fn other_content_is_415_rfc9110_15_5_16() {
 fn a_malformed_form_is_400_rfc9110_15_5_1() {
     check(FORM, b"a=\xff", 400, "\r\n\r\nthe content of the request is not UTF-8");
     for page in ["", "x", "%2B5", "+5", "-1", "4294967296", "1.0", "0x1"] {
-        let reason = "\r\n\r\nthe value of `page` is not of type u32";
+        let reason = "\r\n\r\nthe value of `page` is not a whole number from 0 to 4294967295";
         check(FORM, format!("page={page}&page=1"), 400, reason);
     }
     let pairs = |count: usize| vec!["a"; count].join("&");

@@ -160,7 +160,7 @@ fn explained(ctx: &mut Context) -> corehttp::Result {
 /// A name that the peer sent may be in the explanation, but no browser takes it for a page.
 #[test]
 fn a_fault_of_the_request_is_explained_rfc9457_3_1_4() {
-    const PAGE: &str = "the value of `page` is not of type u32";
+    const PAGE: &str = "the value of `page` is not a whole number from 0 to 4294967295";
     for (path, status, text, detail) in [
         ("/query", 400, PAGE, Some(PAGE)),
         ("/io", 400, PAGE, Some(PAGE)),

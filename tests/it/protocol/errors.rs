@@ -313,7 +313,7 @@ fn of_handlers() {
         ),
         (
             sized("/page", "").replace("?secret", "?page=secret"),
-            "400 Bad Request to memory, POST /page: the value of `page` is not of type i64",
+            "400 Bad Request to memory, POST /page: the value of `page` is not a whole number from -2^63 to 2^63 - 1",
         ),
     ] {
         check(&wire, Then::Waits, expected);
@@ -327,7 +327,7 @@ fn of_json() {
     for (body, expected) in [
         (
             r#"{"items": [1, "secret"]}"#,
-            "422 Unprocessable Content to memory, POST /json: the JSON at `items[1]` is wrong: invalid type: string, expected u8 at line 1 column 22",
+            "422 Unprocessable Content to memory, POST /json: the JSON at `items[1]` is wrong: invalid type: string, expected a whole number from 0 to 255 at line 1 column 22",
         ),
         (
             r#"{"items": [1, "secret"#,
@@ -486,7 +486,7 @@ fn of_values() {
     );
     check_text(
         &Form::new("per_page=secret").get_as::<i64>("per_page").unwrap_err(),
-        "the value of `per_page` is not of type i64",
+        "the value of `per_page` is not a whole number from -2^63 to 2^63 - 1",
     );
     check_text(&Form::new("a=1&b=%zz").strict().unwrap_err(), "an escape in `b` is malformed, or not UTF-8");
     check_text(&Form::new("a=1&b=2").up_to(1).unwrap_err(), "the form has more than 1 pairs");
