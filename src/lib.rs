@@ -75,7 +75,8 @@
 //! - Sessions, signed cookies: [`session`], [`cookies`]
 //! - Queries, forms, cookies, uploads: [`Request::query`], [`Request::form`], [`Request::cookies`], [`SetCookie`],
 //!   [`multipart`]
-//! - JSON, files, redirects, downloads: [`json`], [`fs`], [`Response::set_redirect`], [`Response::set_attachment`]
+//! - JSON, a file, a folder, redirects, downloads: [`json`], [`Context::send_file`], [`fs`], [`Response::set_redirect`],
+//!   [`Response::set_attachment`]
 //! - Preconditions, ranges: [`Response::check_preconditions`], [`Response::check_range`]
 //! - The status of an error, and its response: [`Error`], [`Server::error_status`], [`Server::error_response`],
 //!   [`Problem`]
@@ -85,7 +86,8 @@
 //!   [`Context::duplex`]
 //! - Server-sent events, WebSocket, other protocols: [`sse`], [`websocket`], [`Context::upgrade`],
 //!   [`Context::accept_tunnel`]
-//! - Who the client is, also behind proxies: [`Context::client_ip`], [`Server::trusted_proxies`], [`proxy_protocol`]
+//! - Who the client is, also behind nginx, HAProxy or a cloud: [`Context::client_ip`], [`Server::trusted_proxies`],
+//!   [`proxy_protocol`]
 //! - Clients that leave, or send again: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`],
 //!   [`idempotency`]
 //! - A graceful stop, probes of load balancers: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
@@ -123,7 +125,9 @@
 #![cfg_attr(feature = "tracing", doc = "[`tracing`]: mod@tracing")]
 #![cfg_attr(not(feature = "tracing"), doc = "[`tracing`]: #where-to-look")]
 #![cfg_attr(feature = "fs", doc = "[`fs`]: mod@fs")]
+#![cfg_attr(feature = "fs", doc = "[`Context::send_file`]: Context::send_file")]
 #![cfg_attr(not(feature = "fs"), doc = "[`fs`]: #where-to-look")]
+#![cfg_attr(not(feature = "fs"), doc = "[`Context::send_file`]: #where-to-look")]
 #![cfg_attr(feature = "multipart", doc = "[`multipart`]: mod@multipart")]
 #![cfg_attr(not(feature = "multipart"), doc = "[`multipart`]: #where-to-look")]
 #![cfg_attr(feature = "session", doc = "[`session`]: mod@session")]

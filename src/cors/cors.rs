@@ -77,6 +77,24 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// which can refuse: a browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor
 /// `authorization`, so a guard around this one would refuse it. Where several are nested, the outermost one counts alone.
 ///
+/// For a part of the paths, it goes around what is mounted there, and what belongs beneath it goes along:
+///
+/// ```
+/// # use corehttp::middleware::{Cors, CrossOriginProtection, wrap};
+/// # use corehttp::{Context, routes};
+/// # fn notes(ctx: &mut Context) { ctx.response.set_text("none") }
+/// let cors = Cors::new().trust_origin("https://app.example")?;
+/// let protection = CrossOriginProtection::new().trust_origin("https://app.example")?;
+/// let router = routes! {
+///     GET "/" => |ctx: &mut Context| ctx.response.set_text("for all"),
+///     mount "/api" => wrap((cors, protection), routes! { GET "/notes" => notes }), // sessions: in the tuple, last
+/// };
+/// # let _ = corehttp::Server::new().service(router);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Logs and metrics name the route of a preflight there `/api/{*rest}`.
+///
 /// A request without `origin` allocates nothing.
 #[doc(alias(
     "CorsLayer",

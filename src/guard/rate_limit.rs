@@ -119,6 +119,26 @@ impl RateLimit {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// Attempts to sign in, by the user whom the body names. There is none in the head, nor in a body that is malformed, which
+    /// counts for its client. An attempt that succeeds counts as well:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use corehttp::Context;
+    /// # use corehttp::middleware::RateLimit;
+    /// # #[cfg(feature = "json")]
+    /// # fn limit() -> RateLimit {
+    /// #[derive(serde::Deserialize)]
+    /// struct SignIn {
+    ///     user: String,
+    /// }
+    ///
+    /// let user = |ctx: &Context| ctx.request.json().ok().map(|SignIn { user }| user.to_lowercase());
+    /// let limit = RateLimit::new(5, Duration::from_secs(60)).by(user);
+    /// # limit
+    /// # }
+    /// ```
     pub fn by<K: Hash>(mut self, key: impl Fn(&Context) -> Option<K> + Send + Sync + 'static) -> RateLimit {
         let hasher = RandomState::new();
         self.key = Some(Arc::new(move |ctx| key(ctx).map(|key| hasher.hash_one(key))));

@@ -121,7 +121,8 @@
 //! dropped, and the middleware around it has as long again to finish. Middleware that answers in place of the error has
 //! dealt with it: [`Server::on_error`](crate::Server::on_error) is not called then, not even for a panic.
 //!
-//! Middleware does not see a request that never reaches a handler, such as one with a malformed head: its response is made by
+//! Middleware does not see a request that never reaches a handler, such as one with a malformed head or an expectation that
+//! is unknown (417): its response is made by
 //! [`Server::error_response`](crate::Server::error_response) alone. It does not see a peer that leaves before its request is
 //! complete. Nor does it see whether a response that is not streamed arrives, since that is sent later.
 //! [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.

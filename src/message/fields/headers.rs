@@ -50,7 +50,7 @@ impl Headers {
         Headers::default()
     }
 
-    /// Sets the field `name` to `value`, in place of the first line with this name, or at the end if there is none.
+    /// Sets the field `name` to `value`, a text, bytes or a number, in place of the first line with this name, or at the end.
     /// Other lines with this name are removed. Spaces and tabs around the value are not part of it (RFC 9110 §5.5).
     ///
     /// # Errors

@@ -50,6 +50,8 @@ use crate::server::error::Result;
 /// # What a handler may do
 ///
 /// - Write out the type of a closure's parameter: `|ctx: &mut Context|`, or `async |ctx: &mut Context|`.
+/// - Return `()` or [`Result`](crate::Result). What fails with an error of its own, such as `set_json`, takes a `?`:
+///   `|ctx: &mut Context| -> Result { Ok(ctx.response.set_json(&[1, 2])?) }`.
 /// - To use the request and the response at the same time, take the context apart:
 ///   `let Context { request, response, .. } = ctx;`.
 /// - A request is read into memory that the next request reuses. Its method, target and fields are views of that memory.
@@ -71,6 +73,7 @@ use crate::server::error::Result;
 /// | type annotations needed (E0282) | `\|ctx: &mut Context\|` and not `\|ctx\|`; in middleware `next: Next<'_>`, too |
 /// | lifetime may not live long enough | `async \|ctx: &mut Context\| ..` and not `\|ctx: &mut Context\| async move ..` |
 /// | closure may outlive the current function (E0373) | `move \|ctx: &mut Context\| ..` |
+/// | a closure is not a handler (E0277) | `\|ctx: &mut Context\| -> Result { Ok(..?) }`: it returns another error |
 /// | a value does not live long enough (E0597) | `async move \|ctx: &mut Context\| ..` |
 /// | use of moved value (E0382) | `Arc::clone` or `clone()` before the closure, for each that has the value |
 /// | expected a closure that implements `Fn` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
