@@ -118,6 +118,7 @@ impl Settings {
     fn check(&self, ctx: &Context) -> Result<Request, MessageError> {
         let mut check = Request::get(&self.path)?;
         check.headers.append_all(&ctx.request.headers.forwarded());
+        check.headers.remove_ambiguous();
         check.headers.retain(|name| !is_left_out(name));
         ctx.set_forwarded(&mut check);
         check.headers.put(X_FORWARDED_METHOD, ctx.request.method().as_str().as_bytes());
