@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use super::error::AcmeError;
 use super::settings::Settings;
 use crate::memory::stable_hash;
+use crate::net::with_descriptors;
 
 /// The files of one account and one certificate.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ fn in_file(path: &Path) -> impl Fn(io::Error) -> AcmeError {
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
+    match with_descriptors(|| fs::read_to_string(path)) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -115,7 +116,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    with_descriptors(|| options.open(path))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::system;
 use crate::fs::listing::DirEntry;
 use crate::fs::path::{Links, join};
 use crate::memory::{read_lock, write_lock};
-use crate::net::is_out_of_descriptors;
+use crate::net::{is_out_of_descriptors, with_descriptors};
 
 /// A directory whose files are served.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl RootDir {
     pub(in crate::fs) fn new(path: &Path) -> io::Result<RootDir> {
         let open = || {
             let path = path.canonicalize()?;
-            let dir = system::open_root(&path)?;
+            let dir = with_descriptors(|| system::open_root(&path))?;
             let metadata = dir.metadata()?;
             match metadata.is_dir() {
                 true => Ok(RootDir { path, dir, file_id: system::file_id(&metadata) }),

@@ -2,10 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "fs")]
+use corehttp::fs::Files;
 use corehttp::server::ErrorLog;
+#[cfg(feature = "tls")]
+use corehttp::tls::Identity;
 use corehttp::{Client, Context, Result, Server, block_on};
 use rlimit::{Resource, setrlimit};
 
@@ -50,6 +55,19 @@ async fn make_idle(client: &Client, port: u16) {
     for host in 1..=36 {
         client.get(&format!("http://127.0.0.{host}:{port}/")).await.unwrap();
     }
+}
+
+/// 36 peers whose requests were answered with `expected`.
+fn idle_peers(served: &Served, expected: u16) -> Vec<Peer> {
+    let peers = Vec::from_iter((0..36).map(|_| {
+        let mut peer = served.connect();
+        peer.send(get("/"));
+        assert_eq!(status(&peer.receive()), expected);
+        peer
+    }));
+    // A connection that was used just now may have a request on its way.
+    thread::sleep(Duration::from_millis(700));
+    peers
 }
 
 /// `getaddrinfo` says that the name is unknown when it cannot open a file or a socket.
@@ -148,6 +166,30 @@ fn a_client_dials_where_a_server_has_the_idle_connections() {
     });
 }
 
+/// A certificate that is renewed, and a folder that is served, are read however many peers are idle.
+#[cfg(all(feature = "fs", feature = "tls"))]
+#[test]
+fn files_of_settings_are_read_where_a_server_has_the_idle_connections() {
+    alone("stop::descriptors::files_of_settings_are_read_where_a_server_has_the_idle_connections", || {
+        let folder = tempfile::tempdir().unwrap();
+        let served = Served::with(|server| server, |_: &mut Context| ());
+        for read in [
+            |path: &Path| drop(Files::new(path).unwrap()),
+            |path: &Path| {
+                let error = Identity::from_files(path.join("a.pem"), path.join("a.key")).unwrap_err();
+                assert!(format!("{error:#}").contains("No such file"), "{error:#}");
+            },
+        ] {
+            let idle = idle_peers(&served, 200);
+            let taken = take_all();
+            read(folder.path());
+            eventually("some are closed", || served.running.counts().total.open < 36);
+            drop((idle, taken));
+            eventually("all are closed", || served.running.counts().total.open == 0);
+        }
+    });
+}
+
 /// logrotate renames the log of a server whose peers have all the descriptors.
 #[test]
 fn a_log_is_opened_again_where_a_server_has_the_idle_connections() {
@@ -157,14 +199,7 @@ fn a_log_is_opened_again_where_a_server_has_the_idle_connections() {
         let log = ErrorLog::open(&path).unwrap();
         let fails = |_: &mut Context| -> Result { Err(corehttp::Error::other("broken")) };
         let served = Served::with(|server| server.observe(log.clone()), fails);
-        let idle = Vec::from_iter((0..36).map(|_| {
-            let mut peer = served.connect();
-            peer.send(get("/"));
-            assert_eq!(status(&peer.receive()), 500);
-            peer
-        }));
-        // A connection that was used just now may have a request on its way.
-        thread::sleep(Duration::from_millis(700));
+        let idle = idle_peers(&served, 500);
         let taken = take_all();
         std::fs::rename(&path, &rotated).unwrap();
         log.reopen();

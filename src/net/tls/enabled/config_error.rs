@@ -10,6 +10,7 @@ use tokio_rustls::rustls::pki_types::pem;
 
 use crate::error_text::write_error;
 use crate::net::tls::certificate_fault::write_certificate;
+use crate::net::with_descriptors;
 
 /// Why a certificate, a key, roots or a provider cannot be used.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ pub enum ConfigError {
 impl ConfigError {
     /// Reads a file of certificates or keys.
     pub(super) fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-        std::fs::read(path).map_err(|error| ConfigError::File(path.into(), error))
+        with_descriptors(|| std::fs::read(path)).map_err(|error| ConfigError::File(path.into(), error))
     }
 
     /// Adds the file whose content is at fault.
