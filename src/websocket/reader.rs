@@ -273,17 +273,19 @@ impl<R: Role> Reader<R> {
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.half.has_unread.store(false, Relaxed);
+        // A message that does not go on must not keep the memory for which others wait.
+        let patience = if self.memory.len() > 0 { MEMORY_WAIT } else { Duration::MAX };
         self.input.borrow_memory();
         let polled = self.half.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
                 self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
             }
-            link.poll_fill(cx, &mut self.input)
+            link.poll_fill(cx, &mut self.input, patience)
         });
         self.input.return_memory();
         let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;
-        if count == 0 {
+        if count == Some(0) {
             self.half.with(Link::close_now);
             self.ending = Some(Box::new(Ending::OVER));
             return Poll::Ready(Err(ExchangeError::NoCloseFrame.into()));

@@ -303,14 +303,16 @@ impl<R: RoleParts> Link<R> {
         self.heartbeat.end_silence();
     }
 
-    /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
+    /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end, and `None` if nothing
+    /// has come for `patience` and no ping finds out why.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut task::Context<'_>,
         input: &mut Input,
-    ) -> Poll<io::Result<usize>> {
+        patience: Duration,
+    ) -> Poll<io::Result<Option<usize>>> {
         self.borrow_memory();
-        let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input));
+        let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input, patience));
         // Answers to the bytes that are here need memory, too.
         if polled.is_pending() || !self.is_handler(cx) {
             self.return_memory();
@@ -318,7 +320,12 @@ impl<R: RoleParts> Link<R> {
         polled
     }
 
-    fn poll_fill_once(&mut self, cx: &mut task::Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+    fn poll_fill_once(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        input: &mut Input,
+        patience: Duration,
+    ) -> Poll<io::Result<Option<usize>>> {
         loop {
             if self.state.is_closed() {
                 return Poll::Ready(Err(self.state.error()));
@@ -330,11 +337,15 @@ impl<R: RoleParts> Link<R> {
                 ReadyState::ReceiveOnly(_) => self.bounds.close,
                 ReadyState::Closing | ReadyState::Closed(_) => Duration::MAX,
             };
-            match self.conn.poll_read(cx, input.room(), silence) {
+            match self.conn.poll_read(cx, input.room(), silence.min(patience)) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
-                    return Poll::Ready(Ok(count));
+                    return Poll::Ready(Ok(Some(count)));
+                }
+                Poll::Ready(Err(ConnError::TimedOut)) if silence == Duration::MAX => {
+                    self.conn.disarm(TimerSlot::Read);
+                    return Poll::Ready(Ok(None));
                 }
                 Poll::Ready(Err(ConnError::TimedOut))
                     if self.state.is_open() && !self.heartbeat.is_silent() =>
