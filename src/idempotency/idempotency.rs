@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::key::idempotency_key;
 use super::store::{Claim, IdempotencyStore, StoredResponse, store_key};
 use crate::memory::stable_hash;
-use crate::message::{FieldName, Problem, Status};
+use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
 use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, plan_guarded};
 
 /// Handles each request with an `idempotency-key` once: one with the same key is answered as the first one was, with
@@ -103,8 +103,9 @@ impl<S: IdempotencyStore> Idempotency<S> {
     fn fingerprint(&self, ctx: &Context) -> u64 {
         let request = &ctx.request;
         let method = request.method();
-        let mut parts =
-            vec![method.as_str().as_bytes(), request.target().as_str().as_bytes(), request.body.bytes()];
+        // The host is a part of the key, however the target is written.
+        let resource = request.target().path_and_query(method).concat();
+        let mut parts = vec![method.as_str().as_bytes(), resource.as_bytes(), request.body.bytes()];
         if self.scope.is_none() {
             parts.extend(lines(ctx, FieldName::COOKIE));
         }
@@ -152,10 +153,15 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
     }
 }
 
-/// The scheme and the host that the client has used: the same target at another host is another resource.
+/// The scheme, the host and the port that the client has used, in one spelling (RFC 9110 §4.2.3): the same target at another
+/// host is another resource.
 fn origin(ctx: &Context) -> String {
     let Forwarded { scheme, authority, .. } = ctx.forwarded();
-    format!("{}://{}", scheme.unwrap_or_default(), authority.unwrap_or_default().to_ascii_lowercase())
+    let scheme = scheme.unwrap_or_default();
+    let authority = Authority::parse(authority.unwrap_or_default().as_bytes());
+    let Authority { host, port } = authority.unwrap_or_default();
+    let port = port.or_else(|| Scheme::parse(scheme.as_bytes()).map(Scheme::port)).unwrap_or_default();
+    format!("{scheme}://{}:{port}", without_end_dot(host).to_ascii_lowercase())
 }
 
 fn lines<'c>(ctx: &'c Context, name: FieldName<'_>) -> Vec<&'c [u8]> {

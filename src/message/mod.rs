@@ -73,4 +73,5 @@ pub(crate) use text::{write_json_string, write_log_text};
 pub use uri::TargetForm;
 pub(crate) use uri::{
     Authority, HostMap, Scheme, Target, TargetBase, is_origin_of, port_number, split_port, uri_host,
+    without_end_dot,
 };

@@ -55,7 +55,7 @@ fn order(one: &str, other: &str) -> Ordering {
 }
 
 /// The same name without the dot that ends an absolute one.
-fn without_end_dot(host: &str) -> &str {
+pub(crate) fn without_end_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 

@@ -10,7 +10,7 @@ mod idna;
 
 pub use components::TargetForm;
 pub(crate) use components::{Authority, Scheme, is_origin_of, port_number, split_port};
-pub(crate) use host_map::HostMap;
+pub(crate) use host_map::{HostMap, without_end_dot};
 pub use target::Target;
 pub(crate) use target::TargetBase;
 pub(super) use target::decode_path;

@@ -135,6 +135,9 @@ fn a_key_belongs_to_one_host_rfc9110_4_2_2() {
                 ("a.example", "200 call 1"),
                 ("b.example", "200 call 2"),
                 ("A.example", "200 call 1, again"),
+                ("a.example:80", "200 call 1, again"),
+                ("a.example.:080", "200 call 1, again"),
+                ("a.example:", "200 call 1, again"),
                 ("a.example:81", "200 call 3"),
                 ("b.example", "200 call 2, again"),
             ] {
@@ -142,6 +145,10 @@ fn a_key_belongs_to_one_host_rfc9110_4_2_2() {
                 request.headers.set("host", host).unwrap();
                 assert_eq!(shown(&service.respond(request).await), expected, "{host}");
             }
+            let mut absolute = Request::post("http://a.example/?").unwrap();
+            absolute.headers.set("idempotency-key", "k").unwrap();
+            absolute.body.set_bytes("content");
+            assert_eq!(shown(&service.respond(absolute).await), "200 call 1, again");
             assert_eq!(counted.0.load(Relaxed), 3);
         });
     }
