@@ -120,6 +120,7 @@ impl Context {
         exchange.flush().await?;
         exchange.observe(|observation| observation.cut = Some(CutBy::Handler));
         let (conn, early) = exchange.take_conn()?;
+        exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
         Ok(exchange.make_upgraded(conn, early))
     }
 

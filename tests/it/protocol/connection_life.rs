@@ -176,6 +176,24 @@ fn a_connection_is_taken_over_without_a_response() {
     eventually("all are closed", || served.running.counts().total.open == 0);
 }
 
+/// As that of an upgrade, the time of its handler is over.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_taken_over_has_no_time_limit() {
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(1)), ..Timeouts::default() };
+    let service = Server::new().timeouts(timeouts).service(take_over);
+    let (mut near, far) = duplex(1 << 10);
+    let peer = async {
+        near.write_all(b"GET /raw HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        near.write_all(b"late").await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        received
+    };
+    assert_eq!(tokio::join!(peer, service.serve_connection(far)).0, "<late>");
+}
+
 #[tokio::test]
 async fn without_a_connection_none_is_taken_over() {
     let service = Server::new().service(take_over);
