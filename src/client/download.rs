@@ -79,7 +79,13 @@ impl Download {
         }
         let mut reader = sender.open_response(None, &self.request, &mut self.response).await?;
         match self.response.status {
-            Status::OK => self.begin().await?,
+            Status::OK => {
+                self.begin().await?;
+                if reader.is_decoded() {
+                    // Its ranges would be those of the coded content.
+                    self.validator = None;
+                }
+            }
             Status::PARTIAL_CONTENT if self.received > 0 && self.continues() => {}
             // The server has other content than before, or speaks of another part.
             Status::PARTIAL_CONTENT | Status::RANGE_NOT_SATISFIABLE if self.received > 0 => {

@@ -57,7 +57,8 @@ pub(crate) struct ClientSettings {
 impl ClientSettings {
     /// Completes the settings of a new client: what one of them says to another.
     pub(super) fn completed(mut self) -> ClientSettings {
-        let decodes = self.decode_max.is_some() && !self.fields.contains("accept-encoding");
+        let asks_otherwise = self.fields.contains("accept-encoding") || self.fields.contains("range");
+        let decodes = self.decode_max.is_some() && !asks_otherwise;
         self.accept_encoding = decodes.then_some(ACCEPTED);
         // A builder may build several clients, each with budgets of its own.
         self.budgets = Arc::new(self.budgets.renewed());

@@ -113,6 +113,15 @@ pub(crate) const CODED_CONTENT_FIELDS: [FieldName<'static>; 6] = [
     FieldName::new("repr-digest"),
 ];
 
+/// Makes a strong `etag` weak, since other octets are sent than those which it stands for (RFC 9110 §8.8.3.3).
+pub(crate) fn weaken_etag(headers: &mut Headers, scratch: &mut Vec<u8>) {
+    let Some(tag @ [b'"', ..]) = headers.get_bytes("etag") else { return };
+    scratch.clear();
+    scratch.extend_from_slice(b"W/");
+    scratch.extend_from_slice(tag);
+    headers.put(FieldName::new("etag"), scratch);
+}
+
 /// Content with more codings is an attack.
 const CODINGS_MAX: usize = 4;
 

@@ -32,7 +32,9 @@ mod negotiated_coding;
 
 pub use codec::{Coding, CodingError, Flush};
 pub(crate) use codecs::ACCEPTED;
-pub(crate) use content_decoder::{CODED_CONTENT_FIELDS, ContentDecoder, DECODED_PER_STEP, DecoderChain};
+pub(crate) use content_decoder::{
+    CODED_CONTENT_FIELDS, ContentDecoder, DECODED_PER_STEP, DecoderChain, weaken_etag,
+};
 #[cfg(feature = "compress")]
 pub(crate) use content_encoder::{ContentEncoder, encode_once, essence, is_compressible};
 #[cfg(any(feature = "compress", feature = "fs"))]

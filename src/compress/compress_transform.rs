@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::coding::{
     Coding, CodingError, ContentEncoder, Flush, NegotiatedCoding, encode_once, essence, is_compressible,
+    weaken_etag,
 };
 use crate::memory::{LocalCache, PoolKind};
 use crate::message::{Body, BodyLength, BodySource, FieldName, Headers, Method, Response, Status};
@@ -187,7 +188,7 @@ impl CompressTransform {
         let coding = self.negotiated.coding?;
         headers.remove_each(&UNCODED_CONTENT_FIELDS);
         response.trailers.remove_each(&UNCODED_CONTENT_FIELDS);
-        self.weaken_etag(headers);
+        weaken_etag(headers, &mut self.output);
         set(headers, "content-encoding", coding.as_str().as_bytes());
         Some(coding)
     }
@@ -199,18 +200,9 @@ impl CompressTransform {
         if is_free && headers.contains("etag") {
             headers.vary_by("accept-encoding");
             if self.negotiated.coding.is_some() && self.stored == StoredVariant::Any {
-                self.weaken_etag(headers);
+                weaken_etag(headers, &mut self.output);
             }
         }
-    }
-
-    /// Compressed content is not byte for byte what a strong tag stands for (RFC 9110 §8.8.3.3).
-    fn weaken_etag(&mut self, headers: &mut Headers) {
-        let Some(tag @ [b'"', ..]) = headers.get_bytes("etag") else { return };
-        self.output.clear();
-        self.output.extend_from_slice(b"W/");
-        self.output.extend_from_slice(tag);
-        set(headers, "etag", &self.output);
     }
 
     /// Compresses a body in memory.
@@ -231,10 +223,15 @@ impl CompressTransform {
         Ok(())
     }
 
-    /// Takes memory for the encoder of a stream. If there is none, the stream is not compressed.
+    /// Takes memory for the encoder of a stream. The stream is not compressed if there is none, or if less than half is left
+    /// for bodies: a stream may last for days.
     fn take_memory(&mut self) {
-        if self.negotiated.coding.is_some() && !self.memory.try_grow_to(&self.budget, ENCODER_MEMORY) {
+        if self.negotiated.coding.is_none() {
+            return;
+        }
+        if !(self.memory.try_grow_to(&self.budget, ENCODER_MEMORY) && self.budget.is_plentiful()) {
             self.negotiated.coding = None;
+            self.memory.clear();
         }
     }
 

@@ -202,10 +202,8 @@ impl Context {
         let call = RefCell::new(opened.map_err(gateway_error)?.into_exchange());
         if call.borrow().is_lenient() {
             // The peer, or a proxy between, may understand the response otherwise (RFC 9112 §11.2).
-            return Err(Error::new(
-                Status::INTERNAL_SERVER_ERROR,
-                "a lenient client must not forward responses",
-            ));
+            let reason = "a lenient client must not forward responses";
+            return Err(Error::new(Status::INTERNAL_SERVER_ERROR, reason));
         }
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
@@ -217,6 +215,7 @@ impl Context {
         let connection_options = self.merge_fields(&call.borrow_mut().response_head().headers);
         let chosen = match head {
             Ok(()) => {
+                call.borrow().describe_decoded(&mut self.response);
                 self.note_status();
                 choose(&mut self.response).map(Ok)
             }

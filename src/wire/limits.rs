@@ -83,7 +83,7 @@ pub struct Limits {
     /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
     /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
     /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
-    /// Streamed responses for whose compression there is no memory are not compressed.
+    /// Streamed responses whose compression would leave less than half of the memory free are not compressed.
     ///
     /// Not counted are heads and bodies up to 16 KiB, since [`Limits::connections_max`] bounds the buffers that they are
     /// read into; and all that handlers keep.

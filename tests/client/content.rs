@@ -12,10 +12,10 @@ use std::time::Duration;
 use corehttp::client::{ClientCause, ClientLimits, ClientTimeouts};
 use corehttp::coding::{Coding, CodingError};
 use corehttp::net::Dialer;
-use corehttp::{Client, Request, Response};
+use corehttp::{Client, Context, Request, Response, Server};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::support::{Scripted, Stage, get, post, settle};
 
@@ -564,4 +564,66 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
         let ((), pauses) = pauses_while(asked, || is_here.load(Ordering::Relaxed)).await;
         assert!(pauses >= content.len() / TURN, "{pauses} pauses, {is_streamed}");
     }
+}
+
+/// The response that a peer gets through a gateway whose client decodes, as its lines in order.
+async fn through_a_gateway(asked: &str, response: Vec<u8>) -> Vec<String> {
+    let stage = Stage::new(move |peer, _| peer.answer(response.clone()));
+    let client = stage.builder().decode_up_to(1 << 20).build();
+    let service = Server::new().service(async move |ctx: &mut Context| {
+        let onward = ctx.request.forwarded_to("http://b")?;
+        ctx.forward(client.open_call(&onward)).await
+    });
+    let (mut near, far) = duplex(64 << 10);
+    let peer = async {
+        near.write_all(format!("{asked}host: a\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        received
+    };
+    let received = tokio::join!(peer, service.serve_connection(far)).0;
+    let head = String::from_utf8_lossy(&received).split("\r\n\r\n").next().unwrap().to_owned();
+    let told = ["content-", "etag", "accept-ranges"];
+    let is_told = |line: &&str| told.iter().any(|name| line.starts_with(name));
+    head.lines().filter(is_told).map(str::to_owned).collect()
+}
+
+/// A tag and ranges of the coded octets would be those of others for a peer that has the decoded ones.
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_decodes_tells_of_the_decoded_content_rfc9110_8_8_3_3() {
+    const GET: &str = "GET / HTTP/1.1\r\n";
+    const HEAD: &str = "HEAD / HTTP/1.1\r\n";
+    const TOLD: [&str; 3] = ["etag: \"a\"", "accept-ranges: bytes", "content-length: 9"];
+    const OTHER: [&str; 4] = ["content-encoding: x-own", TOLD[0], TOLD[1], TOLD[2]];
+    const CODED: [&str; 4] = ["content-encoding: deflate", TOLD[0], TOLD[1], TOLD[2]];
+    let coded = zlib(b"1");
+    assert_eq!(coded.len(), 9);
+    let response = |status: &str, lines: &[&str], content: &[u8]| {
+        let head = format!("HTTP/1.1 {status}\r\n{}\r\n\r\n", lines.join("\r\n"));
+        [head.as_bytes(), content].concat()
+    };
+    let rows = [
+        (GET, response("200 OK", &TOLD, b"012345678"), TOLD.to_vec()),
+        (GET, response("200 OK", &OTHER, b"012345678"), OTHER.to_vec()),
+        (GET, response("200 OK", &CODED, &coded), vec!["etag: W/\"a\""]),
+        (HEAD, response("200 OK", &CODED, b""), vec!["etag: W/\"a\""]),
+        (HEAD, response("200 OK", &TOLD, b""), TOLD.to_vec()),
+        (HEAD, response("200 OK", &OTHER, b""), OTHER.to_vec()),
+        (GET, response("304 x", &TOLD[..2], b""), vec!["etag: W/\"a\"", TOLD[1]]),
+        (GET, response("206 x", &CODED, b"012345678"), CODED.to_vec()),
+    ];
+    for (asked, response, expected) in rows {
+        let shown = String::from_utf8_lossy(&response).into_owned();
+        assert_eq!(through_a_gateway(asked, response).await, expected, "{asked}{shown}");
+    }
+}
+
+/// A range of coded content would be of no use, also if all requests ask for one.
+#[tokio::test(start_paused = true)]
+async fn a_default_range_asks_for_no_coding_fetch_4_5() {
+    let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let client = stage.builder().decode_up_to(1 << 20).default_header("range", "bytes=0-1").unwrap().build();
+    client.get("http://a/").await.unwrap();
+    let received = stage.received().concat();
+    assert!(received.contains("range: bytes=0-1") && !received.contains("gzip"), "{received}");
 }

@@ -121,6 +121,28 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     }
 }
 
+/// A server may send coded content though `identity` is asked for, and what is decoded has other octets than its ranges.
+#[cfg(feature = "compress")]
+#[tokio::test(start_paused = true)]
+async fn content_that_is_decoded_begins_again_rfc9110_14_2() {
+    // `0123456789` by zlib, as a block that is not compressed.
+    let coded = b"\x78\x01\x01\x0a\x00\xf5\xff0123456789\x0a\xff\x02\x0e";
+    let head = "HTTP/1.1 200 OK\r\netag: \"a\"\r\ncontent-encoding: deflate\r\ncontent-length: 21\r\n\r\n";
+    let stage = Stage::new(move |mut peer, number| async move {
+        if peer.request().await?.is_some() {
+            let sent = if number == 0 { 12 } else { coded.len() };
+            peer.send([head.as_bytes(), &coded[..sent]].concat()).await?;
+        }
+        Ok(())
+    });
+    let target = Target::new();
+    let client = stage.builder().decode_up_to(1 << 20).build();
+    let len = client.download(&Request::get("http://a/").unwrap(), target.create()).await.unwrap();
+    assert_eq!((len, target.content().as_str()), (10, WHOLE));
+    let received = stage.received();
+    assert!(received.len() == 2 && !received[1].contains("range"), "{received:?}");
+}
+
 /// A part of the content would stand in the file as if it were the whole.
 #[tokio::test(start_paused = true)]
 async fn a_range_of_the_caller_is_an_error_before_anything_is_sent() {

@@ -17,9 +17,10 @@ use crate::client::error::{ClientError, ClientPhase, RetryLog, RetryReport};
 use crate::client::exchange::Upload;
 use crate::client::observe::ClientSpan;
 use crate::client::pool::PooledConn;
+use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain, weaken_etag};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{BodyLength, Headers, Request, Response};
+use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::net::{Conn, ReadBuffer, Sendable};
 use crate::wire::parse::Leniency;
 
@@ -198,6 +199,24 @@ impl CallExchange {
         let decoded = self.pooled.decode(response);
         self.recorder.record(decoded.as_ref().map(|()| &*response));
         decoded
+    }
+
+    /// Removes the fields of the response that are not true of its decoded content for others: ranges and a strong tag are
+    /// those of the coded octets (RFC 9110 §8.8.1). A response to HEAD has the fields of the decoded content, too (§9.3.2).
+    pub(crate) fn describe_decoded(&self, response: &mut Response) {
+        let Some(most) = self.pooled.settings().decode_max else { return };
+        let Response { status, headers, .. } = response;
+        let has_content = !self.pooled.exchange.incoming.is_end_stream();
+        let is_coded = || matches!(DecoderChain::from_headers(headers, most), Ok(Some(_)));
+        let is_decoded = self.pooled.exchange.progress.decoder.is_some() || !has_content && is_coded();
+        if is_decoded {
+            headers.remove_each(&CODED_CONTENT_FIELDS);
+            headers.remove("accept-ranges");
+        }
+        // The response that a 304 confirms may have been decoded.
+        if is_decoded || *status == Status::NOT_MODIFIED {
+            weaken_etag(headers, &mut Vec::new());
+        }
     }
 
     /// The interim response that was taken, or the response that was swapped for the final one.

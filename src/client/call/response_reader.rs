@@ -74,6 +74,14 @@ pub(crate) enum ReadState {
 }
 
 impl ResponseReader {
+    /// Whether the body is decoded.
+    pub(in crate::client) fn is_decoded(&self) -> bool {
+        match &self.state {
+            ReadState::Open(pooled, _) => pooled.exchange.progress.decoder.is_some(),
+            ReadState::Read | ReadState::Broken(_) => false,
+        }
+    }
+
     pub(crate) fn new(pooled: PooledConn) -> ResponseReader {
         let is_end_stream = pooled.exchange.incoming.is_end_stream();
         let mut reader =

@@ -345,6 +345,43 @@ fn decoded_content_takes_memory() {
     });
 }
 
+/// Streams that last for days leave room for bodies: the later ones are sent as they are.
+#[cfg(feature = "compress")]
+#[test]
+fn streams_that_are_compressed_leave_half_of_the_memory() {
+    use corehttp::middleware::{Compress, wrap};
+
+    let stream = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/plain")?;
+        let mut out = ctx.body_writer().await?;
+        out.write_all(&[b'a'; 4096]).await?;
+        out.flush().await?;
+        std::future::pending().await
+    };
+    let handler = || wrap(Compress::new(), routes! { POST "/" => |_: &mut Context| {}, GET "/" => stream });
+    for (memory_max, compressed) in [(MEMORY, 0), (8 << 20, 3)] {
+        let limits = Limits { memory_max, ..Limits::default() };
+        let tasks = LocalSet::new();
+        paused(tasks.run_until(async {
+            let service = Server::new().limits(limits).service(BoxHandler::new(handler()));
+            let server = InMemory(Rc::new(service));
+            let mut streams = Vec::new();
+            let mut found = 0;
+            for _ in 0..5 {
+                let mut peer = server.connect();
+                peer.begin("GET", "/", 0, "accept-encoding: gzip\r\n").await;
+                let received = peer.receive_octets().await;
+                found += usize::from(String::from_utf8_lossy(&received).contains("content-encoding: gzip"));
+                streams.push(peer);
+            }
+            assert_eq!(found, compressed, "{memory_max}");
+            let mut other = server.connect();
+            other.begin("POST", "/", BODY, "expect: 100-continue\r\n").await;
+            assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
+        }));
+    }
+}
+
 #[cfg(feature = "websocket")]
 #[test]
 fn messages_of_websockets_take_memory() {
@@ -420,6 +457,40 @@ fn a_message_that_does_not_end_does_not_keep_others_out() {
         let octets = slow.receive_octets().await;
         assert!(octets.ends_with(&1013u16.to_be_bytes()), "{octets:?}");
         assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
+    });
+}
+
+/// Nor do those that send nothing more, though no pings are sent.
+#[cfg(feature = "websocket")]
+#[test]
+fn a_message_that_stops_does_not_keep_others_out() {
+    use corehttp::websocket::Options;
+
+    use crate::websocket::support::{BINARY, HEAD, frame};
+
+    let handler = routes! {
+        POST "/" => |_: &mut Context| {},
+        GET "/socket" => async |ctx: &mut Context| -> corehttp::Result {
+            let options = Options { ping_interval: None, ..Options::default() };
+            let mut socket = ctx.websocket(&options).await?;
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        },
+    };
+    InMemory::run(handler, async |server| {
+        let mut silent = server.connect();
+        silent.send(HEAD.replace("/echo", "/socket") + "\r\n").await;
+        silent.receive().await;
+        let message = frame(BINARY, vec![7; BODY]);
+        silent.send(&message[..BODY - 100_000]).await;
+        // No other peer needs the memory for long.
+        sleep(5 * WAIT / 2).await;
+        let mut other = server.connect();
+        other.begin("POST", "/", BODY, "expect: 100-continue\r\n").await;
+        sleep(WAIT).await;
+        assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
+        let octets = silent.receive_octets().await;
+        assert!(octets.ends_with(&1013u16.to_be_bytes()), "{octets:?}");
     });
 }
 
