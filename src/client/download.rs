@@ -117,8 +117,11 @@ impl Download {
         .await
     }
 
-    /// Whether the response, which is a part, goes on where the content has stopped.
+    /// Whether the response, which is a part, goes on where the content has stopped, which was not coded.
     fn continues(&self) -> bool {
+        if self.response.headers.contains("content-encoding") {
+            return false;
+        }
         let part = self.response.headers.get_bytes("content-range").and_then(content_range);
         part.is_some_and(|(first, whole)| {
             first == self.received && (whole.is_none() || self.len.is_none() || whole == self.len)

@@ -95,8 +95,9 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
     let from = |first: usize| Some(format!("bytes={first}- \"a\""));
     let lie = part(4, 6).replace("bytes 4-", "bytes 3-");
     let grown = part(4, 6).replace("/10", "/11");
+    let coded = part(4, 6).replace("etag", "content-encoding: gzip\r\netag");
     let status = |status: u16| format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n");
-    let rows: [(Vec<String>, End); 14] = [
+    let rows: [(Vec<String>, End); 15] = [
         (vec![whole(TAG, 10)], (done(WHOLE), vec![None])),
         (vec![whole(TAG, 4), part(4, 6)], (done(WHOLE), vec![None, from(4)])),
         (vec![whole(TAG, 4), part(4, 3), part(7, 3)], (done(WHOLE), vec![None, from(4), from(7)])),
@@ -107,6 +108,7 @@ async fn a_download_goes_on_where_it_stopped_rfc9110_14_2() {
         (vec![whole("etag: W/\"a\"\r\n", 4), whole("", 10)], (done(WHOLE), vec![None, None])),
         // Another part than that which was asked for, and a whole that has grown.
         (vec![whole(TAG, 4), lie, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
+        (vec![whole(TAG, 4), coded, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), grown, whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         (vec![whole(TAG, 4), status(416), whole(TAG, 10)], (done(WHOLE), vec![None, from(4), None])),
         // Nothing comes any more.
