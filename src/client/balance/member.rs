@@ -34,8 +34,8 @@ pub(super) struct Member {
     penalties: Penalties,
     pub(super) checks: MemberChecks,
     ejection: MemberEjection,
-    /// The origin of the name or the service whose look-up has found it.
-    name: Option<Box<str>>,
+    /// The origin of the name or the service whose look-up has found it: of several, one.
+    name: Mutex<Option<Box<str>>>,
 }
 
 /// The outcomes of a host's requests.
@@ -169,18 +169,24 @@ impl Member {
             penalties: Penalties::default(),
             checks: MemberChecks::default(),
             ejection: MemberEjection::default(),
-            name: None,
+            name: Mutex::default(),
         }
     }
 
     /// Returns the host as one that the look-up of `name` has found.
     pub(super) fn found_by(self, name: &Host) -> Member {
-        Member { name: Some(name.origin().into()), ..self }
+        self.set_found_by(name);
+        self
+    }
+
+    /// Notes that the look-up of `name` has found it, and no other one's any more.
+    pub(super) fn set_found_by(&self, name: &Host) {
+        *lock(&self.name) = Some(name.origin().into());
     }
 
     /// Whether the look-up of the name or service with this key has found it.
     pub(super) fn is_found_by(&self, key: &str) -> bool {
-        self.name.as_deref() == Some(key)
+        lock(&self.name).as_deref() == Some(key)
     }
 
     /// Returns the host as one of this tier.
