@@ -324,10 +324,13 @@ impl Balancer {
             (Winner::Second, Some(second)) => Some(mem::replace(&mut round.assignment, second)),
             (_, second) => second,
         };
-        if let (Some(loser), Some(error)) = (loser, hedged.loser_error)
-            && !is_callers_fault(&error)
-        {
-            self.inner.record(&loser.member, loser.is_trial, Err(&error));
+        match (loser, hedged.loser_error) {
+            (Some(loser), Some(error)) if !is_callers_fault(&error) => {
+                self.inner.record(&loser.member, loser.is_trial, Err(&error));
+            }
+            // A second attempt that was canceled had less time.
+            (Some(loser), None) if hedged.winner == Winner::Second => self.inner.record_outrun(&loser.member),
+            _ => {}
         }
         hedged.outcome
     }

@@ -177,6 +177,16 @@ impl BalancerInner {
         }
     }
 
+    /// Records that a hedge has won, and ejects the host of the request if that happens too often in a row. A host that hangs
+    /// would otherwise never fail, and have nothing pending.
+    pub(super) fn record_outrun(&self, member: &Arc<Member>) {
+        let Some(ejection) = &self.health.ejection else { return };
+        if member.record_outrun(ejection) {
+            let _window_end = lock(&self.window_end);
+            self.eject(member, ejection, EjectionCause::Hedges, runtime::now());
+        }
+    }
+
     /// Ejects a host, unless too many others are.
     fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
         let may_eject = {
