@@ -144,8 +144,9 @@ impl Context {
     /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
     /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
     ///
-    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are,
-    /// but without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left to forward to another server: see [`Context::forward`].
+    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are, but
+    /// without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left
+    /// to forward to another server: see [`Context::forward`].
     ///
     /// # Errors
     ///
@@ -211,15 +212,9 @@ impl Context {
         self.forward_interim(&call, &mut pump).await?;
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        let connection_options = self.forward_fields();
-        // `poll_head` has swapped the heads: the handler's fields are in that of the call. A response has one id.
-        if call.borrow_mut().response_head().headers.contains(REQUEST_ID) {
-            self.response.headers.remove(REQUEST_ID);
-        }
-        self.response.headers.append_all(&call.borrow_mut().response_head().headers);
-        // The handler has its own head, whether the one behind has failed, `choose` takes it, or `choose` panics.
-        self.swap_head(&call);
+        let connection_options = self.keep_head(&call);
         head?;
+        // Should this panic, nothing of the server behind is in the response.
         let chosen = choose(call.borrow_mut().response_head());
         if let Some(chosen) = chosen {
             call.into_inner().discard().await;
@@ -263,6 +258,21 @@ impl Context {
 }
 
 impl Context {
+    /// Has `call` keep the head that it has given out, as it is to be sent: with the fields of the handler, whose own head the
+    /// context gets back. Returns the lines of `connection`.
+    fn keep_head(&mut self, call: &RefCell<CallExchange>) -> Headers {
+        let connection_options = self.forward_fields();
+        let mut call = call.borrow_mut();
+        let own = &call.response_head().headers;
+        // A response has one id.
+        if own.contains(REQUEST_ID) {
+            self.response.headers.remove(REQUEST_ID);
+        }
+        self.response.headers.append_all(own);
+        mem::swap(&mut self.response, call.response_head());
+        connection_options
+    }
+
     /// Exchanges the head that `call` has kept, which is that of the handler or that of the server behind, for the other one.
     fn swap_head(&mut self, call: &RefCell<CallExchange>) {
         mem::swap(&mut self.response, call.borrow_mut().response_head());
@@ -324,10 +334,7 @@ impl Context {
         let (conn, early, send, _in_flight) = call.into_upgraded();
         let behind = End::new(*conn, early, send);
         let upgraded = self.upgrade_with_guard("websocket").await;
-        let (conn, early, _guard) = upgraded.map_err(|error| {
-            self.response = *own;
-            error
-        })?;
+        let (conn, early, _guard) = upgraded.inspect_err(|_| self.response = *own)?;
         // The guard is dropped after the connection, which counts until then.
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())

@@ -220,7 +220,7 @@ enum Fault {
 async fn a_fault_of_the_gateway_is_answered_with_its_own_fields() {
     for fault in [Fault::Choose, Fault::Change, Fault::Status, Fault::Switch] {
         let status = if let Fault::Switch = fault { "101" } else { "201" };
-        let stage = Stage::always(&format!(
+        let stage = Stage::always(format!(
             "HTTP/1.1 {status} x\r\nset-cookie: a=1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
              content-length: 0\r\n\r\n"
         ));
