@@ -84,12 +84,7 @@ fn a_response_that_would_not_end_is_refused_rfc9110_8_6() {
     let file = |method: &str, response: &str| {
         format!("=== request\n{method} http://a/ HTTP/1.1\n\n=== response\n{response}")
     };
-    for length in [
-        "content-length: 9",
-        "content-length: 1",
-        "content-length: two",
-        "content-length: 2\ncontent-length: 3",
-    ] {
+    for length in ["content-length: 9", "content-length: 1", "content-length: two"] {
         for (method, status, is_refused) in [
             ("GET", "200 OK", true),
             ("HEAD", "200 OK", false),
