@@ -68,8 +68,8 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// Preflights are answered with 204, and neither the handler nor middleware beneath this one sees them. Other requests
 /// with OPTIONS reach the handler. The fields are set when the head of the response is sent, so those of the handler do
 /// not count, but for `access-control-expose-headers`. Refusals, errors, files, streams, upgrades and forwarded responses
-/// have them as well. `vary` gets the member `origin` if the response depends on it, also where a request has none, and
-/// keeps what it has.
+/// have them as well, except where a head cannot be read or is too large (400, 431), since no middleware sees it. `vary`
+/// gets the member `origin` if the response depends on it, also where a request has none, and keeps what it has.
 ///
 /// # Where it goes
 ///

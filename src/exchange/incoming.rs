@@ -224,6 +224,7 @@ impl Incoming {
             }
             let may_be_more = self.take_arrived(bounds, body_max, content)?;
             if self.is_end_stream() {
+                self.memory.shrink_to(content.capacity());
                 self.consume_piece();
                 return Poll::Ready(Ok(()));
             }

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::io;
+use std::mem;
 use std::pin::pin;
 use std::task::{self, Poll, ready};
 
@@ -145,8 +147,9 @@ impl Context {
     /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
     /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
     ///
-    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are. Of
-    /// the request's body, nothing may be left to forward to another server: see [`Context::forward`].
+    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are, but
+    /// without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left
+    /// to forward to another server: see [`Context::forward`].
     ///
     /// # Errors
     ///
@@ -211,35 +214,35 @@ impl Context {
         self.forward_interim(&call, &mut pump).await?;
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        // `poll_head` has swapped the heads: the handler's fields are in that of the call.
-        let connection_options = self.merge_fields(&call.borrow_mut().response_head().headers);
-        let chosen = match head {
-            Ok(()) => {
-                call.borrow().describe_decoded(&mut self.response);
-                self.note_status();
-                choose(&mut self.response).map(Ok)
-            }
-            Err(error) => Some(Err(error)),
-        };
+        let connection_options = self.keep_head(&call);
+        head?;
+        self.describe_head(&call);
+        // Should this panic, nothing of the server behind is in the response.
+        let chosen = choose(call.borrow_mut().response_head());
         if let Some(chosen) = chosen {
-            // The handler gets its own head back.
-            std::mem::swap(&mut self.response, call.borrow_mut().response_head());
-            let chosen = chosen?;
             call.into_inner().discard().await;
             return Ok(Some(chosen));
         }
-        if self.response.status == Status::SWITCHING_PROTOCOLS {
+        if call.borrow_mut().response_head().status == Status::SWITCHING_PROTOCOLS {
             self.pass_upgraded(call.into_inner()).await?;
             return Ok(None);
         }
+        self.swap_head(&call);
         let limits = self.limits();
         if is_request_sent || !pump.is_body_wanted() {
-            let mut relay = Relay::new(self.body_writer().await?, &limits);
+            let out = match self.body_writer().await {
+                Ok(out) => out,
+                Err(error) => return Err(self.take_back(error, &call)),
+            };
+            let mut relay = Relay::new(out, &limits);
             let received = relay.receive(&call).await?;
             relay.finish(end_behind(received, call, &connection_options)).await?;
             return Ok(None);
         }
-        let (body, out) = self.duplex().await?;
+        let (body, out) = match self.duplex().await {
+            Ok(begun) => begun,
+            Err(error) => return Err(self.take_back(error, &call)),
+        };
         let mut body = body.skip_buffered();
         let mut relay = Relay::new(out, &limits);
         let received = join_first(pin!(relay.receive(&call)), pin!(pump.run_and_discard(&mut body))).await?;
@@ -258,6 +261,33 @@ impl Context {
 }
 
 impl Context {
+    /// Has `call` keep the head that it has given out, as it is to be sent: with the fields of the handler, whose own head the
+    /// context gets back. Returns the lines of `connection`.
+    fn keep_head(&mut self, call: &RefCell<CallExchange>) -> Headers {
+        let connection_options = self.forward_fields();
+        let mut call = call.borrow_mut();
+        let own = &call.response_head().headers;
+        // A response has one id.
+        if own.contains(REQUEST_ID) {
+            self.response.headers.remove(REQUEST_ID);
+        }
+        self.response.headers.append_all(own);
+        mem::swap(&mut self.response, call.response_head());
+        connection_options
+    }
+
+    /// Exchanges the head that `call` has kept, which is that of the handler or that of the server behind, for the other one.
+    fn swap_head(&mut self, call: &RefCell<CallExchange>) {
+        mem::swap(&mut self.response, call.borrow_mut().response_head());
+    }
+
+    /// Gives the handler its own head back, since the one behind could not be sent.
+    #[cold]
+    fn take_back(&mut self, error: io::Error, call: &RefCell<CallExchange>) -> Error {
+        self.swap_head(call);
+        error.into()
+    }
+
     /// Forwards the interim responses of the server behind, and meanwhile the body of the request.
     async fn forward_interim(&mut self, call: &RefCell<CallExchange>, pump: &mut Pump<'_>) -> Result {
         // Pinned here, since a future of this size would be copied at each call that it is passed to.
@@ -270,7 +300,10 @@ impl Context {
         {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
-                (call.response_head().status, call.response_head().headers.forwarded())
+                let Response { status, headers, .. } = call.response_head();
+                let mut fields = headers.forwarded();
+                fields.remove(ACCEL_REDIRECT);
+                (*status, fields)
             };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
             if status != Status::CONTINUE || !self.expects_continue() {
@@ -280,22 +313,12 @@ impl Context {
         Ok(())
     }
 
-    /// Removes the fields of the response that are meant for this hop, adds the handler's `own`, and returns the lines of
-    /// `connection`.
-    fn merge_fields(&mut self, own: &Headers) -> Headers {
-        let connection_options = self.forward_fields();
-        // A response has one id.
-        if own.contains(REQUEST_ID) {
-            self.response.headers.remove(REQUEST_ID);
-        }
-        self.response.headers.append_all(own);
-        connection_options
-    }
-
-    /// Notes the status of the response behind, which may be changed.
-    fn note_status(&mut self) {
-        let status = self.response.status;
+    /// Notes the status of the response behind, which may be changed, and has its head describe the content that is forwarded.
+    fn describe_head(&mut self, call: &RefCell<CallExchange>) {
+        let mut call = call.borrow_mut();
+        let status = call.response_head().status;
         self.note_forward(|forward| forward.status = Some(status));
+        call.describe_decoded();
     }
 
     /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps
@@ -314,14 +337,16 @@ impl Context {
 
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
     /// its two ends; one that takes nothing would have this server keep its bytes for ever.
-    async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
+    async fn pass_upgraded(&mut self, mut call: CallExchange) -> Result {
         let timeouts = self.timeouts();
         let stopping = self.stopping();
+        self.check_upgrade_to("websocket")?;
+        let own = Box::new(mem::replace(&mut self.response, mem::take(call.response_head())));
         let (conn, early, send, _in_flight) = call.into_upgraded();
         let behind = End::new(*conn, early, send);
-        self.check_upgrade_to("websocket")?;
+        let upgraded = self.upgrade_with_guard("websocket").await;
+        let (conn, early, _guard) = upgraded.inspect_err(|_| self.response = *own)?;
         // The guard is dropped after the connection, which counts until then.
-        let (conn, early, _guard) = self.upgrade_with_guard("websocket").await?;
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }
@@ -343,6 +368,9 @@ async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
 /// The field of [`RequestId`](crate::middleware::RequestId), which servers behind set as well.
 const REQUEST_ID: &str = "x-request-id";
 
+/// The field that names a file to a server in front, and to no client. It counts in a final head alone.
+const ACCEL_REDIRECT: &str = "x-accel-redirect";
+
 /// Gives the connection to the server behind back, once its response was `received`, and returns the trailers. One that has
 /// failed is closed. Inlined, since a call is large.
 #[inline]
@@ -360,6 +388,7 @@ fn end_behind(
 /// The trailers of the response, except those that its `connection_options` name (RFC 9110 §7.6.1).
 fn response_trailers(call: &mut CallExchange, connection_options: &Headers) -> Headers {
     let mut trailers = call.received_trailers().forwarded_trailers(connection_options);
+    trailers.remove(ACCEL_REDIRECT);
     // The fields that the handler had set are still there.
     remove_sent(&mut trailers, &call.response_head().headers);
     trailers

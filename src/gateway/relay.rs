@@ -64,7 +64,8 @@ impl<'a> Relay<'a> {
     fn poll_receive(&mut self, cx: &mut Context<'_>, call: &RefCell<CallExchange>) -> Poll<Result<Result>> {
         loop {
             let written = self.poll_write(cx, &call.borrow())?;
-            if written.is_pending() && !self.keep(&call.borrow()) {
+            // For other tasks, which have their turn now, nothing is kept.
+            if written.is_pending() && (self.out.has_yielded() || !self.keep(&call.borrow())) {
                 return Poll::Pending;
             }
             (self.piece_len, self.passed) = (0, 0);

@@ -25,8 +25,8 @@ use crate::server::{Error, Result};
 /// that are being handled take the room. Clients without a name share one scope, and a client can invent names:
 /// authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware keep both out.
 ///
-/// The claim of a request that is being handled stays, however long that takes. With as many of these as there is room
-/// for, another request is answered with 503.
+/// The claim of a request that is being handled stays, however long that takes. A client may have as many of these as there
+/// is room for more, so alone it fills half of the keys, and others find room. Its next request is answered with 503.
 #[derive(Clone)]
 pub struct MemoryStore {
     outcomes: Arc<Mutex<Outcomes>>,
@@ -116,8 +116,41 @@ struct Outcomes {
     /// The same outcomes by their clients: those of requests that were refused, and the others.
     refused: ScopeQueues,
     accepted: ScopeQueues,
+    running: Running,
     last_number: u64,
     bytes: usize,
+}
+
+/// How many requests are being handled, and of which clients.
+#[derive(Default)]
+struct Running {
+    count: usize,
+    by_scope: HashMap<Box<str>, usize>,
+}
+
+impl Running {
+    /// Whether a client may have another request handled: it has no more of them than there is room for.
+    fn may_add(&self, scope: &str, bounds: &Bounds) -> bool {
+        let room = bounds.keys.saturating_sub(self.count);
+        room > 0 && self.by_scope.get(scope).is_none_or(|own| *own <= room)
+    }
+
+    fn add(&mut self, scope: &str) {
+        self.count += 1;
+        match self.by_scope.get_mut(scope) {
+            Some(own) => *own += 1,
+            None => drop(self.by_scope.insert(scope.into(), 1)),
+        }
+    }
+
+    fn remove(&mut self, scope: &str) {
+        let Some(own) = self.by_scope.get_mut(scope) else { return };
+        self.count -= 1;
+        *own -= 1;
+        if *own == 0 {
+            self.by_scope.remove(scope);
+        }
+    }
 }
 
 struct Outcome {
@@ -158,14 +191,12 @@ impl Outcomes {
                 State::Done { response, .. } => Claim::Done(response.clone()),
             });
         }
-        while self.by_key.len() >= bounds.keys {
-            if !self.make_room() {
-                return Err(Error::new(
-                    Status::SERVICE_UNAVAILABLE,
-                    "too many requests with a key are being handled",
-                ));
-            }
+        if !self.running.may_add(scope_of(key), bounds) {
+            let cause = "too many requests with a key are being handled";
+            return Err(Error::new(Status::SERVICE_UNAVAILABLE, cause));
         }
+        while self.by_key.len() >= bounds.keys && self.make_room() {}
+        self.running.add(scope_of(key));
         self.by_key.insert(key.into(), Outcome { fingerprint, state: State::Running });
         Ok(Claim::New)
     }
@@ -177,6 +208,7 @@ impl Outcomes {
         }
         let key = key.clone();
         let fingerprint = outcome.fingerprint;
+        self.running.remove(scope_of(&key));
         let len = key.len() + response.as_ref().map_or(0, StoredResponse::len);
         // A response that can never fit costs others nothing.
         while len <= bounds.bytes && self.bytes + len > bounds.bytes && self.make_room() {}
@@ -189,6 +221,7 @@ impl Outcomes {
     fn release(&mut self, key: &str) {
         if matches!(self.by_key.get(key), Some(Outcome { state: State::Running, .. })) {
             self.by_key.remove(key);
+            self.running.remove(scope_of(key));
         }
     }
 
@@ -319,6 +352,38 @@ mod tests {
             assert_eq!(claim(&store, "a flood\n9999").await, format!("done Some({len})"));
             assert_eq!(claim(&store, "ada\n0").await, "New");
         }
+    }
+
+    /// A flood of slow requests once took all keys, and other clients were refused.
+    #[tokio::test]
+    async fn a_client_whose_requests_run_leaves_room_to_others() {
+        let store = MemoryStore::new().keys_max(100);
+        handle_all(&store, (0..100).map(|number| format!("eve\n{number}")), 1).await;
+        for (scope, expected) in [("a flood", 51), ("another", 25), ("ada", 13)] {
+            let claims = async |of: std::ops::Range<u32>| {
+                let mut claimed = 0;
+                for number in of {
+                    claimed += usize::from(claim(&store, &format!("{scope}\n{number}")).await == "New");
+                }
+                claimed
+            };
+            assert_eq!(claims(0..100).await, expected, "{scope}");
+            assert_eq!(claim(&store, &format!("{scope}\n0")).await, "Running");
+            assert_eq!(claim(&store, &format!("{scope}\n99")).await, "503");
+        }
+        // A request that has ended makes room, be it done or given up.
+        store.complete("a flood\n0", response(1)).await.unwrap();
+        store.complete("a flood\n0", response(1)).await.unwrap();
+        store.release("ada\n0").await.unwrap();
+        store.release("ada\n0").await.unwrap();
+        assert_eq!(lock(&store.outcomes).running.count, 87);
+        assert_eq!(claim(&store, "ada\n99").await, "New");
+        for (scope, claims) in [("a flood", 51), ("another", 25), ("ada", 100)] {
+            for number in 0..claims {
+                store.release(&format!("{scope}\n{number}")).await.unwrap();
+            }
+        }
+        assert!(lock(&store.outcomes).running.by_scope.is_empty());
     }
 
     #[tokio::test]

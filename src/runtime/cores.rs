@@ -119,6 +119,11 @@ impl Budget {
         Poll::Pending
     }
 
+    /// Whether it has yielded, and nothing was processed since.
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.done == 0
+    }
+
     /// Charges `bytes` that were processed.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.done += bytes;

@@ -3,13 +3,16 @@
 //! A file is text. Each message follows a line that begins with `=== `: its head without the fields of the connection and with
 //! the URL for the target, an empty line, and its content, up to the next such line or the end of the file. The final line
 //! break is not part of the content. Content that would not survive as text is in base64 (RFC 4648 §4), as its `=== ` line notes.
+//! Octets of a field value that are not UTF-8 are written as `\xHH`, and so is a backslash before an `x`.
 
 use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use memchr::{memchr, memmem};
 
 use super::script::{decode_chunks, message_len};
+use crate::message::text::percent;
 use crate::message::{FieldName, Headers, Method, Request, Response, Status};
 
 /// A request and its response.
@@ -31,9 +34,9 @@ impl RecordedExchange {
         for section in sections(file)? {
             let parsed = match (request.take(), section.title) {
                 (None, Title::Request) => section.request().map(|it| request = Some(it)),
-                (Some(request), Title::Response) => {
-                    section.response().map(|response| exchanges.push(RecordedExchange { request, response }))
-                }
+                (Some(request), Title::Response) => section
+                    .response(request.method())
+                    .map(|response| exchanges.push(RecordedExchange { request, response })),
                 (None, Title::Response) => Err(invalid("a response follows no request")),
                 (Some(_), Title::Request) => Err(invalid("the request before has no response")),
             };
@@ -66,17 +69,18 @@ pub(super) fn request_from_wire(octets: &[u8], origin: &str) -> io::Result<Reque
     if message_len(octets) != Some(octets.len()) {
         return Err(invalid("the request is cut short"));
     }
-    let end = memchr::memmem::find(octets, b"\r\n\r\n").map_or(octets.len(), |end| end + 4);
+    let end = memmem::find(octets, b"\r\n\r\n").map_or(octets.len(), |end| end + 4);
     let (head, content) = octets.split_at(end);
-    let head = String::from_utf8_lossy(head);
-    let (start, lines) = head.split_once("\r\n").ok_or_else(|| invalid("the head is empty"))?;
-    let [method, target] = start_of_request(start)?;
+    let start_len = memchr(b'\n', head).ok_or_else(|| invalid("the head is empty"))?;
+    let (start, lines) = head.split_at(start_len);
+    let start = String::from_utf8_lossy(start);
+    let [method, target] = start_of_request(start.trim_end())?;
     let mut request = match target.starts_with('/') {
         true => Request::new(method, &format!("{origin}{target}")),
         false => Request::new(method, target),
     }
     .map_err(io::Error::other)?;
-    request.headers = parse_fields(lines)?;
+    request.headers = parse_fields(lines, <[u8]>::to_vec)?;
     if request.method() == Method::Connect || request.headers.contains("upgrade") {
         return Err(invalid("a tunnel or another protocol cannot be recorded"));
     }
@@ -112,8 +116,7 @@ pub(super) fn response_to_wire(method: Method, response: &Response) -> Vec<u8> {
     for (name, value) in headers {
         wire.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
     }
-    let has_content =
-        method != Method::Head && *status != Status::NO_CONTENT && *status != Status::NOT_MODIFIED;
+    let has_content = has_content(method, *status);
     if has_content && !headers.contains("content-length") {
         wire.extend(format!("content-length: {}\r\n", body.bytes().len()).into_bytes());
     }
@@ -124,12 +127,17 @@ pub(super) fn response_to_wire(method: Method, response: &Response) -> Vec<u8> {
     wire
 }
 
+/// Whether a response has content (RFC 9110 §6.4.1).
+fn has_content(method: Method, status: Status) -> bool {
+    method != Method::Head && status != Status::NO_CONTENT && status != Status::NOT_MODIFIED
+}
+
 fn write_message(out: &mut String, title: &str, start: &str, headers: &Headers, content: &[u8]) {
     let text = str::from_utf8(content).ok().filter(|text| survives(text));
     let coding = if text.is_none() { IN_BASE64 } else { "" };
     out.extend([MARK, title, coding, "\n", start, "\n"]);
     for (name, value) in headers {
-        out.extend([name, ": ", &String::from_utf8_lossy(value), "\n"]);
+        out.extend([name, ": ", &escape(value), "\n"]);
     }
     out.push('\n');
     match text {
@@ -142,6 +150,44 @@ fn write_message(out: &mut String, title: &str, start: &str, headers: &Headers, 
         }
     }
 }
+
+/// A field value as text.
+fn escape(value: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in value.utf8_chunks() {
+        text.push_str(&chunk.valid().replace(ESCAPE, ESCAPED_ESCAPE));
+        chunk.invalid().iter().for_each(|octet| text.push_str(&format!("{ESCAPE}{octet:02X}")));
+    }
+    text
+}
+
+/// The field value that is written as `text`.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, ESCAPE.as_bytes()) {
+        value.extend_from_slice(&rest[..at]);
+        rest = &rest[at + ESCAPE.len()..];
+        match hex_octet(rest) {
+            Some(octet) => {
+                value.push(octet);
+                rest = &rest[2..];
+            }
+            None => value.extend_from_slice(ESCAPE.as_bytes()),
+        }
+    }
+    value.extend_from_slice(rest);
+    value
+}
+
+/// The octet whose two digits `text` begins with.
+fn hex_octet(text: &[u8]) -> Option<u8> {
+    let [high, low] = *text.first_chunk()?;
+    Some(percent::hex_digit(high)? << 4 | percent::hex_digit(low)?)
+}
+
+const ESCAPE: &str = "\\x";
+const ESCAPED_ESCAPE: &str = "\\x5Cx";
 
 /// Whether `text` reads back as it is, and as something to read.
 fn survives(text: &str) -> bool {
@@ -180,12 +226,24 @@ impl Section<'_> {
         Ok(request)
     }
 
-    fn response(&self) -> io::Result<Response> {
+    /// The response to a request with this method.
+    fn response(&self, method: Method) -> io::Result<Response> {
         let Message { start, headers, content } = self.message()?;
         let code = start.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split(' ').next()?.parse().ok());
         let status = code.and_then(Status::new).ok_or_else(|| invalid("there is no status line"))?;
+        if status.is_informational() {
+            return Err(invalid("an interim response cannot be played"));
+        }
         let mut response = Response { status, headers, ..Response::new() };
         response.body.set_bytes(content);
+        strip_response(&mut response);
+        // The file may have been changed by hand, and the client would wait for the rest.
+        if has_content(method, status) && response.headers.contains("content-length") {
+            let found = response.body.bytes().len();
+            return Err(invalid(&format!(
+                "the content-length is wrong, for there are {found} octets of content"
+            )));
+        }
         Ok(response)
     }
 
@@ -201,7 +259,7 @@ impl Section<'_> {
             }
             false => content.strip_suffix('\n').unwrap_or(content).into(),
         };
-        Ok(Message { start: start.trim_end(), headers: parse_fields(lines)?, content })
+        Ok(Message { start: start.trim_end(), headers: parse_fields(lines.as_bytes(), unescape)?, content })
     }
 }
 
@@ -245,12 +303,15 @@ fn start_of_request(line: &str) -> io::Result<[&str; 2]> {
     }
 }
 
-/// The fields on `lines`, which may end with an empty one.
-fn parse_fields(lines: &str) -> io::Result<Headers> {
+/// The fields on `lines`, which may end with an empty one. `value_of` returns the value for what is on a line.
+fn parse_fields(lines: &[u8], value_of: fn(&[u8]) -> Vec<u8>) -> io::Result<Headers> {
     let mut headers = Headers::new();
-    for line in lines.lines().filter(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(':').ok_or_else(|| invalid("a field has no colon"))?;
-        headers.append(name, value.trim()).map_err(io::Error::other)?;
+    for line in
+        lines.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty())
+    {
+        let colon = memchr(b':', line).ok_or_else(|| invalid("a field has no colon"))?;
+        let name = String::from_utf8_lossy(&line[..colon]);
+        headers.append(&name, value_of(line[colon + 1..].trim_ascii())).map_err(io::Error::other)?;
     }
     Ok(headers)
 }

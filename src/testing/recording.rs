@@ -90,7 +90,8 @@ use crate::runtime::Handle;
 ///
 /// An exchange is written when it is over. Requests of redirects and retries are exchanges of their own. Not recorded are the
 /// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet
-/// by octet: as it is if it is plain text, and else in base64. Coded content is no plain text, unless the client of
+/// by octet: as it is if it is plain text, and else in base64. Octets of field values that are not UTF-8 are written as `\xHH`,
+/// and so is a backslash before an `x`. Coded content is no plain text, unless the client of
 /// [`Recording::through`] [decodes](ClientBuilder::decode_up_to) it. A message has at most 16 MiB, a file 64 MiB, and a stream
 /// without an end is never over. Upgrades and tunnels are refused, and of a request that fails there is nothing in the file.
 ///

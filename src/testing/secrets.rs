@@ -55,12 +55,21 @@ impl Secrets {
     fn hide_in_fields(&self, headers: &Headers) -> Result<Headers, MessageError> {
         let mut hidden = Headers::new();
         for (name, value) in headers {
-            let value = String::from_utf8_lossy(value);
             let is_secret = self.fields.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-            let value = if is_secret { hide_value(name, &value) } else { self.without_texts(&value) };
+            let value = if is_secret { hide_octets(name, value) } else { self.hide_in_value(value) };
             hidden.append(name, value)?;
         }
         Ok(hidden)
+    }
+
+    /// Octets that are not UTF-8 stay as they are.
+    fn hide_in_value(&self, value: &[u8]) -> Vec<u8> {
+        let mut hidden = Vec::with_capacity(value.len());
+        for chunk in value.utf8_chunks() {
+            hidden.extend_from_slice(self.without_texts(chunk.valid()).as_bytes());
+            hidden.extend_from_slice(chunk.invalid());
+        }
+        hidden
     }
 
     /// Content that is not UTF-8 stays as it is.
@@ -79,6 +88,13 @@ impl Default for Secrets {
         let names = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
         Secrets { fields: names.map(str::to_owned).into(), texts: Vec::new() }
     }
+}
+
+/// The value of a secret field, whose octets may be no text.
+fn hide_octets(name: &str, value: &[u8]) -> Vec<u8> {
+    let latin1: String = value.iter().copied().map(char::from).collect();
+    let octets = |c: char| u8::try_from(c).expect("each character was one octet");
+    hide_value(name, &latin1).chars().map(octets).collect()
 }
 
 /// The value of a secret field. The names and the attributes of cookies are none, and neither is the scheme of credentials.
@@ -119,6 +135,22 @@ mod tests {
             ("x-api-key", "abc", "hidden"),
         ] {
             assert_eq!(hide_value(name, value), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn octets_of_fields_that_are_no_text_stay() {
+        let mut secrets = Secrets::default();
+        secrets.add_text("s3cret");
+        let mut response = Response::new();
+        for (name, value, expected) in [
+            ("x-a", &b"\xffs3cret\xc3\xbc\xfe"[..], &b"\xffhidden\xc3\xbc\xfe"[..]),
+            ("set-cookie", b"n\xffame=s\xff; Path=/\xfe", b"n\xffame=hidden; Path=/\xfe"),
+            ("set-cookie", b"n\xc3\xbc=s", b"n\xc3\xbc=hidden"),
+        ] {
+            response.headers.set(name, value).unwrap();
+            let hidden = secrets.hide_in_response(&response).unwrap();
+            assert_eq!(hidden.headers.iter().last(), Some((name, expected)));
         }
     }
 

@@ -991,6 +991,56 @@ fn a_retry_that_is_not_made_takes_no_trial() {
     });
 }
 
+/// A retry once took the trial of a host before its wait, and the host stayed out meanwhile.
+#[test]
+fn a_retry_that_waits_is_no_trial_yet() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(503)), ("b", Well(200))]);
+        let (note, seen) = changes();
+        let wait = Duration::from_secs(100_000);
+        let client = Client::builder().dialer(hosts.clone()).retry(Retry::new().backoff(wait, wait)).build();
+        let ejection = Ejection::new().failures(2).time(Duration::from_secs(10), Duration::from_secs(10));
+        let balancer = client
+            .balance(["http://a", "http://b"])
+            .unwrap()
+            .ejection(ejection)
+            .on_change(note)
+            .penalty_max(0)
+            .build();
+        let _ = responses(&balancer, 3).await;
+        assert_eq!(seen(), "a ejected for 10 s by Failures");
+        hosts.set("b", Unreachable(11));
+        let waiting = tokio::spawn({
+            let balancer = balancer.clone();
+            async move { responses(&balancer, 1).await }
+        });
+        seconds(9).await;
+        hosts.set("a", Well(200));
+        seconds(3).await;
+        assert!(balancer.set_weight("http://b", 0) && seen().is_empty());
+        assert_eq!((responses(&balancer, 1).await, seen()), ("a".into(), "a OnTrial, a Returned".into()));
+        assert_eq!(waiting.await.unwrap(), "a");
+    });
+}
+
+/// A retry goes to the host that was chosen for it, unless that is removed or ejected while it waits.
+#[test]
+fn a_retry_that_waits_goes_to_no_host_that_is_gone() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200)), ("c", Well(200))]);
+        let wait = Duration::from_secs(100_000);
+        let client = Client::builder().dialer(hosts.clone()).retry(Retry::new().backoff(wait, wait)).build();
+        let balancer = client.balance(["http://a", "http://b", "http://c"]).unwrap().build();
+        let removed = async {
+            seconds(1).await;
+            assert_eq!(counts(&balancer)[1].0, 1, "it waits for `b`");
+            assert!(balancer.remove("http://b"));
+        };
+        let (response, ()) = tokio::join!(ask(&balancer), removed);
+        assert_eq!((response.unwrap().as_str(), hosts.asked().as_str()), ("c", "a c"));
+    });
+}
+
 #[test]
 fn a_weight_is_a_share_of_the_requests() {
     for choice in [BalancerChoice::LeastPending, BalancerChoice::RoundRobin] {

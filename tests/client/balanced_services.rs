@@ -23,6 +23,8 @@ struct Network(Arc<Mutex<State>>);
 struct State {
     /// The records; `None` fails.
     found: Option<Vec<SrvRecord>>,
+    /// The records of another service.
+    others: Vec<SrvRecord>,
     ttl: u64,
     look_ups: usize,
     refusing: Vec<String>,
@@ -76,6 +78,9 @@ impl Resolver for Network {
     }
 
     async fn resolve_srv(&self, name: &str) -> io::Result<(Vec<SrvRecord>, Option<Duration>)> {
+        if name == "_http._tcp.other.internal" {
+            return Ok((self.0.lock().unwrap().others.clone(), Some(Duration::from_secs(30))));
+        }
         assert_eq!(name, "_http._tcp.api.internal");
         self.set(|state| state.look_ups += 1);
         sleep(Duration::from_millis(10)).await;
@@ -263,6 +268,35 @@ fn a_service_is_removed_with_its_targets() {
     });
     for url in ["http://_http._tcp.api:8080", "/", "_http._tcp.api", "ftp://_ftp._tcp.api"] {
         assert!(Client::new().balance::<&str>([]).unwrap().each_target_of(url).is_err(), "{url}");
+    }
+}
+
+/// A target of two services once went with the first of them, until the next look-up of the other one.
+#[test]
+fn a_target_of_two_services_stays_with_the_other_one() {
+    const OTHER: &str = "http://_http._tcp.other.internal";
+    for is_removed in [false, true] {
+        paused(async {
+            let network = Network::new(&[record(0, 5, 80, "one"), record(0, 1, 80, "both")]);
+            network.set(|state| state.others = vec![record(0, 0, 80, "two"), record(1, 0, 80, "both")]);
+            let balancer = network.balance().each_target_of(OTHER).unwrap().build();
+            ask(&balancer).await.unwrap();
+            let tier = || {
+                let both = balancer.counts().into_iter().find(|host| host.origin == "http://both");
+                both.map(|host| host.tier)
+            };
+            // The other look-up takes less time.
+            assert_eq!((network.reports().as_str(), tier()), ("two Found, both Found, one Found", Some(1)));
+            match is_removed {
+                true => assert!(balancer.remove(OTHER)),
+                false => network.set(|state| state.others = vec![record(0, 0, 80, "two")]),
+            }
+            seconds(31).await;
+            assert_eq!((network.reports().as_str(), tier()), ("", Some(0)), "{is_removed}");
+            network.set(|state| state.found = Some(vec![record(0, 0, 80, "one")]));
+            seconds(30).await;
+            assert_eq!((network.reports().as_str(), tier()), ("both Gone", None), "{is_removed}");
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corehttp::coding::Flush;
 use corehttp::middleware::{Middleware, wrap};
-use corehttp::server::{Transform, TransformAction};
+use corehttp::server::{CoreCounters, CoreEvents, Transform, TransformAction};
 use corehttp::{BodyPlan, Client, Context, Handler, Limits, Response, Result, Server, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, sleep};
@@ -235,6 +235,47 @@ async fn each_piece_leaves_as_it_comes() {
         rest(near).await
     };
     assert_eq!(tokio::join!(peer, service.serve_connection(far)).0, "0\r\n\r\n");
+}
+
+/// Notes the most memory that was reserved when content came.
+struct Weighing(Arc<Mutex<(Option<CoreCounters>, u64)>>);
+
+impl Transform for Weighing {
+    fn begin(&mut self, _: &mut Response) -> TransformAction {
+        TransformAction::Apply
+    }
+
+    fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+        let (counters, most) = &mut *self.0.lock().unwrap();
+        *most = counters.as_ref().unwrap().memory().reserved.max(*most);
+        out.extend(data);
+        Ok(())
+    }
+}
+
+/// A transform that let other tasks have their turn was once taken for a peer that does not read.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_while_a_transform_yields() {
+    let response = responses(&content(4 * SIZE))[0].0.clone();
+    let client = behind(response, true).client();
+    let noted = Arc::<Mutex<(Option<CoreCounters>, u64)>>::default();
+    let (limits, of_core) = (Limits { forward_buffer_max: SIZE, ..Limits::default() }, noted.clone());
+    let server = keeping(0).limits(Limits { memory_max: 64 << 20, ..limits });
+    let server =
+        server.observe(move |core: &mut CoreEvents| of_core.lock().unwrap().0 = Some(core.counters()));
+    let of_transform = noted.clone();
+    let service = server.service(async move |ctx: &mut Context| {
+        ctx.transform = Some(Box::new(Weighing(of_transform.clone())));
+        let onward = ctx.request.forwarded_to("http://b")?;
+        ctx.forward(client.open_call(&onward)).await
+    });
+    let (mut near, far) = duplex(8 * SIZE);
+    let peer = async {
+        ask(GET, &mut near).await;
+        assert!(read(&rest(near).await).2);
+    };
+    let _ = tokio::join!(peer, service.serve_connection(far));
+    assert_eq!(noted.lock().unwrap().1, 0);
 }
 
 /// A response that is not whole has no end for the peer either, who gets all of it that was sent.

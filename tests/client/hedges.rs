@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::client::{Attempt, Balancer, ClientPhase, Retry, RetryBudget, RetryCause, RetryReport};
+use corehttp::client::{
+    Attempt, Balancer, ClientPhase, EjectionCause, Retry, RetryBudget, RetryCause, RetryReport,
+};
 use corehttp::net::Dialer;
 use corehttp::{Body, Client, ClientBuilder, ClientError, Method, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream};
@@ -395,6 +397,33 @@ async fn a_balancer_hedges_at_another_host() {
             let retried = client.counts().total.retries_by_policy;
             assert!(more <= 2 && retried <= 1, "{name}: {more}, {retried}");
         }
+    }
+}
+
+/// A host that hangs once got its share of the requests for ever: none of them failed, since all were canceled.
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_requests_others_answer_is_ejected() {
+    use Behavior::{Slow, Well};
+    let request = Request::get("/").unwrap();
+    for way in WAYS {
+        let hosts = Hosts::new();
+        let (client, balancer) = warmed(&hosts, hedging(), RetryBudget::default()).await;
+        // It has answered in between.
+        for (behavior, requests) in [(Slow, 4), (Well, 2), (Slow, 4)] {
+            hosts.become_all([behavior, Well]);
+            for _ in 0..requests {
+                ask_balancer(&balancer, way, &request).await.unwrap();
+            }
+            assert_eq!(balancer.counts()[0].ejected, None, "{way:?}");
+        }
+        ask_balancer(&balancer, way, &request).await.unwrap();
+        assert_eq!(balancer.counts()[0].ejected, Some(EjectionCause::Hedges), "{way:?}");
+        let asked = hosts.asked()[0];
+        for _ in 0..10 {
+            ask_balancer(&balancer, way, &request).await.unwrap();
+        }
+        assert_eq!((hosts.asked()[0], balancer.counts()[0].failed), (asked, 0), "{way:?}");
+        assert_eq!(client.busy_connections(), 0, "{way:?}");
     }
 }
 

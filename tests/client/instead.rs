@@ -201,3 +201,80 @@ async fn a_refused_response_leaves_its_connection() {
     assert_eq!((response.status, response.text()), (Status::CREATED, Ok("ok")));
     assert_eq!((stage.dialed().len(), stage.received().len()), (1, 2));
 }
+
+/// How a gateway fails once it has the head of the server behind.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The function that chooses panics.
+    Choose,
+    /// The function that changes the head panics, once it has changed it.
+    Change,
+    /// The status that the function has set is none of a final response.
+    Status,
+    /// There is no connection for the protocol to which the server behind has switched.
+    Switch,
+}
+
+/// The fields of the server behind once stayed in the response to a fault of the gateway, such as a cookie.
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_gateway_is_answered_with_its_own_fields() {
+    for fault in [Fault::Choose, Fault::Change, Fault::Status, Fault::Switch] {
+        let status = if let Fault::Switch = fault { "101" } else { "201" };
+        let stage = Stage::always(format!(
+            "HTTP/1.1 {status} x\r\nset-cookie: a=1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             content-length: 0\r\n\r\n"
+        ));
+        let client = stage.client();
+        let gateway = async move |ctx: &mut Context| {
+            ctx.response.headers.set("x-front", 1)?;
+            let onward = ctx.request.forwarded_to("http://b")?;
+            let call = client.open_call(&onward);
+            match fault {
+                Fault::Choose => {
+                    let choose = |_: &mut Response| -> Option<()> { panic!("it chooses none") };
+                    ctx.forward_unless(call, choose).await.map(drop)
+                }
+                Fault::Change => {
+                    let change = |response: &mut Response| {
+                        response.headers.set("x-changed", 1).unwrap();
+                        assert!(response.headers.is_empty(), "it changes no more");
+                    };
+                    ctx.forward_with(call, change).await
+                }
+                Fault::Status => {
+                    let change = |response: &mut Response| response.status = Status::EARLY_HINTS;
+                    ctx.forward_with(call, change).await
+                }
+                Fault::Switch => ctx.forward(call).await,
+            }
+        };
+        let mut request = corehttp::Request::get("/").unwrap();
+        if let Fault::Switch = fault {
+            for (name, value) in [
+                ("connection", "upgrade"),
+                ("upgrade", "websocket"),
+                ("sec-websocket-version", "13"),
+                ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ] {
+                request.headers.set(name, value).unwrap();
+            }
+        }
+        let response = Server::new().service(gateway).respond(request).await;
+        assert_eq!(response.status, Status::INTERNAL_SERVER_ERROR, "{fault:?}");
+        let names: Vec<_> = response.headers.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["x-front", "content-type"], "{fault:?}");
+    }
+}
+
+/// The paths of files once reached clients in interim responses and in trailers.
+#[test]
+fn no_path_of_a_file_passes_beside_the_head() {
+    let early = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nX-Accel-Redirect: /a.txt\r\n\r\n";
+    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\
+        x-sum: 1\r\nx-Accel-redirect: /a.txt\r\n\r\n";
+    let passed = format!(
+        "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nx-front: 1\r\n\
+         transfer-encoding: chunked\r\n{CLOSE}2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n"
+    );
+    check(["GET /x", "te: trailers\r\n\r\n"], &format!("{early}{chunks}"), &passed, true);
+}

@@ -655,6 +655,27 @@ mod over_tls {
         assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Host)), "{error:?}");
     }
 
+    /// In TLS 1.3 the refusal arrives when the response to the request is expected, be that a CONNECT (RFC 8446 §4.4.2).
+    #[tokio::test]
+    async fn a_proxy_that_refuses_the_certificate_is_named_rfc8446_4_4_2() {
+        let ours = Authority::new("ours");
+        let issued = ours.issue(&["localhost"]);
+        let tls = ServerTls::new(tls::Identity::from_pem(&issued.chain, &issued.key).unwrap());
+        let tls = tls.client_auth_required(tls::Roots::from_pem(ours.pem()).unwrap());
+        let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
+        let proxy = server.start(async |_: &mut Context| Ok(())).unwrap();
+        let shown = format!("https://localhost:{}", proxy.local_addr().port());
+        let client = asking(&ours, &shown).build();
+        for (url, expected) in [
+            ("https://a.example/", format!("the TLS handshake with the proxy {shown} failed")),
+            ("http://a.example/", format!("waiting for the response of the proxy {shown} failed")),
+        ] {
+            let error = client.get(url).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Tls(tls::Error::Refused(_))), "{error:?}");
+            assert_eq!(error.to_string(), format!("{url}: {expected}"));
+        }
+    }
+
     /// Finds each name on this machine.
     struct Loopback;
 

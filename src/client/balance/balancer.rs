@@ -18,7 +18,7 @@ use crate::client::route::origin;
 use crate::client::send::{ClientUpgraded, RequestSender, Winner, has_call_body, hedge};
 use crate::memory::Reset;
 use crate::message::{Body, MessageError, Request, Response};
-use crate::runtime::{self, boxed};
+use crate::runtime::{self, boxed, sleep_until};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
@@ -88,7 +88,7 @@ impl Balancer {
                 round.end(response);
                 return Ok(());
             }
-            round.wait().await;
+            self.wait(&mut round).await;
         }
     }
 
@@ -116,7 +116,7 @@ impl Balancer {
             if let Ok(unwanted) = opened {
                 unwanted.discard().await;
             }
-            round.wait().await;
+            self.wait(&mut round).await;
         }
     }
 
@@ -154,7 +154,7 @@ impl Balancer {
             {
                 unwanted.discard().await;
             }
-            round.wait().await;
+            self.wait(&mut round).await;
         }
     }
 
@@ -184,7 +184,7 @@ impl Balancer {
                 let tunnel = upgraded.map_err(|error| round.describe(error))?;
                 return Ok(tunnel.with_guard(Some(round.end(response))));
             }
-            round.wait().await;
+            self.wait(&mut round).await;
         }
     }
 
@@ -273,7 +273,7 @@ impl Balancer {
             let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;
             Tries::new(policy, request, body, deadline)
         });
-        Ok(Round { request, assignment, tries, due: None })
+        Ok(Round { request, assignment, tries, wait: None })
     }
 
     /// Sends the request of `round`, hedged, and receives the response into `response`, including its body.
@@ -324,10 +324,13 @@ impl Balancer {
             (Winner::Second, Some(second)) => Some(mem::replace(&mut round.assignment, second)),
             (_, second) => second,
         };
-        if let (Some(loser), Some(error)) = (loser, hedged.loser_error)
-            && !is_callers_fault(&error)
-        {
-            self.inner.record(&loser.member, loser.is_trial, Err(&error));
+        match (loser, hedged.loser_error) {
+            (Some(loser), Some(error)) if !is_callers_fault(&error) => {
+                self.inner.record(&loser.member, loser.is_trial, Err(&error));
+            }
+            // A second attempt that was canceled had less time.
+            (Some(loser), None) if hedged.winner == Winner::Second => self.inner.record_outrun(&loser.member),
+            _ => {}
         }
         hedged.outcome
     }
@@ -373,19 +376,36 @@ impl Balancer {
 
     /// Assigns a request, which had this outcome, anew if it is sent again. Returns whether it is.
     fn assign_next(&self, round: &mut Round<'_>, outcome: Outcome<'_>) -> bool {
-        let next = match &mut round.tries {
-            None => self.inner.retry_other_hosts(&round.assignment, round.request, outcome),
+        let Round { request, assignment, tries, .. } = &mut *round;
+        let next = match tries {
+            None => self.inner.retry_other_hosts(assignment, request, outcome).map(|next| (next, None)),
             Some(tries) => {
-                self.inner.retry_by_policy(&round.assignment, round.request, tries, outcome, &mut round.due)
+                let next = self.inner.retry_by_policy(assignment, request, tries, outcome);
+                next.map(|(next, wait)| (next, Some(wait)))
             }
         };
-        let Some(next) = next else { return false };
+        let Some((next, wait)) = next else { return false };
+        round.wait = wait;
+        self.set_assignment(round, next);
+        true
+    }
+
+    /// Waits until the next attempt is due. No trial waits, or the host would stay out for as long.
+    async fn wait(&self, round: &mut Round<'_>) {
+        let Some(wait) = round.wait.take() else { return };
+        sleep_until(wait.due).await;
+        if let Some(other) = self.inner.begin_waited(&wait, round.request, &mut round.assignment) {
+            self.set_assignment(round, other);
+        }
+    }
+
+    /// Has the request of `round` go to another host.
+    fn set_assignment(&self, round: &mut Round<'_>, next: Assignment) {
         let next = next.through(self.sender.as_ref());
         round.assignment = match &round.tries {
             Some(tries) => next.with_earlier(tries.earlier()),
             None => next,
         };
-        true
     }
 }
 

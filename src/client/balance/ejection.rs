@@ -47,7 +47,9 @@ impl Ejection {
         }
     }
 
-    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5.
+    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5. As many requests in a row that another host
+    /// has answered first do, too, if they were [hedged](crate::client::Retry::hedge_after_percentile): what a host does that
+    /// answers none of its requests in time is of no use.
     #[must_use]
     pub fn failures(mut self, in_a_row: u32) -> Self {
         self.failures = in_a_row;
@@ -101,6 +103,8 @@ pub enum EjectionCause {
     SuccessRate,
     /// It has failed a trial.
     Trial,
+    /// Another host was faster, at which its requests were hedged, as often in a row as [`Ejection::failures`] says.
+    Hedges,
 }
 
 impl fmt::Display for EjectionCause {
@@ -109,6 +113,7 @@ impl fmt::Display for EjectionCause {
             EjectionCause::Failures => "failures in a row",
             EjectionCause::SuccessRate => "more failures than the others",
             EjectionCause::Trial => "a failed trial",
+            EjectionCause::Hedges => "hedges that others won",
         })
     }
 }

@@ -42,7 +42,10 @@ impl HostList {
     pub(super) fn remove(&self, key: &str) -> bool {
         // The name first, so that no look-up under way adds hosts again.
         let names = take_each(&self.names, |name| name.host.origin() == key);
-        let is_gone = |member: &Arc<Member>| member.host.origin() == key || member.is_found_by(key);
+        let others = self.names().clone();
+        let is_gone = |member: &Arc<Member>| {
+            member.host.origin() == key || member.is_found_by(key) && !hand_over(member, others.iter())
+        };
         let members = take_each(&self.members, is_gone);
         names.iter().for_each(|name| name.look_up_task.stop());
         members.iter().for_each(|member| member.checks.task.stop());
@@ -93,7 +96,9 @@ impl HostList {
         }
         let mut members = write_lock(&self.members);
         let is_gone = |member: &Member| {
-            member.is_found_by(key) && !found.iter().any(|it| it.is(&member.host, &name.host))
+            member.is_found_by(key)
+                && !found.iter().any(|it| it.is(&member.host, &name.host))
+                && !hand_over(member, names.iter().filter(|other| !Arc::ptr_eq(other, name)))
         };
         let mut changes = Vec::new();
         for gone in members.extract_if(.., |member| is_gone(member)) {
@@ -244,6 +249,18 @@ fn add(members: &mut Vec<Arc<Member>>, member: Member) -> Option<Arc<Member>> {
     let member = Arc::new(member);
     members.push(member.clone());
     Some(member)
+}
+
+/// Hands a host that its name no longer leads to over to one of `names` that does. Returns whether there is one.
+fn hand_over<'a>(member: &Member, mut names: impl Iterator<Item = &'a Arc<BalancedName>>) -> bool {
+    names.any(|name| {
+        let found = lock(&name.found);
+        let Some(it) = found.iter().find(|it| it.is(&member.host, &name.host)) else { return false };
+        member.set_found_by(&name.host);
+        member.set_tier(it.tier);
+        member.set_weight(it.weight.unwrap_or(name.weight()));
+        true
+    })
 }
 
 /// Takes each value for which `is_taken`.

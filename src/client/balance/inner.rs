@@ -7,7 +7,7 @@ use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
 use super::health::{HealthPolicy, PanicThreshold};
 use super::host_list::HostList;
 use super::member::{Member, Turns};
-use super::round::{Assignment, not_assigned};
+use super::round::{Assignment, RetryWait, not_assigned};
 use super::tasks::start_checks;
 use crate::client::call::OutcomeRecorder;
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -118,8 +118,33 @@ impl BalancerInner {
     /// Assigns a request to this host.
     pub(super) fn assign_to(&self, member: Arc<Member>) -> Assignment {
         let is_trial = member.begin_trial(&self.health);
+        let mut assignment = self.assign_later(member);
+        assignment.is_trial = is_trial;
+        assignment
+    }
+
+    /// Assigns a request to this host that is to wait, and is no trial yet. Its turn is taken, so that others which wait at
+    /// the same time choose other hosts.
+    fn assign_later(&self, member: Arc<Member>) -> Assignment {
         let in_flight = member.begin_request(&self.turns);
-        Assignment::new(member, in_flight, is_trial)
+        Assignment::new(member, in_flight)
+    }
+
+    /// Begins the attempt at `request` that has `waited`. If its host is no longer fit for use, returns another one instead.
+    pub(super) fn begin_waited(
+        &self,
+        wait: &RetryWait,
+        request: &Request,
+        waited: &mut Assignment,
+    ) -> Option<Assignment> {
+        let Assignment { member, is_trial, .. } = waited;
+        let is_here = self.hosts.members().iter().any(|other| Arc::ptr_eq(other, member));
+        if !is_here || member.weight() == 0 || !member.is_up() || !member.admits(runtime::now()) {
+            // The retry was taken from the budget of the first choice, and is not taken once more.
+            return Some(self.assign_to(self.choose_other(request, &wait.failed)));
+        }
+        *is_trial = member.begin_trial(&self.health);
+        None
     }
 
     /// Records the outcome of a request, brings its host back if it was a trial, and ejects hosts that have failed too often.
@@ -149,6 +174,16 @@ impl BalancerInner {
             if !members[at].is_out() {
                 self.eject(&members[at], ejection, EjectionCause::SuccessRate, now);
             }
+        }
+    }
+
+    /// Records that a hedge has won, and ejects the host of the request if that happens too often in a row. A host that hangs
+    /// would otherwise never fail, and have nothing pending.
+    pub(super) fn record_outrun(&self, member: &Arc<Member>) {
+        let Some(ejection) = &self.health.ejection else { return };
+        if member.record_outrun(ejection) {
+            let _window_end = lock(&self.window_end);
+            self.eject(member, ejection, EjectionCause::Hedges, runtime::now());
         }
     }
 
@@ -192,15 +227,14 @@ impl BalancerInner {
     }
 
     /// Assigns a request, which had this outcome, to a host if the policy sends it again: to another one, if there is one.
-    /// Its wait ends at `due`.
+    /// It has to wait before.
     pub(super) fn retry_by_policy(
         &self,
         failed: &Assignment,
         request: &Request,
         tries: &mut Tries<'_>,
         outcome: Outcome<'_>,
-        due: &mut Option<Instant>,
-    ) -> Option<Assignment> {
+    ) -> Option<(Assignment, RetryWait)> {
         let now = runtime::now();
         let is_other = |member: &Arc<Member>| member.id() != failed.member.id();
         let next_host = match self.hosts.members().iter().any(is_other) {
@@ -212,9 +246,9 @@ impl BalancerInner {
             chosen.insert(self.choose_other(request, &failed.member)).withdraw(now)
         })?;
         failed.member.count_retry(&retry);
-        *due = Some(later(now, retry.wait));
-        // Only now, so that a retry which is not made takes neither a turn nor a trial.
-        chosen.map(|member| self.assign_to(member))
+        let wait = RetryWait { due: later(now, retry.wait), failed: failed.member.clone() };
+        // Only now, so that a retry which is not made takes no turn.
+        chosen.map(|member| (self.assign_later(member), wait))
     }
 }
 

@@ -34,8 +34,8 @@ pub(super) struct Member {
     penalties: Penalties,
     pub(super) checks: MemberChecks,
     ejection: MemberEjection,
-    /// The origin of the name or the service whose look-up has found it.
-    name: Option<Box<str>>,
+    /// The origin of the name or the service whose look-up has found it: of several, one.
+    name: Mutex<Option<Box<str>>>,
 }
 
 /// The outcomes of a host's requests.
@@ -45,6 +45,8 @@ struct Counts {
     failed: AtomicU64,
     /// How many requests in a row have failed.
     failed_in_a_row: AtomicU32,
+    /// How many requests in a row another host has answered first.
+    outrun_in_a_row: AtomicU32,
     /// Responses by the class of their status, from 1xx on.
     classes: [AtomicU64; 5],
     /// The counts at the beginning of the window in which hosts are compared.
@@ -169,18 +171,24 @@ impl Member {
             penalties: Penalties::default(),
             checks: MemberChecks::default(),
             ejection: MemberEjection::default(),
-            name: None,
+            name: Mutex::default(),
         }
     }
 
     /// Returns the host as one that the look-up of `name` has found.
     pub(super) fn found_by(self, name: &Host) -> Member {
-        Member { name: Some(name.origin().into()), ..self }
+        self.set_found_by(name);
+        self
+    }
+
+    /// Notes that the look-up of `name` has found it, and no other one's any more.
+    pub(super) fn set_found_by(&self, name: &Host) {
+        *lock(&self.name) = Some(name.origin().into());
     }
 
     /// Whether the look-up of the name or service with this key has found it.
     pub(super) fn is_found_by(&self, key: &str) -> bool {
-        self.name.as_deref() == Some(key)
+        lock(&self.name).as_deref() == Some(key)
     }
 
     /// Returns the host as one of this tier.
@@ -322,6 +330,7 @@ impl Member {
         {
             class.fetch_add(1, Ordering::Relaxed);
         }
+        self.counts.outrun_in_a_row.store(0, Ordering::Relaxed);
         let is_healthy = (health.is_healthy)(outcome);
         if is_healthy {
             self.counts.served.fetch_add(1, Ordering::Relaxed);
@@ -334,6 +343,13 @@ impl Member {
             self.penalties.add(health);
         }
         is_healthy
+    }
+
+    /// Records that another host has answered a request first. Returns whether that has happened too often in a row. While the
+    /// host is out, it does not count, as a trial whose caller leaves.
+    pub(super) fn record_outrun(&self, policy: &Ejection) -> bool {
+        let outrun = self.counts.outrun_in_a_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        policy.failures > 0 && outrun >= policy.failures && !self.is_out()
     }
 
     /// Brings the host back after a trial that has succeeded.
@@ -363,6 +379,7 @@ impl Member {
         self.ejection.is_out.store(true, Ordering::Relaxed);
         self.ejection.count.fetch_add(1, Ordering::Relaxed);
         self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
+        self.counts.outrun_in_a_row.store(0, Ordering::Relaxed);
         health.report(&self.host, HostChange::Ejected(cause, time));
     }
 

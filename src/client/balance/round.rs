@@ -9,7 +9,7 @@ use crate::client::host::Host;
 use crate::client::retry::{EarlierAttempts, Tries};
 use crate::client::send::RequestSender;
 use crate::message::{Request, Response};
-use crate::runtime::{Instant, sleep_until};
+use crate::runtime::Instant;
 
 /// One request of a caller, which is assigned to one host after another.
 pub(super) struct Round<'a> {
@@ -17,8 +17,15 @@ pub(super) struct Round<'a> {
     pub(super) assignment: Assignment,
     /// The attempts so far, if there is a policy for retries.
     pub(super) tries: Option<Tries<'a>>,
-    /// The end of the wait for the next attempt.
-    pub(super) due: Option<Instant>,
+    /// The wait for the next attempt, if there is one.
+    pub(super) wait: Option<RetryWait>,
+}
+
+/// The wait before an attempt.
+pub(super) struct RetryWait {
+    pub(super) due: Instant,
+    /// The host that has failed the attempt before.
+    pub(super) failed: Arc<Member>,
 }
 
 impl Round<'_> {
@@ -29,13 +36,6 @@ impl Round<'_> {
     /// The percentile of the latencies after which the next attempt is hedged; `None` if it is not.
     pub(super) fn hedge_percentile(&self) -> Option<u8> {
         self.tries.as_ref().and_then(Tries::hedge_percentile)
-    }
-
-    /// Waits until the next attempt is due.
-    pub(super) async fn wait(&mut self) {
-        if let Some(due) = self.due.take() {
-            sleep_until(due).await;
-        }
     }
 
     /// Returns the error of the last attempt, with the attempts before it.
@@ -70,9 +70,9 @@ pub(super) struct Assignment {
 }
 
 impl Assignment {
-    /// A first attempt, which `in_flight` counts.
-    pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard, is_trial: bool) -> Assignment {
-        Assignment { member, host: None, in_flight, is_second: false, is_trial }
+    /// A first attempt, which `in_flight` counts, and which is no trial.
+    pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
+        Assignment { member, host: None, in_flight, is_second: false, is_trial: false }
     }
 
     /// Uses the connections of `sender`, if there is one.

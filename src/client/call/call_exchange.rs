@@ -201,11 +201,12 @@ impl CallExchange {
         decoded
     }
 
-    /// Removes the fields of the response that are not true of its decoded content for others: ranges and a strong tag are
-    /// those of the coded octets (RFC 9110 §8.8.1). A response to HEAD has the fields of the decoded content, too (§9.3.2).
-    pub(crate) fn describe_decoded(&self, response: &mut Response) {
+    /// Removes fields of [`CallExchange::response_head`] that are not true of its decoded content for others: ranges and a strong
+    /// tag are those of the coded octets (RFC 9110 §8.8.1). A response to HEAD has the fields of the decoded content, too
+    /// (§9.3.2).
+    pub(crate) fn describe_decoded(&mut self) {
         let Some(most) = self.pooled.settings().decode_max else { return };
-        let Response { status, headers, .. } = response;
+        let Response { status, headers, .. } = &mut *self.response_head;
         let has_content = !self.pooled.exchange.incoming.is_end_stream();
         let is_coded = || matches!(DecoderChain::from_headers(headers, most), Ok(Some(_)));
         let is_decoded = self.pooled.exchange.progress.decoder.is_some() || !has_content && is_coded();

@@ -168,7 +168,7 @@ impl Retry {
     /// an attempt, and a retry for the budget of the host.
     ///
     /// A [`Balancer`](crate::client::Balancer) sends the second request to another host, if there is another one. It counts the
-    /// responses of all of its hosts.
+    /// responses of all of its hosts, and [ejects](crate::client::Ejection::failures) one whose requests others keep answering.
     ///
     /// A good `percent` leaves out somewhat more than the share of slow responses: 90 if 5 % are slow, since the time of the
     /// 95th percentile may be that of a slow one.

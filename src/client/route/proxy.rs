@@ -408,7 +408,11 @@ impl Proxy {
                 if !self.forwards(origin.scheme) {
                     let tunnel_start = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
-                    transport = opened.map_err(|error| error.with_subject(self.subject(origin)))?;
+                    transport = opened.map_err(|error| match error.cause() {
+                        // The proxy has refused this client's certificate: no other handshake has begun.
+                        ClientCause::Tls(_) => named(error),
+                        _ => error.with_subject(self.subject(origin)),
+                    })?;
                     times.connect += runtime::now().saturating_duration_since(tunnel_start);
                 }
                 Ok((transport, times))

@@ -153,7 +153,7 @@ pub(crate) enum Plus {
     Space,
 }
 
-fn hex_digit(octet: u8) -> Option<u8> {
+pub(crate) fn hex_digit(octet: u8) -> Option<u8> {
     char::from(octet).to_digit(16).map(|digit| digit as u8)
 }
 

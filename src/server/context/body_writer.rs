@@ -179,6 +179,11 @@ impl<'a> BodyWriter<'a> {
         self.conn.bounds(|bounds| bounds.memory.is_plentiful() && share.try_grow_to(&bounds.memory, bytes))
     }
 
+    /// Whether a write that is pending has yielded to other tasks, and does not wait for the peer.
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.outgoing.is_bodyless() || self.transform.as_ref().is_some_and(TransformWriter::has_yielded)
+    }
+
     /// Copies all of `data` to the write buffer, if it is small. Returns whether it did.
     #[inline]
     fn try_buffer(&mut self, data: &[u8]) -> bool {

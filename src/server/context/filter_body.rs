@@ -82,7 +82,11 @@ impl Context {
         }
         loop {
             let mut body = self.body_reader().skip_buffered();
-            let Some(piece) = body.chunk().await?.map(<[u8]>::to_vec) else { return Ok(()) };
+            let Some(piece) = body.chunk().await?.map(<[u8]>::to_vec) else {
+                let kept = self.request.body.receive().capacity();
+                self.exchange.incoming.get_mut().memory.shrink_to(kept);
+                return Ok(());
+            };
             append(&mut self.request.body, &piece, most)?;
             let wait = CancelMemoryWaitOnDrop(&mut self.exchange);
             let Exchange { incoming, conn, .. } = &mut *wait.0;
@@ -127,6 +131,8 @@ async fn filter_whole(
     filtered.end(&mut request.trailers)?;
     filtered.next_piece()?;
     append(&mut body, filtered.piece(), most)?;
+    // It was taken for as much as might come.
+    memory.shrink_to(body.receive().capacity());
     Ok(body)
 }
 

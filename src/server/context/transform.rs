@@ -183,6 +183,11 @@ impl<'a> TransformWriter<'a> {
         Poll::Ready(Ok(piece.len()))
     }
 
+    /// Whether a write that is pending has yielded to other tasks: all earlier output was sent.
+    pub(super) fn has_yielded(&self) -> bool {
+        self.budget.has_yielded() && self.out.is_empty()
+    }
+
     /// Flushes the transform, and sends its output.
     pub(super) fn poll_flush(
         &mut self,

@@ -49,6 +49,62 @@ fn content_comes_back_octet_by_octet() {
     }
 }
 
+/// Field values are octets (RFC 9110 §5.5). The ones that are no text once came back as U+FFFD.
+#[test]
+fn field_values_come_back_octet_by_octet_rfc9110_5_5() {
+    for (value, written) in [
+        (&b"gr\xc3\xbcn"[..], "gr\u{fc}n"),
+        (b"gr\xfcn", r"gr\xFCn"),
+        (b"\xff\xfe", r"\xFF\xFE"),
+        (br"a\b \x \xfc \xFC \x5C", r"a\b \x5Cx \x5Cxfc \x5CxFC \x5Cx5C"),
+        (b"a\xc2\xa0", "a\u{a0}"),
+        (b"\xc2\x85", "\u{85}"),
+    ] {
+        let mut recorded = exchange(b"");
+        recorded.request.headers.set("x-a", value).unwrap();
+        recorded.response.headers.set("x-a", value).unwrap();
+        let file = recorded.to_text();
+        assert_eq!(file.matches(&format!("\nx-a: {written}\n")).count(), 2, "{file}");
+        let parsed = RecordedExchange::parse_all(&file).unwrap();
+        assert_eq!(parsed[0].request.headers.first(FieldName::new("x-a")), Some(value), "{file}");
+        assert_eq!(parsed[0].response.headers.first(FieldName::new("x-a")), Some(value), "{file}");
+        let wire = [b"GET / HTTP/1.1\r\nx-a: ", value, b"\r\n\r\n"].concat();
+        let request = request_from_wire(&wire, "http://a").unwrap();
+        assert_eq!(request.headers.first(FieldName::new("x-a")), Some(value), "{file}");
+    }
+    // An escape that was cut short is none.
+    for text in [r"\x", r"\xF", r"\xFG", r"\"] {
+        assert_eq!(unescape(text.as_bytes()), text.as_bytes());
+    }
+}
+
+/// A length that was changed by hand, or that was left when the content was changed, once made the client wait.
+#[test]
+fn a_response_that_would_not_end_is_refused_rfc9110_8_6() {
+    let file = |method: &str, response: &str| {
+        format!("=== request\n{method} http://a/ HTTP/1.1\n\n=== response\n{response}")
+    };
+    for length in ["content-length: 9", "content-length: 1", "content-length: two"] {
+        for (method, status, is_refused) in [
+            ("GET", "200 OK", true),
+            ("HEAD", "200 OK", false),
+            ("GET", "304 Not Modified", false),
+            ("GET", "204 No Content", false),
+        ] {
+            let file = file(method, &format!("HTTP/1.1 {status}\n{length}\n\nab\n"));
+            let error = RecordedExchange::parse_all(&file).err().map(|error| error.to_string());
+            let expected = "line 4: the content-length is wrong, for there are 2 octets of content";
+            assert_eq!(error.as_deref(), is_refused.then_some(expected), "{file}");
+        }
+    }
+    let interim = file("GET", "HTTP/1.1 100 Continue\n\n");
+    let error = RecordedExchange::parse_all(&interim).unwrap_err();
+    assert_eq!(error.to_string(), "line 4: an interim response cannot be played");
+    let framed = file("GET", "HTTP/1.1 200 OK\ncontent-length: 2\ntransfer-encoding: chunked\n\nab\n");
+    let [exchange] = &RecordedExchange::parse_all(&framed).unwrap()[..] else { panic!("{framed}") };
+    assert!(exchange.response.headers.is_empty(), "{framed}");
+}
+
 #[test]
 fn a_file_may_have_passed_through_an_editor() {
     let file = exchange(b"a").to_text();

@@ -2,10 +2,11 @@
 //! the filter ends it.
 
 use std::io::Write;
+use std::sync::{Arc, OnceLock};
 
 use corehttp::coding::Flush;
 use corehttp::middleware::{Middleware, defer_body, handle_deferred, wrap};
-use corehttp::server::BodyFilter;
+use corehttp::server::{BodyFilter, CoreCounters, CoreEvents};
 use corehttp::{
     BodyPlan, Context, Error, Handler, Headers, IntoHandler, Limits, Problem, Request, Response, Result,
     Server, Status,
@@ -315,6 +316,42 @@ fn limits_hold_for_what_a_filter_makes() {
             assert_eq!(status(&received), expected, "{path}");
             assert_eq!(received.matches('X').count(), if expected == 200 { size } else { 0 }, "{path}");
         }
+    }
+}
+
+/// Content of unknown length, as that which a filter makes, was once charged with as much memory as a body may have.
+#[test]
+fn content_holds_no_more_memory_than_it_needs() {
+    const SIZE: usize = 1 << 20;
+    let length = format!("content-length: {SIZE}\r\n\r\n{}", "x".repeat(SIZE));
+    let chunk = format!("{SIZE:x}\r\n{}\r\n", "x".repeat(SIZE));
+    let chunks = format!("transfer-encoding: chunked\r\n\r\n{chunk}0\r\n\r\n");
+    for (plan, framing, is_filtered) in [
+        (BodyPlan::Buffer, &length, true),
+        (BodyPlan::Buffer, &length, false),
+        (BodyPlan::Buffer, &chunks, false),
+        (BodyPlan::Stream, &chunks, false),
+        (BodyPlan::Stream, &chunks, true),
+    ] {
+        let counters = Arc::<OnceLock<CoreCounters>>::default();
+        let (noted, most) = (counters.clone(), Limits { body_max: 16 << 20, ..Limits::default() });
+        let server = Server::new().limits(Limits { memory_max: 256 << 20, ..most });
+        let server = server.observe(move |core: &mut CoreEvents| drop(noted.set(core.counters())));
+        let handler = async move |ctx: &mut Context| -> Result {
+            if is_filtered {
+                ctx.filter_body(Loud::default()).await?;
+            }
+            ctx.buffer_body().await?;
+            let reserved = counters.get().unwrap().memory().reserved;
+            ctx.response.set_text(format!("{} {reserved}", ctx.request.body.len()));
+            Ok(())
+        };
+        let wire = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{framing}");
+        let received = paused(ask(server, wrap(plan, handler), wire.as_bytes(), wire.len()));
+        let (len, reserved) = received.rsplit_once("\r\n").unwrap().1.split_once(' ').unwrap();
+        assert_eq!(len, (SIZE + 2 * usize::from(is_filtered)).to_string(), "{plan:?}");
+        let reserved: usize = reserved.parse().unwrap();
+        assert!((SIZE..3 * SIZE).contains(&reserved), "{plan:?} {is_filtered}: {reserved}");
     }
 }
 
