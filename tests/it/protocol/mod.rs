@@ -13,6 +13,7 @@ mod hostile;
 mod kinds;
 mod limits;
 mod memory;
+mod memory_growth;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
 #[cfg(all(feature = "access-log", feature = "tls"))]
