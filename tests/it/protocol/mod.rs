@@ -8,6 +8,7 @@ mod delivery;
 mod errors;
 mod floods;
 mod framing;
+mod held_responses;
 mod histories;
 mod hostile;
 mod kinds;
