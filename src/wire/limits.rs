@@ -89,9 +89,11 @@ pub struct Limits {
     /// and the peer gets 503 with `retry-after`. One that can never fit takes all there is. While less than half is
     /// free, a response that holds memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken. Bytes that
     /// others share, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) that is kept for all peers, take none.
+    /// Messages of more than 64 KiB that a WebSocket keeps for a peer which is behind take theirs likewise; without any, the
+    /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.
     ///
-    /// Not counted are heads and bodies up to 16 KiB, and smaller responses, since [`Limits::connections_max`] bounds the
-    /// buffers that they are read into; and all that handlers keep, even while they write it to a slow peer.
+    /// Not counted are heads and bodies up to 16 KiB, and smaller responses, since [`Limits::connections_max`] bounds how many
+    /// there are; and all that handlers keep, even while they write it to a slow peer.
     pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,

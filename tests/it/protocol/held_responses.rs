@@ -131,6 +131,40 @@ fn a_response_that_is_read_slowly_does_not_keep_others_out() {
     });
 }
 
+/// A message is copied, since its sender may drop the future and go on.
+#[cfg(feature = "websocket")]
+#[test]
+fn a_message_that_waits_for_its_peer_takes_memory() {
+    use crate::websocket::support::HEAD;
+
+    let handler = routes! {
+        POST "/" => |_: &mut Context| {},
+        GET "/echo" => async |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&corehttp::websocket::Options::default()).await?;
+            socket.send(&[7; LARGE / 3 * 2][..]).await?;
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        },
+    };
+    InMemory::run(handler, async |server| {
+        let open = async || {
+            let mut peer = server.connect();
+            peer.send(HEAD.to_owned() + "\r\n").await;
+            sleep(SECOND).await;
+            peer
+        };
+        let received = async |mut peer: Near| {
+            let mut received = Vec::new();
+            let read = timeout(SECOND, peer.0.read_to_end(&mut received)).await;
+            (received.len() > BODY, read.is_ok())
+        };
+        let (first, second) = (open().await, open().await);
+        assert_eq!(received(second).await, (false, true), "the message ends with its connection");
+        assert_eq!(received(first).await, (true, false));
+        assert_eq!(received(open().await).await, (true, false));
+    });
+}
+
 /// The gauge counts what waits, and not what was sent.
 #[test]
 fn responses_that_wait_are_shown() {
