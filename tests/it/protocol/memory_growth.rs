@@ -10,7 +10,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
 use super::memory::{InMemory, LARGE, SECOND, handler};
-use crate::support::{paused, status, streaming};
+use crate::support::{paused, status};
 
 /// One that waits for large memory must not hold small memory for which others wait.
 #[test]
@@ -78,6 +78,11 @@ fn check(handler: impl Handler + Send + Sync + 'static, fields: &str, content: &
 
 const LEN: usize = 1 << 20;
 
+#[test]
+fn bodies_of_many_peers() {
+    check(routes! { POST "/" => |_: &mut Context| {} }, "x: y", &[7; LEN]);
+}
+
 /// Content of a length for which the buffer doubles once more at the end.
 #[cfg(feature = "compress")]
 #[test]
@@ -95,6 +100,8 @@ fn decoded_content_of_many_peers() {
 #[cfg(feature = "multipart")]
 #[test]
 fn parts_of_many_peers() {
+    use crate::support::streaming;
+
     let reads_whole = streaming(async |ctx: &mut Context| -> corehttp::Result {
         let mut parts = ctx.multipart()?;
         while let Some(mut part) = parts.part().await? {
