@@ -90,6 +90,11 @@ impl DecoderChain {
         windows.sum()
     }
 
+    /// How many bytes of windows are filled at most by content of `len` bytes.
+    pub(crate) fn window_max(&self, len: usize) -> usize {
+        self.decoders.iter().map(|decoder| decoder.coding.window_max().min(len)).sum()
+    }
+
     /// Checks that the content may end here.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::ExchangeError;
+use super::{ExchangeError, Phase};
 use crate::net::{Conn, PeerEnd, TimerSlot};
 use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::Limits;
@@ -38,6 +38,25 @@ impl Bounds {
     ) -> Poll<Result<(), ExchangeError>> {
         let grown = share.poll_grow_to(cx, &self.memory, bytes, self.timeouts.body);
         grown.map_err(ExchangeError::from_memory)
+    }
+
+    /// Ready with the error of a response that has waited for its peer for [`Timeouts::write`] in all, if `share` is the memory
+    /// that it takes, and less than half is free. The time begins with the first poll.
+    pub(crate) fn poll_held(
+        &self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        share: &MemoryShare,
+    ) -> Poll<ExchangeError> {
+        let limit = self.timeouts.write;
+        if share.len() == 0 {
+            return Poll::Pending;
+        }
+        let error = ready!(conn.poll_timeout(cx, TimerSlot::Other, limit));
+        match self.memory.is_plentiful() {
+            true => Poll::Pending,
+            false => Poll::Ready(ExchangeError::during(Phase::Write, limit)(error)),
+        }
     }
 }
 
@@ -139,6 +158,9 @@ pub struct Timeouts {
     /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than
     /// 256 KiB since such a limit was reached last is given the time once more: some programs read a lot at once and
     /// then pause, such as `curl --limit-rate` for up to 100 s.
+    ///
+    /// A response that takes of [`Limits::memory_max`](crate::Limits::memory_max) while less than half of that is free has
+    /// this time in all.
     pub write: Duration,
     /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.

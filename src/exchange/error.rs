@@ -31,6 +31,9 @@ pub enum ExchangeError {
     TimedOut(Phase, TimeLimit),
     /// The peer broke RFC 9112, or a limit; with the field or the limit, where there is one.
     Wire(WireError, Option<Box<WireDetail>>),
+    /// Others hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)) for a response that is ready, for a message that
+    /// waits for its peer, or for more of a request while others wait.
+    NoMemory,
     /// The application's content is not as long as it announced.
     Length,
     /// The handler returned without finishing the response that it streamed, for example with
@@ -95,7 +98,7 @@ impl ExchangeError {
                     | Kind::TimedOut
                     | Kind::UnexpectedEof
             ),
-            ExchangeError::TimedOut(Phase::Memory, _) => true,
+            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Memory, _) => true,
             error => error.is_of_handler(),
         }
     }
@@ -105,6 +108,7 @@ impl ExchangeError {
     pub(crate) fn from_memory(error: MemoryError) -> ExchangeError {
         match error {
             MemoryError::TimedOut(limit) => ExchangeError::TimedOut(Phase::Memory, limit.into()),
+            MemoryError::NoneLeft => ExchangeError::NoMemory,
             MemoryError::NeverFits(max) => {
                 let detail = WireDetail::limit("memory_max", "bytes", max);
                 ExchangeError::Wire(WireError::BodyTooLarge, Some(detail))
@@ -145,6 +149,7 @@ impl ExchangeError {
             ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
             ExchangeError::Length | ExchangeError::Unfinished => io::ErrorKind::InvalidInput,
+            ExchangeError::NoMemory => io::ErrorKind::ResourceBusy,
             ExchangeError::TimedOut(..) => io::ErrorKind::TimedOut,
             ExchangeError::Wire(..) => io::ErrorKind::InvalidData,
         }
@@ -156,7 +161,9 @@ impl ExchangeError {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
             ExchangeError::PeerClosed | ExchangeError::NoCloseFrame | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
-            ExchangeError::TimedOut(Phase::Handler | Phase::Memory, _) => Some(Status::SERVICE_UNAVAILABLE),
+            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Handler | Phase::Memory, _) => {
+                Some(Status::SERVICE_UNAVAILABLE)
+            }
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write | Phase::Silence | Phase::Close, _) => {
                 None
             }
@@ -180,6 +187,7 @@ impl fmt::Display for ExchangeError {
             ExchangeError::TimedOut(phase, limit) => write!(f, "{phase} {}", limit.exceeded()),
             ExchangeError::Wire(error, None) => error.fmt(f),
             ExchangeError::Wire(error, Some(detail)) => write!(f, "{error}: {detail}"),
+            ExchangeError::NoMemory => f.write_str("there is no memory left, because others hold it"),
             ExchangeError::Length => f.write_str("the content is not as long as was announced"),
             ExchangeError::Unfinished => {
                 f.write_str("the handler did not finish the response that it had begun")
@@ -212,6 +220,7 @@ impl Error for ExchangeError {
             | ExchangeError::NoCloseFrame
             | ExchangeError::TimedOut(..)
             | ExchangeError::Wire(..)
+            | ExchangeError::NoMemory
             | ExchangeError::Length
             | ExchangeError::Unfinished => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),

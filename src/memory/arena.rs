@@ -50,6 +50,12 @@ impl Arena {
         }
     }
 
+    /// Appends a copy of `part`. It is of the `most` bytes that are still to come, and the arena does not grow beyond those.
+    pub(crate) fn extend_within(&mut self, part: &[u8], most: usize) {
+        self.spare_within(part.len(), most)[..part.len()].copy_from_slice(part);
+        self.commit(part.len());
+    }
+
     #[cold]
     fn extend_anew(&mut self, part: &[u8]) {
         self.make_room(part.len(), usize::MAX);

@@ -382,19 +382,19 @@ impl PartMemory {
         PartMemory { budget, ..PartMemory::default() }
     }
 
-    /// Waits for memory for so many bytes of this part. A wait that is given up leaves the queue.
-    pub(super) async fn take(&mut self, len: usize) -> io::Result<()> {
+    /// Waits for memory for so many bytes of this part, which may have `part_max`. A wait that is given up leaves the queue.
+    pub(super) async fn take(&mut self, len: usize, part_max: usize) -> io::Result<()> {
         let wait = CancelMemoryWaitOnDrop(self);
-        poll_fn(|cx| wait.0.poll_take(cx, len)).await
+        poll_fn(|cx| wait.0.poll_take(cx, len, part_max)).await
     }
 
-    fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize) -> Poll<io::Result<()>> {
+    fn poll_take(&mut self, cx: &mut task::Context<'_>, len: usize, part_max: usize) -> Poll<io::Result<()>> {
+        let most = self.kept.saturating_add(part_max);
         let len = self.kept + len;
         if len <= PART_UNRESERVED_MAX.max(self.share.len()) {
             return Poll::Ready(Ok(()));
         }
-        let grown =
-            self.share.poll_grow_to(cx, &self.budget, self.budget.growth_target(len, usize::MAX), WAIT_MAX);
+        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.growth_target(len, most), WAIT_MAX);
         grown.map_err(|error| ExchangeError::from_memory(error).into())
     }
 

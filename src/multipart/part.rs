@@ -61,7 +61,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
                 let error = self.parser.part_too_large(limit);
                 return self.parser.record_failure(Err(error.into()));
             }
-            let taken = self.parser.memory.take(bytes.len() + count).await;
+            let taken = self.parser.memory.take(bytes.len() + count, memory_max).await;
             self.parser.record_failure(taken)?;
             bytes.extend_from_slice(self.parser.take(count));
         }

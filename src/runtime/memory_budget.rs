@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::timeout;
+use super::{select, sleep, timeout};
 
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
 ///
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
-/// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones. Cores have no pages of
+/// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones: one that has outgrown
+/// it waits for the rest, but for more than a second only as long as no small share waits for the pages that it has. Cores have no pages of
 /// their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
@@ -27,6 +28,8 @@ struct Pages {
     all: u32,
     /// How many shares wait to grow.
     waiting: AtomicUsize,
+    /// Wakes the shares that have outgrown these pages and still have some of them.
+    wanted_back: Notify,
 }
 
 /// The places of a budget's pages.
@@ -88,6 +91,11 @@ impl MemoryBudget {
         self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
     }
 
+    /// The most that a share can have; without a bound, anything.
+    pub(crate) fn share_max(&self) -> usize {
+        self.0.as_ref().map_or(usize::MAX, |pages| pages[LARGE].all as usize * PAGE)
+    }
+
     pub(crate) fn counts(&self) -> MemoryCounts {
         let mut counts = MemoryCounts::default();
         self.0.iter().flat_map(|pages| pages.iter()).for_each(|pages| counts += pages.counts());
@@ -97,7 +105,8 @@ impl MemoryBudget {
 
 impl Pages {
     fn new(all: u32) -> Pages {
-        Pages { free: Arc::new(Semaphore::new(all as usize)), all, waiting: AtomicUsize::new(0) }
+        let free = Arc::new(Semaphore::new(all as usize));
+        Pages { free, all, waiting: AtomicUsize::new(0), wanted_back: Notify::new() }
     }
 
     fn counts(&self) -> MemoryCounts {
@@ -105,6 +114,17 @@ impl Pages {
             max: bytes(self.all),
             reserved: bytes(self.all).saturating_sub((self.free.available_permits() * PAGE) as u64),
             waiting: self.waiting.load(Relaxed) as u64,
+        }
+    }
+
+    /// Waits until a share that has outgrown these pages is to give them back: once others wait for some.
+    async fn until_wanted_back(&self) {
+        loop {
+            let wanted_back = self.wanted_back.notified();
+            if self.waiting.load(Relaxed) > 0 {
+                return;
+            }
+            wanted_back.await;
         }
     }
 }
@@ -135,6 +155,8 @@ pub(crate) enum MemoryError {
     NeverFits(u64),
     /// Others held the memory for as long as was to be waited.
     TimedOut(Duration),
+    /// Others hold the memory, and this share may not wait for it.
+    NoneLeft,
 }
 
 impl MemoryShare {
@@ -156,15 +178,14 @@ impl MemoryShare {
                     return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages[LARGE].all))));
                 }
                 None if self.try_take(pages, bytes) => break,
-                None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)),
+                None => Box::new(Wait::new(pages, self.missing(pages, bytes), self.len() > 0, limit)),
             };
             match wait.granted.as_mut().poll(cx) {
                 Poll::Pending => {
                     self.wait = Some(wait);
                     return Poll::Pending;
                 }
-                Poll::Ready(None) => return Poll::Ready(Err(MemoryError::TimedOut(limit))),
-                Poll::Ready(Some(granted)) => self.add(granted),
+                Poll::Ready(granted) => self.add(granted?),
             }
         }
         Poll::Ready(Ok(()))
@@ -244,21 +265,50 @@ impl<T: AsMut<MemoryShare>> Drop for CancelMemoryWaitOnDrop<'_, T> {
 
 /// The wait of a share for more pages.
 struct Wait {
-    granted: Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>,
+    granted: Pin<Box<dyn Future<Output = Granted> + Send>>,
     budget: Arc<[Pages; 2]>,
     place: usize,
 }
 
+type Granted = Result<OwnedSemaphorePermit, MemoryError>;
+
 impl Wait {
-    fn new(budget: &Arc<[Pages; 2]>, (pages, missing): (&Pages, u32), limit: Duration) -> Wait {
+    /// Waits for `missing` of the pages. The share may have some meanwhile.
+    fn new(
+        budget: &Arc<[Pages; 2]>,
+        (pages, missing): (&Pages, u32),
+        has_some: bool,
+        limit: Duration,
+    ) -> Wait {
         pages.waiting.fetch_add(1, Relaxed);
+        let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
         let granted = pages.free.clone().acquire_many_owned(missing);
         // The semaphore is never closed.
-        let granted = Box::pin(async move { timeout(limit, granted).await.ok()?.ok() });
-        let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
+        let granted = async move {
+            timeout(limit, granted).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit))
+        };
+        let granted: Pin<Box<dyn Future<Output = Granted> + Send>> = match place {
+            LARGE if has_some => Box::pin(select(granted, wanted_back(budget.clone()))),
+            LARGE => Box::pin(granted),
+            _ => {
+                pages.wanted_back.notify_waiters();
+                Box::pin(granted)
+            }
+        };
         Wait { granted, budget: budget.clone(), place }
     }
 }
+
+/// The end of a wait for large pages, if small ones that the share still has are wanted back. In a burst, most waits are over
+/// before.
+async fn wanted_back(budget: Arc<[Pages; 2]>) -> Granted {
+    sleep(OUTGROWN_WAIT).await;
+    budget[SMALL].until_wanted_back().await;
+    Err(MemoryError::NoneLeft)
+}
+
+/// For how long a share that has outgrown small pages may keep them, even if others wait for them.
+const OUTGROWN_WAIT: Duration = Duration::from_secs(1);
 
 impl Drop for Wait {
     fn drop(&mut self) {
@@ -332,6 +382,42 @@ mod tests {
         check(&budget, 12, 1);
         drop((few, many));
         check(&budget, 0, 0);
+    }
+
+    /// A share that waits for large pages, and still has small ones.
+    #[tokio::test(start_paused = true)]
+    async fn shares_leave_pages_that_they_have_outgrown_once_others_wait() {
+        let (budget, [mut large, mut early, mut late, mut small]) = (budget(12), Default::default());
+        assert_eq!(grow(&mut large, &budget, 12).await, Ok(()));
+        assert_eq!([grow(&mut early, &budget, 1).await, grow(&mut late, &budget, 2).await], [Ok(()); 2]);
+        let outgrows = async |share: &mut MemoryShare| {
+            let grown = grow(share, &budget, 5).await;
+            // Its owner gives it back with the error.
+            grown.inspect_err(|_| share.clear())
+        };
+        let waits = async { tokio::join!(biased; outgrows(&mut early), outgrows(&mut late)) };
+        let others = async {
+            tokio::task::yield_now().await;
+            check(&budget, 15, 2);
+            assert_eq!(grow(&mut small, &budget, 1).await, Ok(()), "what is free takes nothing away");
+            sleep(LIMIT / 2).await;
+            check(&budget, 16, 2);
+            assert_eq!(grow(&mut small, &budget, 3).await, Ok(()));
+        };
+        let refused = Err(MemoryError::NoneLeft);
+        assert_eq!(tokio::join!(biased; waits, others).0, (refused, refused));
+        check(&budget, 15, 0);
+        // One that has just begun to wait has some time.
+        let mut other = MemoryShare::default();
+        assert_eq!(grow(&mut late, &budget, 1).await, Ok(()));
+        let outgrows_later = async {
+            tokio::task::yield_now().await;
+            let start = super::super::now();
+            assert_eq!(outgrows(&mut late).await, refused);
+            assert!(start.elapsed() >= OUTGROWN_WAIT);
+            small.clear();
+        };
+        assert_eq!(tokio::join!(biased; grow(&mut other, &budget, 2), outgrows_later).0, Ok(()));
     }
 
     #[tokio::test]

@@ -215,7 +215,7 @@ impl ErrorCounts {
         match error {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
-            ExchangeError::TimedOut(Phase::Memory, _) => &mut self.overload,
+            ExchangeError::NoMemory | ExchangeError::TimedOut(Phase::Memory, _) => &mut self.overload,
             ExchangeError::TimedOut(..) => &mut self.timed_out,
             ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
                 &mut self.incomplete

@@ -260,7 +260,7 @@ impl<R: Role> Reader<R> {
         let grown = self.memory.poll_grow_to(cx, budget, budget.growth_target(len, most), MEMORY_WAIT);
         grown.map_err(|error| match error {
             MemoryError::NeverFits(max) => Error::MessageTooLarge(usize::try_from(max).unwrap_or(usize::MAX)),
-            MemoryError::TimedOut(_) => Error::Memory,
+            MemoryError::TimedOut(_) | MemoryError::NoneLeft => Error::Memory,
         })
     }
 

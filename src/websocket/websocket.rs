@@ -99,7 +99,7 @@ impl<R: Role> WebSocket<R> {
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(R::SIDE, deflate.zip(options.deflate));
         let decoder = Decoder::new(R::SIDE, options.message_bounds(), deflate);
-        let link = Link::new(conn, options.link_bounds(), encoder, guard);
+        let link = Link::new(conn, options.link_bounds(), encoder, memory_budget.clone(), guard);
         let (reading, writing) = Half::pair(link, counter, close_in_background);
         WebSocket {
             reader: Reader::new(reading, early.unread(), decoder, memory_budget, options.control_rate_max),

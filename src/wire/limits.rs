@@ -73,20 +73,30 @@ pub struct Limits {
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, forwarded responses
-    /// that are kept, decoded content and the windows of its decoders, parts of multipart content, messages of
-    /// WebSockets, and the states of codings.
+    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, responses that wait for
+    /// their peers, forwarded responses that are kept, decoded content and the windows of its decoders, parts of multipart
+    /// content, messages of WebSockets, and the states of codings.
     /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
     /// where the system does not tell.
     ///
     /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
     /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
-    /// refused with 503 and `retry-after`. While others wait, a body that holds memory has that long to arrive (408).
+    /// refused with 503 and `retry-after`. A body in chunks that has outgrown the quarter waits for more than a second only as
+    /// long as no other waits for that. While others wait, a body that holds memory has that long to arrive (408), and so have
+    /// its parts and the window of its decoder.
     /// Streamed responses whose compression would leave less than half of the memory free are not compressed.
     ///
-    /// Not counted are heads and bodies up to 16 KiB, since [`Limits::connections_max`] bounds the buffers that they are
-    /// read into; and all that handlers keep.
+    /// A response of 64 KiB or more that a handler leaves in memory takes its memory until the system has all of it to
+    /// send. It is there already, so it does not wait: if even the content of its request does not make enough room, it is freed,
+    /// and the peer gets 503 with `retry-after`. One that can never fit takes all there is. While less than half is
+    /// free, a response that holds memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken. Bytes that
+    /// others share, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) that is kept for all peers, take none.
+    /// Messages of more than 64 KiB that a WebSocket keeps for a peer which is behind take theirs likewise; without any, the
+    /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.
+    ///
+    /// Not counted are heads and bodies up to 16 KiB, and smaller responses, since [`Limits::connections_max`] bounds how many
+    /// there are; and all that handlers keep, even while they write it to a slow peer.
     pub memory_max: usize,
     /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,

@@ -162,6 +162,21 @@ impl Body {
         self.set_unbuffered(Unbuffered::Stream { source, len, origin });
     }
 
+    /// How many bytes of memory this body takes beside what it shares with others.
+    pub(crate) fn held_len(&self) -> usize {
+        let unbuffered = match &self.unbuffered {
+            Some(Unbuffered::Shared(bytes)) if bytes.is_unique() => bytes.len(),
+            Some(Unbuffered::Shared(_) | Unbuffered::Stream { .. }) | None => 0,
+        };
+        self.buffer.capacity().saturating_add(unbuffered)
+    }
+
+    /// Frees the buffer, with the content that is in it.
+    pub(crate) fn free_buffer(&mut self) {
+        self.is_buffered = false;
+        self.buffer = Arena::default();
+    }
+
     /// Removes the content.
     pub fn clear(&mut self) {
         clear_cold(&mut self.unbuffered);

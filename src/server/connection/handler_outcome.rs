@@ -9,7 +9,7 @@ use super::context_guard::{ContextGuard, drop_all_user_values};
 use super::per_core::PerCore;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
-use crate::message::{FieldName, Status};
+use crate::message::{BodyLength, FieldName, Status};
 use crate::net::Conn;
 use crate::server::error::{Failure, write_error_response};
 use crate::server::exchange::{CloseMode, OnPending, ResponseContent};
@@ -82,10 +82,42 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
     if is_sendable || set_outcome_response(ctx, outcome)? {
-        let length = ctx.response.body.declared_length();
+        let mut length = ctx.response.body.declared_length();
+        if matches!(length, BodyLength::Known(UNRESERVED_END..)) {
+            take_memory(ctx);
+            length = ctx.response.body.declared_length();
+        }
         ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
     }
     Ok(())
+}
+
+/// A response below this length reserves no memory: the system takes most of it from a peer that reads nothing.
+const UNRESERVED_END: u64 = 64 << 10;
+
+/// Takes memory for a response that is not small, until its peer has it. If there is none, the content of the request, which is
+/// of no use any more, makes room; without that, the response is freed and the peer gets 503. A response that waited for memory
+/// would hold what it waits for.
+#[cold]
+fn take_memory(ctx: &mut Context) {
+    let Context { request, response, exchange, .. } = &mut *ctx;
+    let memory = &mut exchange.incoming.get_mut().memory;
+    let of_request = request.body.held_len();
+    let has_taken = exchange.conn.bounds(|bounds| {
+        // One that can never fit takes all that there is.
+        let of_response = response.body.held_len().min(bounds.memory.share_max());
+        of_response < UNRESERVED_END as usize
+            || memory.try_grow_to(&bounds.memory, of_request.saturating_add(of_response))
+            || {
+                request.body.free_buffer();
+                memory.shrink_to(of_response);
+                memory.try_grow_to(&bounds.memory, of_response)
+            }
+    });
+    if !has_taken {
+        response.body.free_buffer();
+        set_failure_response(ctx, Status::SERVICE_UNAVAILABLE, ExchangeError::NoMemory.into());
+    }
 }
 
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most

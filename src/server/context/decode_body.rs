@@ -49,7 +49,7 @@ impl Context {
         let Some(decoders) = decoders else { return Ok(()) };
         let mut memory = MemoryShare::default();
         let Context { request, exchange, .. } = self;
-        request.body = decode(decoders, request.body.bytes(), &exchange.conn, &mut memory).await?;
+        request.body = decode(decoders, limit, request.body.bytes(), &exchange.conn, &mut memory).await?;
         exchange.incoming.get_mut().memory = memory;
         self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
         self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
@@ -58,9 +58,11 @@ impl Context {
 }
 
 /// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
-/// lot, and much input may decode to nothing and still take time. Takes `memory` for what is decoded.
+/// lot, and much input may decode to nothing and still take time. Takes `memory` for what is decoded: for content that is not
+/// small all that may come, as a body of unknown length does.
 async fn decode(
     mut decoders: DecoderChain,
+    limit: usize,
     coded: &[u8],
     conn: &SharedConn,
     memory: &mut MemoryShare,
@@ -74,9 +76,15 @@ async fn decode(
             poll_fn(|cx| budget.poll_proceed(cx)).await;
             let doubles = content.len() + DECODED_PER_STEP > content.capacity();
             let capacity = content.capacity() << u32::from(doubles);
-            let taken = capacity + decoders.window_len(piece);
-            if taken > DECODED_UNRESERVED_MAX {
-                poll_fn(|cx| conn.poll_memory(cx, memory, taken)).await?;
+            let window_len = decoders.window_len(piece);
+            let taken = capacity + window_len;
+            if taken > memory.len().max(DECODED_UNRESERVED_MAX) {
+                let content_max = limit.saturating_add(DECODED_PER_STEP);
+                let window_max = decoders.window_max(content_max).max(window_len);
+                let most = content_max.saturating_mul(2).saturating_add(window_max);
+                // The capacity has been doubled already.
+                let target = conn.bounds(|bounds| bounds.memory.growth_target(taken.div_ceil(2), most));
+                poll_fn(|cx| conn.poll_memory(cx, memory, target.max(taken))).await?;
             }
             match decoders.pull(&mut piece, content)? {
                 0 => break,

@@ -233,7 +233,11 @@ impl Exchange {
         conn.poll(|conn, bounds| {
             let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
             if sent.is_ready() {
+                conn.disarm(TimerSlot::Other);
                 return sent;
+            }
+            if let Poll::Ready(error) = bounds.poll_held(cx, conn, &incoming.get_mut().memory) {
+                return Poll::Ready(Err(error));
             }
             // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
             let cancel = match response.body.is_in_progress() {

@@ -124,7 +124,7 @@ pub struct ForwardReport {
 pub enum CutBy {
     /// The peer closed or reset the connection, or the connection failed.
     Peer,
-    /// A time limit of the server.
+    /// A time limit of the server, or its [`Limits::memory_max`](crate::Limits::memory_max).
     Timeout,
     /// The end of the grace period of a stop, or the end of the task that served the connection.
     Stop,
@@ -150,7 +150,7 @@ impl CutBy {
             _ => None,
         };
         match exchange {
-            Some(ExchangeError::TimedOut(..)) => CutBy::Timeout,
+            Some(ExchangeError::NoMemory | ExchangeError::TimedOut(..)) => CutBy::Timeout,
             Some(ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_)) | None => {
                 CutBy::Handler
             }

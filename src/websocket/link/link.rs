@@ -11,7 +11,7 @@ use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, Locality, PeerEnd, TimerSlot, Traffic, Transport};
-use crate::runtime::Budget;
+use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Encoder, Input};
 use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_payload};
@@ -29,6 +29,9 @@ pub(crate) struct Link<R: RoleParts> {
     is_behind: bool,
     /// Messages that are compressed to little hardly ever wait for the socket.
     budget: Budget,
+    /// The memory of messages that wait for a peer which is behind, and the budget that it is taken from.
+    memory: MemoryShare,
+    memory_budget: MemoryBudget,
     uncounted: Uncounted,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
     guard: Option<R::Guard>,
@@ -39,6 +42,7 @@ impl<R: RoleParts> Link<R> {
         mut conn: Conn<R::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
+        memory_budget: MemoryBudget,
         guard: Option<R::Guard>,
     ) -> Link<R> {
         // The timeouts of the exchange no longer apply, such as that of the whole request.
@@ -52,6 +56,8 @@ impl<R: RoleParts> Link<R> {
             wakers: Wakers::default(),
             is_behind: false,
             budget: Budget::default(),
+            memory: MemoryShare::default(),
+            memory_budget,
             uncounted: Uncounted::default(),
             guard,
         }
@@ -250,11 +256,21 @@ impl<R: RoleParts> Link<R> {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);
+        if polled.is_pending() {
+            self.take_memory()?;
+        }
         // The handler is about to write again, or to wait.
         if !self.is_handler(cx) {
             self.return_memory();
         }
         polled
+    }
+
+    /// Takes memory for what waits to be written, if it is much. Without any, the sending ends: the message is here already.
+    fn take_memory(&mut self) -> io::Result<()> {
+        let len = self.waiting();
+        let has_taken = len <= WAITING_UNRESERVED_MAX || self.memory.try_grow_to(&self.memory_budget, len);
+        if has_taken { Ok(()) } else { Err(self.fail_write(ConnError::Io(ExchangeError::NoMemory.into()))) }
     }
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.
@@ -507,6 +523,7 @@ impl<R: RoleParts> Link<R> {
     }
 
     fn drop_io_state(&mut self) {
+        self.memory.clear();
         self.uncounted.take_traffic(&mut self.conn);
         let mut io_state = None;
         self.conn.swap_io_state(&mut io_state);
@@ -557,6 +574,9 @@ thread_local! {
     /// The write buffers, which sockets have only while bytes wait in them.
     static IO_STATES: LocalCache<Box<IoState>> = const { LocalCache::new() };
 }
+
+/// Up to so many bytes wait without memory of their own.
+const WAITING_UNRESERVED_MAX: usize = 64 << 10;
 
 /// The payload of a longer message is not copied to the write buffer.
 const COPIED_MAX: usize = 16 << 10;

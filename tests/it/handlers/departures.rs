@@ -19,13 +19,55 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::support::chance::{Chance, check_histories};
-use crate::support::{paused, streaming};
+use crate::support::{Served, eventually, paused, streaming};
 
 #[test]
 fn peers_that_leave_take_nothing_along_and_get_nothing_that_passes_for_whole() {
     check_histories("it departures", (150, 8), Visit::draw, |visits| {
         paused(LocalSet::new().run_until(play(visits)));
     });
+}
+
+/// Nothing is read to see the end of a peer, so the rest of its upload stands before that.
+#[test]
+fn a_peer_that_closes_behind_octets_that_nobody_reads_is_gone() {
+    let (dialed, _dials) = unbounded_channel();
+    let client = Client::builder().dialer(Behind(dialed)).build();
+    let handler = routes! {
+        // The server behind reads nothing.
+        POST "/behind" => wrap(BodyPlan::Stream, async move |ctx: &mut Context| -> corehttp::Result {
+            let onward = ctx.request.forwarded_to("http://behind/")?;
+            ctx.forward(client.open_call(&onward)).await
+        }),
+        POST "/beside" => streaming(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.body_reader().chunk().await?;
+            sleep(HOUR).await;
+            Ok(())
+        }),
+    };
+    let cuts = Arc::new(Mutex::new(Vec::new()));
+    let reported = cuts.clone();
+    let served = Served::with(
+        |server| {
+            server.half_close(false).on_exchange(move |report: &ExchangeReport| {
+                reported.lock().unwrap().push((report.status, report.cut));
+            })
+        },
+        handler,
+    );
+    for path in ["/behind", "/beside"] {
+        // A complete upload, and one of which more was announced.
+        for announced in [CONTENT, 2 * CONTENT] {
+            let mut peer = served.connect();
+            peer.send(format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {announced}\r\n\r\n"));
+            peer.send([7; CONTENT]);
+            std::thread::sleep(WORK);
+            assert_eq!(*cuts.lock().unwrap(), [], "{path} waits");
+            drop(peer);
+            eventually("it is cut", || !cuts.lock().unwrap().is_empty());
+            assert_eq!(std::mem::take(&mut *cuts.lock().unwrap()), [(None, Some(CutBy::Peer))], "{path}");
+        }
+    }
 }
 
 /// A peer with one request.

@@ -16,23 +16,23 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::{Served, eventually, paused, status, streaming};
 
 /// The memory of large bodies, that of all, and a body that leaves too little for another one.
-const LARGE: usize = 5 << 18;
-const MEMORY: usize = LARGE / 3 * 4;
-const BODY: usize = 700_000;
+pub(super) const LARGE: usize = 5 << 18;
+pub(super) const MEMORY: usize = LARGE / 3 * 4;
+pub(super) const BODY: usize = 700_000;
 
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// How long a body is waited for, and how long memory is.
-const WAIT: Duration = Duration::from_secs(30);
+pub(super) const WAIT: Duration = Duration::from_secs(30);
 
 /// A server without sockets, on a paused clock.
 #[derive(Clone)]
-struct InMemory(Rc<Service<BoxHandler>>);
+pub(super) struct InMemory(Rc<Service<BoxHandler>>);
 
 impl InMemory {
     /// Runs `talk`, after which all memory must be free.
     #[track_caller]
-    fn run<F: Future<Output = ()>>(
+    pub(super) fn run<F: Future<Output = ()>>(
         handler: impl Handler + Send + Sync + 'static,
         talk: impl FnOnce(InMemory) -> F,
     ) {
@@ -49,7 +49,7 @@ impl InMemory {
         }));
     }
 
-    fn connect(&self) -> Near {
+    pub(super) fn connect(&self) -> Near {
         let (near, far) = duplex(64 << 10);
         let server = self.0.clone();
         spawn_local(async move { server.serve_connection(far).await });
@@ -58,21 +58,21 @@ impl InMemory {
 }
 
 /// A peer.
-struct Near(DuplexStream);
+pub(super) struct Near(pub(super) DuplexStream);
 
 impl Near {
     /// Sends a head that announces so many bytes.
-    async fn begin(&mut self, method: &str, path: &str, len: usize, fields: &str) {
+    pub(super) async fn begin(&mut self, method: &str, path: &str, len: usize, fields: &str) {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {len}\r\n{fields}\r\n");
         self.send(head).await;
     }
 
-    async fn send(&mut self, octets: impl AsRef<[u8]>) {
+    pub(super) async fn send(&mut self, octets: impl AsRef<[u8]>) {
         self.0.write_all(octets.as_ref()).await.unwrap();
     }
 
     /// All that arrives within a second; a longer wait is none, since clocks jump.
-    async fn receive(&mut self) -> String {
+    pub(super) async fn receive(&mut self) -> String {
         String::from_utf8(self.receive_octets().await).unwrap()
     }
 
@@ -85,7 +85,7 @@ impl Near {
     }
 
     /// The response, and after how long its status was here.
-    async fn response(&mut self) -> (Duration, String) {
+    pub(super) async fn response(&mut self) -> (Duration, String) {
         let (start, mut first) = (Instant::now(), [0; 12]);
         timeout(HOUR, self.0.read_exact(&mut first)).await.unwrap().unwrap();
         (start.elapsed(), String::from_utf8_lossy(&first).into_owned() + &self.receive().await)
@@ -93,7 +93,7 @@ impl Near {
 }
 
 /// Handlers that say how much they have received.
-fn handler() -> impl Handler + Send + Sync {
+pub(super) fn handler() -> impl Handler + Send + Sync {
     routes! {
         POST "/" => |ctx: &mut Context| {
             let len = ctx.request.body.len();
@@ -108,7 +108,7 @@ fn handler() -> impl Handler + Send + Sync {
     }
 }
 
-async fn hold(_: &mut Context) {
+pub(super) async fn hold(_: &mut Context) {
     sleep(HOUR).await;
 }
 

@@ -8,11 +8,13 @@ mod delivery;
 mod errors;
 mod floods;
 mod framing;
+mod held_responses;
 mod histories;
 mod hostile;
 mod kinds;
 mod limits;
 mod memory;
+mod memory_growth;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
 #[cfg(all(feature = "access-log", feature = "tls"))]

@@ -1,0 +1,115 @@
+//! Memory that is taken in steps, since nobody knows how much comes: peers that hold a part of what all of them wait for do not
+//! keep each other, or small bodies, waiting.
+#![allow(clippy::unwrap_used, reason = "a test is short, and may panic")]
+
+use std::rc::Rc;
+
+use corehttp::{BoxHandler, Context, Handler, Limits, Server, routes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, sleep};
+
+use super::memory::{InMemory, LARGE, SECOND, handler};
+use crate::support::{paused, status};
+
+/// One that waits for large memory must not hold small memory for which others wait.
+#[test]
+fn a_body_that_has_outgrown_small_memory_leaves_it_to_small_bodies() {
+    InMemory::run(handler(), async |server| {
+        let chunk = [&b"2710\r\n"[..], &[7; 10_000], b"\r\n"].concat();
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+        let chunked = async |chunks: usize| {
+            let mut peer = server.connect();
+            peer.send(head).await;
+            peer.send(chunk.repeat(chunks)).await;
+            peer
+        };
+        let mut holder = server.connect();
+        holder.begin("POST", "/", LARGE - (8 << 10), "").await;
+        sleep(SECOND).await;
+        // Each takes half of the small memory, and waits for large memory with that.
+        let mut first = chunked(15).await;
+        let mut second = chunked(15).await;
+        sleep(SECOND).await;
+        for _ in 0..3 {
+            let start = Instant::now();
+            let mut small = chunked(10).await;
+            small.send("0\r\n\r\n").await;
+            assert!(small.receive().await.ends_with("\r\n\r\n100000"));
+            assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
+        }
+        let outcomes = [first.receive().await, second.receive().await];
+        let refused = outcomes.iter().filter(|response| response.starts_with("HTTP/1.1 503 ")).count();
+        assert!(
+            refused > 0 && outcomes.iter().all(|it| it.is_empty() || it.contains("\r\nretry-after: 1\r\n"))
+        );
+    });
+}
+
+/// Twice as many peers as there is memory for send this at once, and all are served before any has waited for long.
+#[track_caller]
+fn check(handler: impl Handler + Send + Sync + 'static, fields: &str, content: &[u8]) {
+    let limits = Limits { memory_max: 16 * LEN, body_max: LEN, ..Limits::default() };
+    let service = Rc::new(Server::new().limits(limits).service(BoxHandler::new(handler)));
+    paused(LocalSet::new().run_until(async {
+        let head =
+            format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n{fields}\r\n\r\n", content.len());
+        let start = Instant::now();
+        let mut peers = Vec::new();
+        for _ in 0..24 {
+            let (near, far) = duplex(64 << 10);
+            let service = service.clone();
+            spawn_local(async move { service.serve_connection(far).await });
+            let (mut read, mut write) = tokio::io::split(near);
+            let wire = [head.as_bytes(), content].concat();
+            peers.push(spawn_local(async move {
+                write.write_all(&wire).await.unwrap();
+                let mut first = [0; 12];
+                read.read_exact(&mut first).await.unwrap();
+                (status(&String::from_utf8_lossy(&first)), write, read)
+            }));
+        }
+        for peer in peers {
+            assert_eq!(peer.await.unwrap().0, 200);
+        }
+        assert!(start.elapsed() < SECOND, "{:?}", start.elapsed());
+    }));
+}
+
+const LEN: usize = 1 << 20;
+
+#[test]
+fn bodies_of_many_peers() {
+    check(routes! { POST "/" => |_: &mut Context| {} }, "x: y", &[7; LEN]);
+}
+
+/// Content of a length for which the buffer doubles once more at the end.
+#[cfg(feature = "compress")]
+#[test]
+fn decoded_content_of_many_peers() {
+    use std::io::Write;
+
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&vec![0; LEN - 1000]).unwrap();
+    let decodes = routes! {
+        POST "/" => async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.decode_body().await?) },
+    };
+    check(decodes, "content-encoding: gzip", &encoder.finish().unwrap());
+}
+
+#[cfg(feature = "multipart")]
+#[test]
+fn parts_of_many_peers() {
+    use crate::support::streaming;
+
+    let reads_whole = streaming(async |ctx: &mut Context| -> corehttp::Result {
+        let mut parts = ctx.multipart()?;
+        while let Some(mut part) = parts.part().await? {
+            part.bytes().await?;
+        }
+        Ok(())
+    });
+    let head = &b"--b\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n"[..];
+    let content = [head, &[7; LEN - 1000], b"\r\n--b--\r\n"].concat();
+    check(reads_whole, "content-type: multipart/form-data; boundary=b", &content);
+}
