@@ -29,13 +29,18 @@ impl Bounds {
     ///
     /// # Errors
     ///
-    /// Fails if there are never so many (413), or if others have held them for [`Timeouts::body`] (503).
+    /// Fails if there are never so many (413), if others have held them for [`Timeouts::body`] (503), or if `share` has held some
+    /// for longer while others wait (408).
     pub(crate) fn poll_memory(
         &self,
         cx: &mut Context<'_>,
         share: &mut MemoryShare,
         bytes: usize,
     ) -> Poll<Result<(), ExchangeError>> {
+        let limit = self.timeouts.body;
+        if share.is_overdue(&self.memory, limit) {
+            return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
+        }
         let grown = share.poll_grow_to(cx, &self.memory, bytes, self.timeouts.body);
         grown.map_err(ExchangeError::from_memory)
     }

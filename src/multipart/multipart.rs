@@ -114,12 +114,12 @@ impl Context {
         &mut self,
         limits: MultipartLimits,
     ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
-        let budget = self.memory_budget();
+        let memory = PartMemory::new(self.memory_budget(), self.timeouts().body);
         let body = self.body_reader();
         let headers = &body.request.headers;
         refuse_coded(headers)?;
         let mut multipart = Multipart::from_headers(body, headers, limits)?;
-        multipart.parser.memory = PartMemory::new(budget);
+        multipart.parser.memory = memory;
         Ok(multipart)
     }
 }

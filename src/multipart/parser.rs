@@ -13,7 +13,7 @@ use super::boundary::{Boundary, DelimiterKind, Scan, parse_delimiter_line};
 use super::error::{MultipartError, MultipartLimits};
 use super::part_head::PartHead;
 use crate::error_text::Excerpt;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Phase};
 use crate::runtime::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryShare};
 use crate::wire::WireDetail;
 
@@ -110,6 +110,8 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     /// Returns how many bytes at the front of the window are content of the part, or preamble; 0 at its end.
     pub(super) fn poll_data(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         if self.data_len == 0 {
+            let in_time = self.memory.check();
+            self.record_failure(in_time)?;
             let found = ready!(self.poll_scan(cx));
             self.data_len = self.record_failure(found)?;
         }
@@ -373,13 +375,23 @@ impl Window {
 pub(super) struct PartMemory {
     budget: MemoryBudget,
     share: MemoryShare,
+    /// How long it waits for memory, and holds some for which others wait.
+    limit: Duration,
     /// How many bytes of the parts before this one the application may still have.
     kept: usize,
 }
 
 impl PartMemory {
-    pub(super) fn new(budget: MemoryBudget) -> PartMemory {
-        PartMemory { budget, ..PartMemory::default() }
+    pub(super) fn new(budget: MemoryBudget, limit: Duration) -> PartMemory {
+        PartMemory { budget, limit, ..PartMemory::default() }
+    }
+
+    /// Checks that it does not hold memory for too long.
+    fn check(&self) -> io::Result<()> {
+        match self.share.is_overdue(&self.budget, self.limit) {
+            true => Err(ExchangeError::TimedOut(Phase::Body, self.limit.into()).into()),
+            false => Ok(()),
+        }
     }
 
     /// Waits for memory for so many bytes of this part, which may have `part_max`. A wait that is given up leaves the queue.
@@ -394,7 +406,8 @@ impl PartMemory {
         if len <= PART_UNRESERVED_MAX.max(self.share.len()) {
             return Poll::Ready(Ok(()));
         }
-        let grown = self.share.poll_grow_to(cx, &self.budget, self.budget.growth_target(len, most), WAIT_MAX);
+        let grown =
+            self.share.poll_grow_to(cx, &self.budget, self.budget.growth_target(len, most), self.limit);
         grown.map_err(|error| ExchangeError::from_memory(error).into())
     }
 
@@ -412,6 +425,3 @@ impl AsMut<MemoryShare> for PartMemory {
 
 /// Parts up to this length reserve no memory.
 const PART_UNRESERVED_MAX: usize = 16 << 10;
-
-/// How long a part waits for memory that other peers hold.
-const WAIT_MAX: Duration = Duration::from_secs(30);

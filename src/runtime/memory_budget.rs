@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{select, sleep, timeout};
+use super::{Instant, now, select, sleep, timeout};
 
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
 ///
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
 /// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones: one that has outgrown
-/// it waits for the rest, but for more than a second only as long as no small share waits for the pages that it has. Cores have no pages of
-/// their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
+/// it waits for the rest, but for more than a second only as long as no small share waits for the pages that it has. Cores have
+/// no pages of their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
 
@@ -144,6 +144,8 @@ fn bytes(pages: u32) -> u64 {
 #[derive(Default)]
 pub(crate) struct MemoryShare {
     held: Option<OwnedSemaphorePermit>,
+    /// Since when it has some.
+    since: Option<Instant>,
     // Boxed, since few shares ever wait.
     wait: Option<Box<Wait>>,
 }
@@ -197,6 +199,12 @@ impl MemoryShare {
         self.try_take(pages, bytes)
     }
 
+    /// Whether it has had memory for longer than `limit`, and others wait for some.
+    pub(crate) fn is_overdue(&self, budget: &MemoryBudget, limit: Duration) -> bool {
+        let is_wanted = !self.is_waiting() && budget.is_contended();
+        is_wanted && self.since.is_some_and(|since| since.elapsed() > limit)
+    }
+
     /// Whether it waits to grow.
     pub(crate) fn is_waiting(&self) -> bool {
         self.wait.is_some()
@@ -246,6 +254,7 @@ impl MemoryShare {
 
     /// Adds pages to those that are held, or takes them in place of small ones.
     fn add(&mut self, granted: OwnedSemaphorePermit) {
+        self.since.get_or_insert_with(now);
         match &mut self.held {
             Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
             held => *held = Some(granted),

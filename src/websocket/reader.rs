@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::net::millis;
 use crate::runtime::{Budget, CancelMemoryWaitOnDrop, MemoryBudget, MemoryError, MemoryShare};
 use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
@@ -21,9 +20,8 @@ pub struct Reader<R: Role = ServerRole> {
     half: Half<R>,
     input: Input,
     decoder: Decoder,
-    /// The memory of a message that is not small, and since when it waits for that or has it, in milliseconds.
+    /// The memory of a message that is not small.
     memory: MemoryShare,
-    memory_since: u64,
     /// The memory that the peers of a server share; without a bound at a client.
     memory_budget: MemoryBudget,
     controls: ControlRate,
@@ -66,7 +64,6 @@ impl<R: Role> Reader<R> {
             input: Input::from_bytes(early),
             decoder,
             memory: MemoryShare::default(),
-            memory_since: 0,
             memory_budget,
             controls: ControlRate::new(control_rate_max),
             budget: Budget::default(),
@@ -246,10 +243,7 @@ impl<R: Role> Reader<R> {
             return Poll::Ready(Ok(()));
         }
         let budget = &self.memory_budget;
-        let now = self.half.with(|link| link.now());
-        if self.memory.len() == 0 {
-            self.memory_since = now;
-        } else if budget.is_contended() && now.saturating_sub(self.memory_since) > millis(MEMORY_WAIT) {
+        if self.memory.is_overdue(budget, MEMORY_WAIT) {
             return Poll::Ready(Err(Error::Memory));
         }
         if len <= self.memory.len() {

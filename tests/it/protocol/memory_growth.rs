@@ -113,3 +113,69 @@ fn parts_of_many_peers() {
     let content = [head, &[7; LEN - 1000], b"\r\n--b--\r\n"].concat();
     check(reads_whole, "content-type: multipart/form-data; boundary=b", &content);
 }
+
+/// A peer that sends a little of its content each second would keep others out for hours.
+#[track_caller]
+fn check_slow(handler: impl Handler + Send + Sync + 'static, head: String, now: &[u8], piece: &[u8]) {
+    InMemory::run(handler, async |server| {
+        let mut slow = server.connect();
+        slow.send(head).await;
+        slow.send(now).await;
+        sleep(5 * SECOND).await;
+        let mut other = server.connect();
+        other.begin("POST", "/", LARGE - (8 << 10), "expect: 100-continue\r\n").await;
+        for _ in 0..29 {
+            // It fails once the server has closed.
+            let _ = slow.0.write_all(piece).await;
+            sleep(SECOND).await;
+        }
+        assert_eq!(status(&slow.receive().await), 408);
+        assert!(other.receive().await.starts_with("HTTP/1.1 100 "));
+    });
+}
+
+#[cfg(feature = "multipart")]
+#[test]
+fn parts_that_do_not_end_do_not_keep_others_out() {
+    use corehttp::BodyPlan;
+    use corehttp::middleware::wrap;
+
+    let parts = async |ctx: &mut Context| -> corehttp::Result {
+        let mut parts = ctx.multipart()?;
+        while let Some(mut part) = parts.part().await? {
+            part.bytes().await?;
+        }
+        Ok(())
+    };
+    let handler =
+        routes! { POST "/" => |_: &mut Context| {}, POST "/parts" => wrap(BodyPlan::Stream, parts) };
+    let head = "POST /parts HTTP/1.1\r\nhost: a\r\ncontent-type: multipart/form-data; boundary=b\r\n\
+                content-length: 5000000\r\n\r\n--b\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n";
+    check_slow(handler, head.to_owned(), &[b'x'; 600_000], &[b'x'; 600]);
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn windows_of_content_that_does_not_end_do_not_keep_others_out() {
+    use std::io::Write;
+
+    use corehttp::BodyPlan;
+    use corehttp::middleware::wrap;
+
+    let decoded = async |ctx: &mut Context| -> corehttp::Result {
+        let mut content = ctx.body_reader().decoded_up_to(1 << 30)?;
+        while content.chunk().await?.is_some() {}
+        Ok(())
+    };
+    let handler =
+        routes! { POST "/" => |_: &mut Context| {}, POST "/decoded" => wrap(BodyPlan::Stream, decoded) };
+    let head =
+        "POST /decoded HTTP/1.1\r\nhost: a\r\ncontent-encoding: zstd\r\ncontent-length: 5000000\r\n\r\n";
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(19).unwrap();
+    encoder.write_all(&vec![7; 600_000]).unwrap();
+    encoder.flush().unwrap();
+    let now = encoder.get_ref().clone();
+    // An empty block, after which others follow.
+    check_slow(handler, head.to_owned(), &now, &[0, 0, 0]);
+}
