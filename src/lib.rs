@@ -106,10 +106,11 @@
 //! - No runtime; no allocation: [`blocking`]; [`Client::send`]
 //! - Parts of messages, content codings, errors: [`message`], [`coding`], [`error`]
 //!
-//! Features have the names of their modules. The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and
-//! `tls` are on by default. These have no module: `form` (forms as structs), `compress` and `zstd` (codings), `charset`
-//! (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of
-//! the system), `handover` and `systemd` (sockets of other processes). Of a method whose feature is not enabled, the compiler
+//! Features have the names of their modules: a service with sessions, metrics and spans begins with `cargo add corehttp
+//! --features session,metrics,tracing`. The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls`
+//! are on by default. These have no module: `form` (forms as structs), `compress` and `zstd` (codings), `charset` (text
+//! beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the
+//! system), `handover` and `systemd` (sockets of other processes). Of a method whose feature is not enabled, the compiler
 //! names the feature.
 //!
 //! The folder `examples` has programs for most of this. Names follow [RFC

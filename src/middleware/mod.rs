@@ -93,6 +93,32 @@
 //! written out: `async |ctx: &mut Context, next: Next<'_>| ..`. One of `ctx` alone becomes middleware by [`guard`]; without it,
 //! the compiler expects two arguments (E0593). For other errors, see [`Handler`](crate::Handler#when-it-does-not-compile).
 //!
+//! Fields that middleware sets in `ctx.response.headers` are on errors as well, whether it sets them before or after `next`,
+//! unless the response has begun ([`Context::has_responded`](crate::Context::has_responded)):
+//!
+//! ```
+//! use std::time::Instant;
+//! use corehttp::middleware::{Next, wrap};
+//! use corehttp::{Context, Result, Server, Status};
+//!
+//! async fn time(ctx: &mut Context, next: Next<'_>) -> Result {
+//!     let start = Instant::now();
+//!     let outcome = next.handle(ctx).await;
+//!     let duration = format!("app;dur={:.1}", start.elapsed().as_secs_f64() * 1e3); // in milliseconds
+//!     ctx.response.headers.set("server-timing", duration)?;
+//!     outcome
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result {
+//! let fails = |_: &mut Context| -> Result { Err(Status::NOT_FOUND)? };
+//! let response = Server::new().service(wrap(time, fails)).respond(corehttp::Request::get("/")?).await;
+//! assert_eq!(response.status, Status::NOT_FOUND);
+//! assert!(response.headers.contains("server-timing"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! When `next` returns, its outcome is not yet a response. After an error, `ctx.response.status` is unchanged; the error
 //! itself has the status to answer with. But if the response has begun, its status has been sent, and the error cuts the
 //! response off, as when a peer leaves a stream of events. So the log above looks at all three. (For a log of all
@@ -122,10 +148,9 @@
 //! dealt with it: [`Server::on_error`](crate::Server::on_error) is not called then, not even for a panic.
 //!
 //! Middleware does not see a request that never reaches a handler, such as one with a malformed head or an expectation that
-//! is unknown (417): its response is made by
-//! [`Server::error_response`](crate::Server::error_response) alone. It does not see a peer that leaves before its request is
-//! complete. Nor does it see whether a response that is not streamed arrives, since that is sent later.
-//! [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
+//! is unknown (417): its response is made by [`Server::error_response`](crate::Server::error_response) alone. It does not
+//! see a peer that leaves before its request is complete. Nor does it see whether a response that is not streamed arrives,
+//! since that is sent later. [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
 //!
 //! # Guards that wait
 //!
