@@ -94,24 +94,26 @@
 //! - Gateways: [`Context::forward`], [`Request::forwarded_to`], [`middleware::ForwardAuth`]
 //! - Reports, counters, transforms of bodies: [`server`], [`Server::on_exchange`], [`Server::on_error`]
 //! - Apps of axum, layers of tower, types of `http`: [`tower`], [`http_types`]
-//! - Tests; connections that you accept yourself: [`Service::respond`], [`testing`]; [`Service::serve_connection`]
+//! - Tests: [`Service::respond`], [`testing`]
+//! - Connections that you accept yourself: [`Service::serve_connection`]
 //!
 //! Clients, and both:
 //!
 //! - A request in one expression, with JSON or a form: [`Client::get`], [`RequestBuilder`]
 //! - Connections, time limits, proxies, cookies: [`ClientBuilder`], [`client`], [`jar`]
 //! - Failed statuses, failed exchanges, retries: [`Response::error_for_status`], [`ClientError`], [`client::Retry`]
-//! - Tokens and signatures of all requests; redirects: [`client::ClientMiddleware`]; [`ClientBuilder::check_redirects`]
+//! - Tokens and signatures of all requests: [`client::ClientMiddleware`]
+//! - Which redirects are followed: [`ClientBuilder::check_redirects`]
 //! - Large bodies, events: [`Client::open_response`], [`Client::open_call`], [`Client::download`], [`sse::EventSource`]
-//! - No runtime; no allocation: [`blocking`]; [`Client::send`]
+//! - Without a runtime: [`blocking`]. Without an allocation: [`Client::send`]
 //! - Parts of messages, content codings, errors: [`message`], [`coding`], [`error`]
 //!
-//! Features have the names of their modules: a service with sessions, metrics and spans begins with `cargo add corehttp
-//! --features session,metrics,tracing`. The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls`
-//! are on by default. These have no module: `form` (forms as structs), `compress` and `zstd` (codings), `charset` (text
-//! beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography), `platform-verifier` (authorities of the
-//! system), `handover` and `systemd` (sockets of other processes). Of a method whose feature is not enabled, the compiler
-//! names the feature.
+//! A feature has the name of its module, and `http` that of `http_types`: a service with sessions, metrics and spans begins
+//! with `cargo add corehttp --features session,metrics,tracing`. The features `access-log`, `compress`, `form`, `fs`,
+//! `json`, `multipart` and `tls` are on by default. These have no module: `form` (forms as structs), `compress` and `zstd`
+//! (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography),
+//! `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes). Of a method
+//! whose feature is not enabled, the compiler names the feature.
 //!
 //! The folder `examples` has programs for most of this. Names follow [RFC
 //! 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC

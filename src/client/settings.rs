@@ -57,8 +57,9 @@ pub(crate) struct ClientSettings {
 impl ClientSettings {
     /// Completes the settings of a new client: what one of them says to another.
     pub(super) fn completed(mut self) -> ClientSettings {
-        let asks_otherwise = self.fields.contains("accept-encoding") || self.fields.contains("range");
-        let decodes = self.decode_max.is_some() && !asks_otherwise;
+        // A range would be one of the coded content, which cannot be decoded without the rest (RFC 9110 §14.1).
+        let has_own_fields = self.fields.contains("accept-encoding") || self.fields.contains("range");
+        let decodes = self.decode_max.is_some() && !has_own_fields;
         self.accept_encoding = decodes.then_some(ACCEPTED);
         // A builder may build several clients, each with budgets of its own.
         self.budgets = Arc::new(self.budgets.renewed());

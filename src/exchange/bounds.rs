@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{ExchangeError, Phase};
+use crate::message::Body;
 use crate::net::{Conn, PeerEnd, TimerSlot};
 use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::Limits;
@@ -29,8 +30,9 @@ impl Bounds {
     ///
     /// # Errors
     ///
-    /// Fails if there are never so many (413), if others have held them for [`Timeouts::body`] (503), or if `share` has held some
-    /// for longer while others wait (408).
+    /// - 413: a share never has so many.
+    /// - 503: others have held them for [`Timeouts::body`], or want small pages of this share back.
+    /// - 408: others wait, and `share` has had some for longer than [`Timeouts::body`].
     pub(crate) fn poll_memory(
         &self,
         cx: &mut Context<'_>,
@@ -45,20 +47,23 @@ impl Bounds {
         grown.map_err(ExchangeError::from_memory)
     }
 
-    /// Ready with the error of a response that has waited for its peer for [`Timeouts::write`] in all, if `share` is the memory
-    /// that it takes, and less than half is free. The time begins with the first poll.
-    pub(crate) fn poll_held(
+    /// Ready with the error of a response in memory that was not taken within [`Timeouts::write`] of its first poll, if others
+    /// leave less than half of the memory free. One without a share has no such limit.
+    pub(crate) fn poll_response_timeout(
         &self,
         cx: &mut Context<'_>,
         conn: &mut Conn,
+        body: &Body,
         share: &MemoryShare,
     ) -> Poll<ExchangeError> {
         let limit = self.timeouts.write;
-        if share.len() == 0 {
+        // The share may be that of the request alone.
+        if share.len() == 0 || body.held_len() == 0 {
             return Poll::Pending;
         }
         let error = ready!(conn.poll_timeout(cx, TimerSlot::Other, limit));
-        match self.memory.is_plentiful() {
+        match self.memory.is_plentiful_beside(share) {
+            // The next progress, or the end of the time for a single write, polls again.
             true => Poll::Pending,
             false => Poll::Ready(ExchangeError::during(Phase::Write, limit)(error)),
         }

@@ -31,8 +31,8 @@ pub enum ExchangeError {
     TimedOut(Phase, TimeLimit),
     /// The peer broke RFC 9112, or a limit; with the field or the limit, where there is one.
     Wire(WireError, Option<Box<WireDetail>>),
-    /// Others hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)) for a response that is ready, for a message that
-    /// waits for its peer, or for more of a request while others wait.
+    /// Other peers hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)), and a wait for it is not possible or is
+    /// over: of a large response, a message to a slow WebSocket, or a body that has outgrown 256 KiB.
     NoMemory,
     /// The application's content is not as long as it announced.
     Length,

@@ -581,7 +581,7 @@ impl Incoming {
         *taken = TakenContent::default();
         *is_mended = false;
         *rate = MinRate::default();
-        memory.stop_waiting();
+        memory.renew();
     }
 }
 

@@ -205,8 +205,7 @@ impl Context {
         let call = RefCell::new(opened.map_err(gateway_error)?.into_exchange());
         if call.borrow().is_lenient() {
             // The peer, or a proxy between, may understand the response otherwise (RFC 9112 §11.2).
-            let reason = "a lenient client must not forward responses";
-            return Err(Error::new(Status::INTERNAL_SERVER_ERROR, reason));
+            return Err(Error::other("a lenient client must not forward responses"));
         }
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
@@ -214,10 +213,12 @@ impl Context {
         self.forward_interim(&call, &mut pump).await?;
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        let connection_options = self.keep_head(&call);
+        // After an error as well, since the heads are swapped.
+        let connection_options = self.merge_heads(&call);
         head?;
-        self.describe_head(&call);
-        // Should this panic, nothing of the server behind is in the response.
+        self.note_status(&call);
+        call.borrow_mut().adjust_decoded_head();
+        // If `choose` panics, the context still has the handler's own head.
         let chosen = choose(call.borrow_mut().response_head());
         if let Some(chosen) = chosen {
             call.into_inner().discard().await;
@@ -232,7 +233,7 @@ impl Context {
         if is_request_sent || !pump.is_body_wanted() {
             let out = match self.body_writer().await {
                 Ok(out) => out,
-                Err(error) => return Err(self.take_back(error, &call)),
+                Err(error) => return Err(self.restore_head(error, &call)),
             };
             let mut relay = Relay::new(out, &limits);
             let received = relay.receive(&call).await?;
@@ -241,7 +242,7 @@ impl Context {
         }
         let (body, out) = match self.duplex().await {
             Ok(begun) => begun,
-            Err(error) => return Err(self.take_back(error, &call)),
+            Err(error) => return Err(self.restore_head(error, &call)),
         };
         let mut body = body.skip_buffered();
         let mut relay = Relay::new(out, &limits);
@@ -261,29 +262,30 @@ impl Context {
 }
 
 impl Context {
-    /// Has `call` keep the head that it has given out, as it is to be sent: with the fields of the handler, whose own head the
-    /// context gets back. Returns the lines of `connection`.
-    fn keep_head(&mut self, call: &RefCell<CallExchange>) -> Headers {
+    /// Prepares the head behind to be sent, and swaps the two heads, which `poll_head` has swapped: the handler's is in the context
+    /// again, and the one behind in `call`. The latter loses the fields of the hop, whose `connection` lines are returned, and
+    /// gets those of the handler.
+    fn merge_heads(&mut self, call: &RefCell<CallExchange>) -> Headers {
         let connection_options = self.forward_fields();
         let mut call = call.borrow_mut();
-        let own = &call.response_head().headers;
+        let of_handler = &call.response_head().headers;
         // A response has one id.
-        if own.contains(REQUEST_ID) {
+        if of_handler.contains(REQUEST_ID) {
             self.response.headers.remove(REQUEST_ID);
         }
-        self.response.headers.append_all(own);
+        self.response.headers.append_all(of_handler);
         mem::swap(&mut self.response, call.response_head());
         connection_options
     }
 
-    /// Exchanges the head that `call` has kept, which is that of the handler or that of the server behind, for the other one.
+    /// Swaps the head of the context with the one in `call`: one is the handler's, the other is the one behind.
     fn swap_head(&mut self, call: &RefCell<CallExchange>) {
         mem::swap(&mut self.response, call.borrow_mut().response_head());
     }
 
-    /// Gives the handler its own head back, since the one behind could not be sent.
+    /// Restores the handler's own head after the one behind could not be sent, and passes `error` on.
     #[cold]
-    fn take_back(&mut self, error: io::Error, call: &RefCell<CallExchange>) -> Error {
+    fn restore_head(&mut self, error: io::Error, call: &RefCell<CallExchange>) -> Error {
         self.swap_head(call);
         error.into()
     }
@@ -313,12 +315,10 @@ impl Context {
         Ok(())
     }
 
-    /// Notes the status of the response behind, which may be changed, and has its head describe the content that is forwarded.
-    fn describe_head(&mut self, call: &RefCell<CallExchange>) {
-        let mut call = call.borrow_mut();
-        let status = call.response_head().status;
+    /// Notes the status of the response behind.
+    fn note_status(&mut self, call: &RefCell<CallExchange>) {
+        let status = call.borrow_mut().response_head().status;
         self.note_forward(|forward| forward.status = Some(status));
-        call.describe_decoded();
     }
 
     /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps

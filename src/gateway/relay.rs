@@ -64,8 +64,8 @@ impl<'a> Relay<'a> {
     fn poll_receive(&mut self, cx: &mut Context<'_>, call: &RefCell<CallExchange>) -> Poll<Result<Result>> {
         loop {
             let written = self.poll_write(cx, &call.borrow())?;
-            // For other tasks, which have their turn now, nothing is kept.
-            if written.is_pending() && (self.out.has_yielded() || !self.keep(&call.borrow())) {
+            // A write that merely yields goes on at the next poll, so there is nothing to keep.
+            if written.is_pending() && (self.out.waits_for_turn() || !self.keep(&call.borrow())) {
                 return Poll::Pending;
             }
             (self.piece_len, self.passed) = (0, 0);
@@ -115,7 +115,8 @@ impl<'a> Relay<'a> {
 struct Kept {
     bytes: VecDeque<u8>,
     most: usize,
-    of_core: CoreShare,
+    /// The bytes, counted for their core.
+    core_buffers: CoreBuffers,
     memory: MemoryShare,
 }
 
@@ -124,7 +125,7 @@ impl Kept {
         Kept {
             bytes: VecDeque::new(),
             most: limits.forward_buffer_max,
-            of_core: CoreShare { bytes: 0, most: limits.forward_buffers_per_core_max },
+            core_buffers: CoreBuffers { bytes: 0, of_core_max: limits.forward_buffers_per_core_max },
             memory: MemoryShare::default(),
         }
     }
@@ -135,7 +136,7 @@ impl Kept {
         self.bytes.drain(..count);
         if self.bytes.is_empty() {
             self.bytes = VecDeque::new();
-            self.of_core.shrink_to(0);
+            self.core_buffers.shrink_to(0);
             self.memory.clear();
         }
     }
@@ -146,11 +147,11 @@ impl Kept {
         let capacity = self.bytes.capacity();
         if len > capacity {
             let grown = len.max(2 * capacity).min(self.most);
-            if !self.of_core.try_grow_to(grown) {
+            if !self.core_buffers.try_grow_to(grown) {
                 return capacity - self.bytes.len();
             }
             if !out.try_grow(&mut self.memory, grown) {
-                self.of_core.shrink_to(capacity);
+                self.core_buffers.shrink_to(capacity);
                 return capacity - self.bytes.len();
             }
             self.bytes.reserve_exact(grown - self.bytes.len());
@@ -159,18 +160,19 @@ impl Kept {
     }
 }
 
-/// A part of what a core may keep for all its peers, which is free again when it is dropped.
-struct CoreShare {
+/// The part of one relay in what its core keeps ([`Limits::forward_buffers_per_core_max`]). It is subtracted when it is
+/// dropped.
+struct CoreBuffers {
     bytes: usize,
     /// How much the core may keep.
-    most: usize,
+    of_core_max: usize,
 }
 
-impl CoreShare {
+impl CoreBuffers {
     /// Grows to so many bytes, unless the core keeps too much. Returns whether it did.
     fn try_grow_to(&mut self, bytes: usize) -> bool {
         let kept = KEPT.get() - self.bytes + bytes;
-        let fits = kept <= self.most;
+        let fits = kept <= self.of_core_max;
         if fits {
             KEPT.set(kept);
             self.bytes = bytes;
@@ -185,7 +187,7 @@ impl CoreShare {
     }
 }
 
-impl Drop for CoreShare {
+impl Drop for CoreBuffers {
     fn drop(&mut self) {
         self.shrink_to(0);
     }

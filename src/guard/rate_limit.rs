@@ -120,15 +120,16 @@ impl RateLimit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Attempts to sign in, by the user whom the body names. There is none in the head, nor in a body that is malformed, which
-    /// counts for its client. An attempt that succeeds counts as well:
+    /// Attempts to sign in, by the user whom the body names, so the key is found only after the body has been received. A
+    /// malformed body names no user and counts for its client. Attempts that succeed count as well:
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use corehttp::Context;
     /// # use corehttp::middleware::RateLimit;
     /// # #[cfg(feature = "json")]
-    /// # fn limit() -> RateLimit {
+    /// # fn router() -> impl corehttp::Handler {
+    /// # fn sign_in(ctx: &mut Context) { ctx.response.set_text("signed in") }
     /// #[derive(serde::Deserialize)]
     /// struct SignIn {
     ///     user: String,
@@ -136,7 +137,8 @@ impl RateLimit {
     ///
     /// let user = |ctx: &Context| ctx.request.json().ok().map(|SignIn { user }| user.to_lowercase());
     /// let limit = RateLimit::new(5, Duration::from_secs(60)).by(user);
-    /// # limit
+    /// let router = corehttp::routes! { wrap limit => { POST "/sign-in" => sign_in } };
+    /// # router
     /// # }
     /// ```
     pub fn by<K: Hash>(mut self, key: impl Fn(&Context) -> Option<K> + Send + Sync + 'static) -> RateLimit {

@@ -158,8 +158,10 @@ impl<S: IdempotencyStore> Middleware for Idempotency<S> {
 fn origin(ctx: &Context) -> String {
     let Forwarded { scheme, authority, .. } = ctx.forwarded();
     let scheme = scheme.unwrap_or_default();
-    let authority = Authority::parse(authority.unwrap_or_default().as_bytes());
-    let Authority { host, port } = authority.unwrap_or_default();
+    let authority = authority.unwrap_or_default();
+    let Some(Authority { host, port }) = Authority::parse(authority.as_bytes()) else {
+        return format!("{scheme}://{authority}");
+    };
     let port = port.or_else(|| Scheme::parse(scheme.as_bytes()).map(Scheme::port)).unwrap_or_default();
     format!("{scheme}://{}:{port}", without_end_dot(host).to_ascii_lowercase())
 }

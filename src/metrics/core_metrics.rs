@@ -286,7 +286,7 @@ impl AddAssign<&CoreSnapshot> for CoreSnapshot {
 }
 
 /// The causes for which exchanges are cut.
-pub(super) const CUTS: [CutBy; 4] = [CutBy::Peer, CutBy::Timeout, CutBy::Stop, CutBy::Handler];
+pub(super) const CUTS: [CutBy; 5] = [CutBy::Peer, CutBy::Timeout, CutBy::Memory, CutBy::Stop, CutBy::Handler];
 
 /// A poll that takes longer keeps other connections waiting for a time that people notice.
 const SLOW_POLL: Duration = Duration::from_millis(10);

@@ -411,9 +411,12 @@ impl PartMemory {
         grown.map_err(|error| ExchangeError::from_memory(error).into())
     }
 
-    /// Notes that a part of this length was read.
+    /// Notes that a part of this length was read, and gives back what was taken for more of it.
     pub(super) fn keep(&mut self, len: usize) {
         self.kept += len;
+        if self.kept < self.share.len() {
+            self.share.shrink_to(self.kept);
+        }
     }
 }
 

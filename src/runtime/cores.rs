@@ -119,7 +119,8 @@ impl Budget {
         Poll::Pending
     }
 
-    /// Whether it has yielded, and nothing was processed since.
+    /// Whether nothing was processed since the last yield, or since the beginning. Of a poll that is pending in
+    /// [`Budget::poll_proceed`], this is whether it yielded.
     pub(crate) fn has_yielded(&self) -> bool {
         self.done == 0
     }

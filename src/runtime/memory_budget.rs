@@ -86,6 +86,16 @@ impl MemoryBudget {
         !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
     }
 
+    /// Whether there would be so much without `share`.
+    pub(crate) fn is_plentiful_beside(&self, share: &MemoryShare) -> bool {
+        let has_half = |pages: &Pages| {
+            let own = share.held.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
+            let own = own.map_or(0, |held| held.num_permits());
+            pages.free.available_permits() + own >= pages.all as usize / 2
+        };
+        !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
+    }
+
     /// Whether a share waits to grow.
     pub(crate) fn is_contended(&self) -> bool {
         self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
@@ -187,7 +197,11 @@ impl MemoryShare {
                     self.wait = Some(wait);
                     return Poll::Pending;
                 }
-                Poll::Ready(granted) => self.add(granted?),
+                Poll::Ready(granted) => {
+                    self.add(granted?);
+                    // The wait was no time in which the peer could have sent more.
+                    self.since = Some(now());
+                }
             }
         }
         Poll::Ready(Ok(()))
@@ -223,6 +237,15 @@ impl MemoryShare {
         if let Some(held) = &mut self.held {
             drop(held.split(held.num_permits().saturating_sub(bytes.div_ceil(PAGE))));
         }
+        if self.len() == 0 {
+            self.clear();
+        }
+    }
+
+    /// Makes what it has that of another peer, from now on.
+    pub(crate) fn renew(&mut self) {
+        self.stop_waiting();
+        self.since = self.since.map(|_| now());
     }
 
     /// How many bytes the share has.

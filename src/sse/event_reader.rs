@@ -132,7 +132,7 @@ enum Position {
     /// In the first line, which alone may begin with a byte order mark.
     #[default]
     FirstLine,
-    /// Behind the CR of a line, to which an LF belongs.
+    /// After the CR of a line. An LF that follows is a part of the same line end.
     AfterCr,
     /// In another line.
     Line,
@@ -151,10 +151,11 @@ struct PartialEvent {
 
 impl PartialEvent {
     fn clear(&mut self) {
-        self.data.clear();
-        self.name.clear();
-        self.has_id = false;
-        self.retry = None;
+        // The id is written before `has_id` is set again.
+        let PartialEvent { data, name, id: _, has_id, retry } = self;
+        data.clear();
+        name.clear();
+        (*has_id, *retry) = Default::default();
     }
 }
 

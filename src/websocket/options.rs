@@ -43,7 +43,8 @@ pub struct Options {
     /// many is allowed. Pongs that answer pings of this end do not count.
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
-    /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. While bytes wait to be
+    /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. Within a message of
+    /// more than 64 KiB, a ping is sent after 30 s at the latest. While bytes wait to be
     /// written because the peer is behind, it is not silent if it takes some; bytes that the system has taken do not wait.
     pub ping_interval: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.

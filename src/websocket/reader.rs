@@ -267,15 +267,15 @@ impl<R: Role> Reader<R> {
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.half.has_unread.store(false, Relaxed);
-        // A message that does not go on must not keep the memory for which others wait.
-        let patience = if self.memory.len() > 0 { MEMORY_WAIT } else { Duration::MAX };
+        // A message of which nothing more comes is looked at again, so that it does not keep memory for which others wait.
+        let read_limit = if self.memory.len() > 0 { MEMORY_WAIT } else { Duration::MAX };
         self.input.borrow_memory();
         let polled = self.half.with(|link| {
             if link.is_stopping() {
                 self.is_stopping = true;
                 self.is_away |= link.try_go_away(cx, self.decoder.is_within_message())?;
             }
-            link.poll_fill(cx, &mut self.input, patience)
+            link.poll_fill(cx, &mut self.input, read_limit)
         });
         self.input.return_memory();
         let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;

@@ -58,7 +58,8 @@ pub struct Limits {
     ///
     /// They are taken from [`Limits::memory_max`] as they are needed, and only while at least half of that is free.
     pub forward_buffer_max: usize,
-    /// Bytes of all forwarded responses that one core keeps in this way. Beyond: as above. Default: 64 MiB.
+    /// Bytes of forwarded responses that one core keeps in this way, for all its connections. Beyond: the server behind has to
+    /// wait for the peer. Default: 64 MiB. Several servers on one thread share the count.
     pub forward_buffers_per_core_max: usize,
     /// Bytes of responses that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.

@@ -201,15 +201,15 @@ impl CallExchange {
         decoded
     }
 
-    /// Removes fields of [`CallExchange::response_head`] that are not true of its decoded content for others: ranges and a strong
-    /// tag are those of the coded octets (RFC 9110 §8.8.1). A response to HEAD has the fields of the decoded content, too
-    /// (§9.3.2).
-    pub(crate) fn describe_decoded(&mut self) {
-        let Some(most) = self.pooled.settings().decode_max else { return };
+    /// Adjusts the head of a response whose content was decoded, before it is forwarded: removes the fields of the coded octets,
+    /// and weakens a strong `etag` (RFC 9110 §8.8.1). The head of a response to HEAD is adjusted likewise (§9.3.2).
+    pub(crate) fn adjust_decoded_head(&mut self) {
+        let Some(decoded_max) = self.pooled.settings().decode_max else { return };
         let Response { status, headers, .. } = &mut *self.response_head;
-        let has_content = !self.pooled.exchange.incoming.is_end_stream();
-        let is_coded = || matches!(DecoderChain::from_headers(headers, most), Ok(Some(_)));
-        let is_decoded = self.pooled.exchange.progress.decoder.is_some() || !has_content && is_coded();
+        let is_decoded = match self.pooled.exchange.incoming.is_end_stream() {
+            true => matches!(DecoderChain::from_headers(headers, decoded_max), Ok(Some(_))),
+            false => self.pooled.exchange.progress.decoder.is_some(),
+        };
         if is_decoded {
             headers.remove_each(&CODED_CONTENT_FIELDS);
             headers.remove("accept-ranges");

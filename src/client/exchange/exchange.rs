@@ -222,10 +222,10 @@ pub(crate) struct ExchangeSpec {
 }
 
 impl ExchangeSpec {
-    /// Notes a request in memory that was reset. In its place, since nearly none has an upgrade, retries or timeouts of its own,
-    /// whose absence need not be written.
+    /// Fills a spec that was reset from `request`. Rare parts are written only if the request has them.
     #[inline]
-    pub(crate) fn note(&mut self, request: &Request, timeouts: &RequestTimeouts) {
+    pub(crate) fn fill_from(&mut self, request: &Request, timeouts: &RequestTimeouts) {
+        debug_assert!(self.upgrade.is_none() && self.timeouts.phases.is_none(), "the spec was reset");
         self.request_info = RequestInfo::new(request);
         self.timeouts.deadline = timeouts.deadline;
         self.timeouts.total = timeouts.total;

@@ -150,7 +150,7 @@ impl PooledConn {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = *outgoing;
-        self.exchange.spec.note(request, timeouts);
+        self.exchange.spec.fill_from(request, timeouts);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=

@@ -137,7 +137,7 @@ impl Scheme {
 ///
 /// Userinfo is refused, since it can make one host look like another (RFC 9110 §4.2.4), and so are escapes: `%61` is
 /// the same host as `a` (§4.2.3), but not to all who look it up or compare it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
     /// The host as it was sent, with an IP-literal in brackets. May be empty, as in `Host:` (RFC 9112 §3.2).
     pub(crate) host: &'a str,

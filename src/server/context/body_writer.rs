@@ -179,8 +179,9 @@ impl<'a> BodyWriter<'a> {
         self.conn.bounds(|bounds| bounds.memory.is_plentiful() && share.try_grow_to(&bounds.memory, bytes))
     }
 
-    /// Whether a write that is pending has yielded to other tasks, and does not wait for the peer.
-    pub(crate) fn has_yielded(&self) -> bool {
+    /// Whether a pending write waits for its turn, and not for the peer.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        // Without a body nothing is written, so only the budget can make such a write pending.
         self.outgoing.is_bodyless() || self.transform.as_ref().is_some_and(TransformWriter::has_yielded)
     }
 

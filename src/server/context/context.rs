@@ -19,7 +19,7 @@ use crate::exchange::{Cancel, Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, PeerCredentials, Transport};
-use crate::runtime::{MemoryBudget, MemoryShare};
+use crate::runtime::MemoryBudget;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -136,9 +136,12 @@ impl Context {
     /// Frees the buffers of large messages, with their share of the memory: what follows may be small, and last for long.
     #[inline]
     pub(in crate::server) fn give_back_large(&mut self, may_keep: impl FnOnce(&CoreState) -> bool) {
-        // Few messages are large.
-        if self.exchange.incoming.get_mut().memory.len() > 0 && !may_keep(self.exchange.conn.core()) {
-            self.shrink();
+        let Context { request, response, exchange, .. } = self;
+        let memory = &mut exchange.incoming.get_mut().memory;
+        match memory.len() {
+            0 => {}
+            _ if !may_keep(exchange.conn.core()) => _ = self.shrink(),
+            _ => memory.shrink_to(request.body.held_len() + response.body.held_len()),
         }
     }
 }
@@ -559,13 +562,6 @@ impl Context {
     pub(crate) fn is_secure_in_front(&self) -> bool {
         let header = || self.exchange.rare_state()?.proxy_header.clone();
         self.is_secure() || header().is_some_and(|header| header.has_tls())
-    }
-}
-
-impl AsMut<MemoryShare> for Exchange {
-    /// The memory of a body that is buffered.
-    fn as_mut(&mut self) -> &mut MemoryShare {
-        &mut self.incoming.get_mut().memory
     }
 }
 

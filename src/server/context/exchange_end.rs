@@ -1,4 +1,4 @@
-//! [`Context::on_exchange_end`]: the report of the exchange, for its span; and notes for it.
+//! [`Context::on_exchange_end`] and [`Context::note_forward`]: who gets the report of an exchange, and what is noted for it.
 
 use super::context::Context;
 use crate::server::report::{ExchangeReport, ForwardReport};
@@ -11,7 +11,7 @@ impl Context {
         self.exchange.on_end(&self.request, Box::new(on_end));
     }
 
-    /// Notes the part of the server behind for the report of this exchange, if exchanges are reported.
+    /// Notes in the report of this exchange what the server behind did, if exchanges are reported.
     pub(crate) fn note_forward(&mut self, note: impl FnOnce(&mut ForwardReport)) {
         self.exchange.observe(|observation| note(observation.forward.get_or_insert_default()));
     }

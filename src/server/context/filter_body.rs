@@ -109,6 +109,13 @@ impl Context {
     }
 }
 
+impl AsMut<MemoryShare> for Exchange {
+    /// The memory of a body that is buffered.
+    fn as_mut(&mut self) -> &mut MemoryShare {
+        &mut self.incoming.get_mut().memory
+    }
+}
+
 /// The output of `filter` for the body of `request`, which is in memory. Takes `memory` for it.
 async fn filter_whole(
     filter: Box<dyn BodyFilter>,

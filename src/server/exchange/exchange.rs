@@ -236,7 +236,8 @@ impl Exchange {
                 conn.disarm(TimerSlot::Other);
                 return sent;
             }
-            if let Poll::Ready(error) = bounds.poll_held(cx, conn, &incoming.get_mut().memory) {
+            let memory = &incoming.get_mut().memory;
+            if let Poll::Ready(error) = bounds.poll_response_timeout(cx, conn, &response.body, memory) {
                 return Poll::Ready(Err(error));
             }
             // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
@@ -245,11 +246,8 @@ impl Exchange {
                 false => bounds.cancel.only_on_reset(),
             };
             // While the write waits, input is discarded; that is ready only with an error.
-            match incoming.get_mut().poll_discard(cx, conn, bounds) {
-                Poll::Pending => cancel.poll_gone(cx, conn),
-                failed => failed,
-            }
-            .map(Err)
+            let failed = incoming.get_mut().poll_discard(cx, conn, bounds);
+            if failed.is_pending() { cancel.poll_gone(cx, conn) } else { failed }.map(Err)
         })
         .map_err(Into::into)
     }

@@ -47,10 +47,10 @@ use crate::server::error::Result;
 /// }
 /// ```
 ///
-/// # What a handler may do
+/// # Writing a handler
 ///
 /// - Write out the type of a closure's parameter: `|ctx: &mut Context|`, or `async |ctx: &mut Context|`.
-/// - Return `()` or [`Result`](crate::Result). What fails with an error of its own, such as `set_json`, takes a `?`:
+/// - Return `()` or [`Result`](crate::Result). Put `?` after calls that fail with an error of their own, such as `set_json`:
 ///   `|ctx: &mut Context| -> Result { Ok(ctx.response.set_json(&[1, 2])?) }`.
 /// - To use the request and the response at the same time, take the context apart:
 ///   `let Context { request, response, .. } = ctx;`.

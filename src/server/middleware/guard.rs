@@ -19,7 +19,8 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 /// put a user into the extensions.
 ///
 /// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
-/// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays.
+/// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays. For a session in a cookie there
+/// is no scheme to name; services leave the field out.
 ///
 /// # Examples
 ///

@@ -111,7 +111,7 @@ pub struct WebSocketReport {
 pub struct ForwardReport {
     /// How many attempts there were: 1, and one more for each retry by the client's [`Retry`](crate::client::Retry).
     pub attempts: u32,
-    /// The address of the server behind that was connected to last, or of the proxy before it. `None` if no server was, or
+    /// The address of the server behind that was connected to last, or of the proxy in front of it. `None` if no server was, or
     /// not over IP.
     pub peer_addr: Option<SocketAddr>,
     /// The status of the response behind, which the gateway may have changed; `None` if there was none.
@@ -124,8 +124,10 @@ pub struct ForwardReport {
 pub enum CutBy {
     /// The peer closed or reset the connection, or the connection failed.
     Peer,
-    /// A time limit of the server, or its [`Limits::memory_max`](crate::Limits::memory_max).
+    /// A time limit of the server.
     Timeout,
+    /// The server, which had no memory left ([`Limits::memory_max`](crate::Limits::memory_max)).
+    Memory,
     /// The end of the grace period of a stop, or the end of the task that served the connection.
     Stop,
     /// The handler: it failed, or left its response unfinished, after the head had been sent.
@@ -133,11 +135,12 @@ pub enum CutBy {
 }
 
 impl CutBy {
-    /// Returns the cause as one word in lower case, for logs and labels: `peer`, `timeout`, `stop` or `handler`.
+    /// Returns the cause as one word in lower case, for logs and labels: `peer`, `timeout`, `memory`, `stop` or `handler`.
     pub fn as_str(self) -> &'static str {
         match self {
             CutBy::Peer => "peer",
             CutBy::Timeout => "timeout",
+            CutBy::Memory => "memory",
             CutBy::Stop => "stop",
             CutBy::Handler => "handler",
         }
@@ -150,7 +153,8 @@ impl CutBy {
             _ => None,
         };
         match exchange {
-            Some(ExchangeError::NoMemory | ExchangeError::TimedOut(..)) => CutBy::Timeout,
+            Some(ExchangeError::TimedOut(..)) => CutBy::Timeout,
+            Some(ExchangeError::NoMemory) => CutBy::Memory,
             Some(ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_)) | None => {
                 CutBy::Handler
             }

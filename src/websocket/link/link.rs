@@ -320,15 +320,15 @@ impl<R: RoleParts> Link<R> {
     }
 
     /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end, and `None` if nothing
-    /// has come for `patience` and no ping finds out why.
+    /// came for `read_limit` and no pings are sent. Otherwise, a ping is sent after `read_limit` at the latest.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut task::Context<'_>,
         input: &mut Input,
-        patience: Duration,
+        read_limit: Duration,
     ) -> Poll<io::Result<Option<usize>>> {
         self.borrow_memory();
-        let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input, patience));
+        let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input, read_limit));
         // Answers to the bytes that are here need memory, too.
         if polled.is_pending() || !self.is_handler(cx) {
             self.return_memory();
@@ -340,7 +340,7 @@ impl<R: RoleParts> Link<R> {
         &mut self,
         cx: &mut task::Context<'_>,
         input: &mut Input,
-        patience: Duration,
+        read_limit: Duration,
     ) -> Poll<io::Result<Option<usize>>> {
         loop {
             if self.state.is_closed() {
@@ -353,7 +353,7 @@ impl<R: RoleParts> Link<R> {
                 ReadyState::ReceiveOnly(_) => self.bounds.close,
                 ReadyState::Closing | ReadyState::Closed(_) => Duration::MAX,
             };
-            match self.conn.poll_read(cx, input.room(), silence.min(patience)) {
+            match self.conn.poll_read(cx, input.room(), silence.min(read_limit)) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
                     input.filled(count);
