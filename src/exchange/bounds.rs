@@ -47,8 +47,8 @@ impl Bounds {
         grown.map_err(ExchangeError::from_memory)
     }
 
-    /// Ready with the error of a response in memory that was not taken within [`Timeouts::write`] of its first poll, if others
-    /// leave less than half of the memory free. One without a share has no such limit.
+    /// Ready with the error of a response in memory that was not taken within [`Timeouts::write`] of its first poll, if less than
+    /// half of the memory is free: it alone may be why others are refused. One without a share has no such limit.
     pub(crate) fn poll_response_timeout(
         &self,
         cx: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl Bounds {
             return Poll::Pending;
         }
         let error = ready!(conn.poll_timeout(cx, TimerSlot::Other, limit));
-        match self.memory.is_plentiful_beside(share) {
+        match self.memory.is_plentiful() {
             // The next progress, or the end of the time for a single write, polls again.
             true => Poll::Pending,
             false => Poll::Ready(ExchangeError::during(Phase::Write, limit)(error)),

@@ -86,16 +86,6 @@ impl MemoryBudget {
         !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
     }
 
-    /// Whether there would be so much without `share`.
-    pub(crate) fn is_plentiful_beside(&self, share: &MemoryShare) -> bool {
-        let has_half = |pages: &Pages| {
-            let own = share.held.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
-            let own = own.map_or(0, |held| held.num_permits());
-            pages.free.available_permits() + own >= pages.all as usize / 2
-        };
-        !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
-    }
-
     /// Whether a share waits to grow.
     pub(crate) fn is_contended(&self) -> bool {
         self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
