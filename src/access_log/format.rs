@@ -26,7 +26,8 @@ pub enum Format {
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection`, `exchange` and `request_id`.
     /// Of a forwarded request also `forward_addr`, `forward_status` and `forward_attempts`: see [`ForwardReport`].
     /// Members without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds;
-    /// `request_id` is the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
+    /// those until the handler and the response count from the head of the request, as in [`ExchangeReport`]; `request_id` is
+    /// the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
     Json,
     /// The application's: the function writes a line, without its end. See [`Format::from_fn`].
     Custom(Arc<FormatFn>),

@@ -138,7 +138,8 @@ impl<H: Handler + 'static> Service<H> {
     /// announce a body, unless the request has them.
     ///
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
-    /// [`Service::respond_from`] has another address.
+    /// [`Service::respond_from`] has another address. [Observers](crate::Server::observe), such as an access log, see the exchange
+    /// as they see others.
     ///
     /// The response is as the handler left it: without the fields that are computed when a response is sent, and with
     /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes

@@ -75,6 +75,7 @@ use crate::server::error::Result;
 /// | closure may outlive the current function (E0373) | `move \|ctx: &mut Context\| ..` |
 /// | a closure is not a handler (E0277) | `\|ctx: &mut Context\| -> Result { Ok(..?) }`: it returns another error |
 /// | a value does not live long enough (E0597) | `async move \|ctx: &mut Context\| ..` |
+/// | temporary value dropped while borrowed (E0716) | `fn app(state: Arc<S>) -> impl Handler`, and not `state: &Arc<S>` |
 /// | use of moved value (E0382) | `Arc::clone` or `clone()` before the closure, for each that has the value |
 /// | expected a closure that implements `Fn` (E0525) | an atomic number or a `Mutex` for what changes, and `clone()` |
 /// | cannot borrow `ctx` or a part of it (E0502) | `let Context { request, response, .. } = ctx;`: see [`Context`] |

@@ -115,6 +115,7 @@ fn parts_of_many_peers() {
 }
 
 /// A peer that sends a little of its content each second would keep others out for hours.
+#[cfg(any(feature = "multipart", feature = "zstd"))]
 #[track_caller]
 fn check_slow(handler: impl Handler + Send + Sync + 'static, head: String, now: &[u8], piece: &[u8]) {
     InMemory::run(handler, async |server| {

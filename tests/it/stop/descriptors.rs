@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+#[cfg(all(feature = "fs", feature = "tls"))]
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
