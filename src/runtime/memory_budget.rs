@@ -348,10 +348,10 @@ impl Wait {
                 pages.wanted_back.notify_waiters();
                 Box::pin(in_turn)
             }
-            (ShareSize::Large, None) => Box::pin(in_turn),
-            (ShareSize::Large, Some(ShareSize::Small | ShareSize::Large)) => {
+            (ShareSize::Large, Some(ShareSize::Small)) => {
                 Box::pin(select(in_turn, wanted_back(budget.clone())))
             }
+            (ShareSize::Large, Some(ShareSize::Large) | None) => Box::pin(in_turn),
         };
         Wait { grant, budget: budget.clone(), size }
     }
@@ -476,6 +476,22 @@ mod tests {
             small.clear();
         };
         assert_eq!(tokio::join!(biased; grow(&mut other, &budget, 2), outgrows_later).0, Ok(()));
+    }
+
+    /// A share that waits for more large pages once gave up for small ones, which it had none of.
+    #[tokio::test(start_paused = true)]
+    async fn shares_with_large_pages_give_up_for_no_small_ones() {
+        let (budget, [mut first, mut other, mut small, mut late]) = (budget(12), Default::default());
+        assert_eq!([grow(&mut first, &budget, 5).await, grow(&mut other, &budget, 7).await], [Ok(()); 2]);
+        assert_eq!(grow(&mut small, &budget, 4).await, Ok(()));
+        let waits = async { tokio::join!(biased; grow(&mut first, &budget, 6), grow(&mut late, &budget, 1)) };
+        let release = async {
+            sleep(2 * OUTGROWN_WAIT).await;
+            check(&budget, 16, 2);
+            other.clear();
+            small.clear();
+        };
+        assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), Ok(())));
     }
 
     #[tokio::test]
