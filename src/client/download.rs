@@ -82,7 +82,7 @@ impl Download {
             Status::OK => {
                 self.begin().await?;
                 if reader.is_decoded() {
-                    // Its ranges would be those of the coded content.
+                    // A range would count octets of the coded content, of which none are here.
                     self.validator = None;
                 }
             }
@@ -117,7 +117,8 @@ impl Download {
         .await
     }
 
-    /// Whether the response, which is a part, goes on where the content has stopped, which was not coded.
+    /// Whether a partial response continues the content that was received. A coded part never does, as its range counts coded
+    /// octets.
     fn continues(&self) -> bool {
         if self.response.headers.contains("content-encoding") {
             return false;

@@ -34,7 +34,8 @@ pub(crate) struct Incoming {
     /// How far the input was searched for the end of a head.
     head_search: EndSearch,
     rate: MinRate,
-    /// The memory of a body that is buffered. It is kept with the buffer, until both are given back.
+    /// The memory of a body that is buffered and, at a server, of the large response to it: one share for both, since a response
+    /// may take the place of its request. It is kept with the buffers, until they are given back.
     pub(crate) memory: MemoryShare,
     /// The memory of the input, once a streamed body has made it large.
     large_input: LargeInput,
@@ -286,8 +287,7 @@ impl Incoming {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
         let may_be_more = self.piece_len > 0;
-        // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of
-        // it.
+        // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of it.
         if self.is_end_stream() && content.is_empty() && self.piece_len == self.input.unread().len() {
             self.input.move_all_to(content);
             self.piece_len = 0;

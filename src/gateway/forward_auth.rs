@@ -118,6 +118,7 @@ impl Settings {
     fn check(&self, ctx: &Context) -> Result<Request, MessageError> {
         let mut check = Request::get(&self.path)?;
         check.headers.append_all(&ctx.request.headers.forwarded());
+        // The server that decides may read `x_user` as `x-user`, which this one has set (RFC 3875 §4.1.18).
         check.headers.remove_ambiguous();
         check.headers.retain(|name| !is_left_out(name));
         ctx.set_forwarded(&mut check);

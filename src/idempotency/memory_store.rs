@@ -25,8 +25,9 @@ use crate::server::{Error, Result};
 /// that are being handled take the room. Clients without a name share one scope, and a client can invent names:
 /// authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware keep both out.
 ///
-/// The claim of a request that is being handled stays, however long that takes. A client may have as many of these as there
-/// is room for more, so alone it fills half of the keys, and others find room. Its next request is answered with 503.
+/// The claim of a request that is being handled stays, however long that takes. A client may add one as long as it has no more
+/// of them than there are keys left without a claim. So a client alone can take about half of
+/// [`keys_max`](MemoryStore::keys_max), and the next one half of the rest. A request beyond is answered with 503.
 #[derive(Clone)]
 pub struct MemoryStore {
     outcomes: Arc<Mutex<Outcomes>>,
@@ -129,10 +130,10 @@ struct Running {
 }
 
 impl Running {
-    /// Whether a client may have another request handled: it has no more of them than there is room for.
+    /// Whether a client may have another request handled: it has no more of them than there are keys without a claim.
     fn may_add(&self, scope: &str, bounds: &Bounds) -> bool {
-        let room = bounds.keys.saturating_sub(self.count);
-        room > 0 && self.by_scope.get(scope).is_none_or(|own| *own <= room)
+        let unclaimed = bounds.keys.saturating_sub(self.count);
+        unclaimed > 0 && self.by_scope.get(scope).is_none_or(|own| *own <= unclaimed)
     }
 
     fn add(&mut self, scope: &str) {

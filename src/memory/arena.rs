@@ -50,9 +50,9 @@ impl Arena {
         }
     }
 
-    /// Appends a copy of `part`. It is of the `most` bytes that are still to come, and the arena does not grow beyond those.
-    pub(crate) fn extend_within(&mut self, part: &[u8], most: usize) {
-        self.spare_within(part.len(), most)[..part.len()].copy_from_slice(part);
+    /// Appends a copy of `part`, and reserves for no more than the `left_max` bytes that can still come, `part` included.
+    pub(crate) fn extend_up_to(&mut self, part: &[u8], left_max: usize) {
+        self.spare_within(part.len(), left_max)[..part.len()].copy_from_slice(part);
         self.commit(part.len());
     }
 

@@ -37,8 +37,8 @@ pub enum MessageError {
     /// The URL is malformed, or has a scheme other than `http` and `https`. With the quoted beginning of the URL, if it
     /// is known, without user, password, query and fragment.
     Target(TargetError, Option<Box<str>>),
-    /// The origin is not a scheme, a host and an optional port, and nothing else (RFC 6454 §6.1). With the quoted beginning
-    /// of the text, without user, password, query and fragment.
+    /// The text is not an origin: `scheme://host`, with an optional port and nothing after it (RFC 6454 §6.2). With its quoted
+    /// beginning, without user, password, query and fragment.
     Origin(TargetError, Box<str>),
     /// The number is not a status code: it is below 100 or above 599 (RFC 9110 §15).
     Status,
@@ -100,7 +100,7 @@ impl MessageError {
         MessageError::Origin(invalid, Excerpt(&without_secrets(origin)).to_string().into())
     }
 
-    /// Whether a URL begins with neither `http://` nor `https://`, which says it all.
+    /// Whether the URL begins with neither `http://` nor `https://`. Its error is then the whole cause.
     fn lacks_scheme(&self) -> bool {
         let MessageError::Target(TargetError::Form | TargetError::Scheme, Some(url)) = self else {
             return false;

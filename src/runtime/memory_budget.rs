@@ -19,7 +19,21 @@ use super::{Instant, now, select, sleep, timeout};
 /// it waits for the rest, but for more than a second only as long as no small share waits for the pages that it has. Cores have
 /// no pages of their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryBudget(Option<Arc<[Pages; 2]>>);
+pub(crate) struct MemoryBudget(Option<Arc<BudgetPages>>);
+
+/// The pages of a budget, by the size of the shares that get them.
+#[derive(Debug)]
+struct BudgetPages {
+    small: Pages,
+    large: Pages,
+}
+
+/// The size of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShareSize {
+    Small,
+    Large,
+}
 
 /// Pages for shares of the same size.
 #[derive(Debug)]
@@ -31,10 +45,6 @@ struct Pages {
     /// Wakes the shares that have outgrown these pages and still have some of them.
     wanted_back: Notify,
 }
-
-/// The places of a budget's pages.
-const SMALL: usize = 0;
-const LARGE: usize = 1;
 
 /// The size of a share that counts as small.
 const SMALL_MAX: usize = 256 << 10;
@@ -64,7 +74,8 @@ impl MemoryBudget {
     /// Creates a budget of so many bytes.
     pub(crate) fn new(bytes: usize) -> MemoryBudget {
         let all = (bytes / PAGE).min(Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
-        MemoryBudget(Some(Arc::new([all / 4, all - all / 4].map(Pages::new))))
+        let small = Pages::new(all / 4);
+        MemoryBudget(Some(Arc::new(BudgetPages { small, large: Pages::new(all - all / 4) })))
     }
 
     /// How much a share for content should grow to, of which `len` bytes are here, and at most `most` come in all.
@@ -73,7 +84,7 @@ impl MemoryBudget {
     /// step, several could hold what all of them wait for. Only if that is much of what there is, it takes steps.
     pub(crate) fn growth_target(&self, len: usize, most: usize) -> usize {
         let Some(pages) = &self.0 else { return len };
-        let all = pages[LARGE].all as usize * PAGE;
+        let all = pages.large.all as usize * PAGE;
         let doubled = len.saturating_mul(2).min(most);
         let is_all_at_once = doubled > SMALL_MAX && most <= all / 4;
         if is_all_at_once { most.max(len) } else { doubled.min(all).max(len) }
@@ -83,23 +94,45 @@ impl MemoryBudget {
     /// and no share waits.
     pub(crate) fn is_plentiful(&self) -> bool {
         let has_half = |pages: &Pages| pages.free.available_permits() >= pages.all as usize / 2;
-        !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.iter().all(has_half))
+        !self.is_contended() && self.0.as_ref().is_none_or(|pages| pages.each().into_iter().all(has_half))
     }
 
     /// Whether a share waits to grow.
     pub(crate) fn is_contended(&self) -> bool {
-        self.0.as_ref().is_some_and(|pages| pages.iter().any(|pages| pages.waiting.load(Relaxed) > 0))
+        let has_waiting = |pages: &Pages| pages.waiting.load(Relaxed) > 0;
+        self.0.as_ref().is_some_and(|pages| pages.each().into_iter().any(has_waiting))
     }
 
     /// The most that a share can have; without a bound, anything.
     pub(crate) fn share_max(&self) -> usize {
-        self.0.as_ref().map_or(usize::MAX, |pages| pages[LARGE].all as usize * PAGE)
+        self.0.as_ref().map_or(usize::MAX, |pages| pages.large.all as usize * PAGE)
     }
 
     pub(crate) fn counts(&self) -> MemoryCounts {
         let mut counts = MemoryCounts::default();
-        self.0.iter().flat_map(|pages| pages.iter()).for_each(|pages| counts += pages.counts());
+        self.0.iter().flat_map(|pages| pages.each()).for_each(|pages| counts += pages.counts());
         counts
+    }
+}
+
+impl BudgetPages {
+    fn of_size(&self, size: ShareSize) -> &Pages {
+        match size {
+            ShareSize::Small => &self.small,
+            ShareSize::Large => &self.large,
+        }
+    }
+
+    fn each(&self) -> [&Pages; 2] {
+        [&self.small, &self.large]
+    }
+
+    /// The size of a share of so many bytes.
+    fn share_size(&self, bytes: usize) -> ShareSize {
+        match bytes <= SMALL_MAX.min(self.small.all as usize * PAGE) {
+            true => ShareSize::Small,
+            false => ShareSize::Large,
+        }
     }
 }
 
@@ -120,6 +153,7 @@ impl Pages {
     /// Waits until a share that has outgrown these pages is to give them back: once others wait for some.
     async fn until_wanted_back(&self) {
         loop {
+            // Made before the check: `notify_waiters` wakes each future that exists, even one that was not polled.
             let wanted_back = self.wanted_back.notified();
             if self.waiting.load(Relaxed) > 0 {
                 return;
@@ -144,7 +178,7 @@ fn bytes(pages: u32) -> u64 {
 #[derive(Default)]
 pub(crate) struct MemoryShare {
     held: Option<OwnedSemaphorePermit>,
-    /// Since when it has some.
+    /// When the share first got memory after it was made or cleared.
     since: Option<Instant>,
     // Boxed, since few shares ever wait.
     wait: Option<Box<Wait>>,
@@ -176,13 +210,13 @@ impl MemoryShare {
         while bytes > self.len() {
             let mut wait = match self.wait.take() {
                 Some(wait) => wait,
-                None if page_count(bytes) > pages[LARGE].all => {
-                    return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages[LARGE].all))));
+                None if page_count(bytes) > pages.large.all => {
+                    return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages.large.all))));
                 }
                 None if self.try_take(pages, bytes) => break,
-                None => Box::new(Wait::new(pages, self.missing(pages, bytes), self.len() > 0, limit)),
+                None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)),
             };
-            match wait.granted.as_mut().poll(cx) {
+            match wait.grant.as_mut().poll(cx) {
                 Poll::Pending => {
                     self.wait = Some(wait);
                     return Poll::Pending;
@@ -250,19 +284,28 @@ impl MemoryShare {
     }
 
     /// Takes the pages for so many bytes, if they are free.
-    fn try_take(&mut self, pages: &[Pages; 2], bytes: usize) -> bool {
-        let (pages, missing) = self.missing(pages, bytes);
-        let granted = pages.free.clone().try_acquire_many_owned(missing);
+    fn try_take(&mut self, pages: &BudgetPages, bytes: usize) -> bool {
+        let Missing { size, count, .. } = self.missing(pages, bytes);
+        let granted = pages.of_size(size).free.clone().try_acquire_many_owned(count);
         granted.map(|granted| self.add(granted)).is_ok()
     }
 
-    /// The pages that a share of so many bytes has, and how many of them are missing.
-    fn missing<'p>(&self, pages: &'p [Pages; 2], bytes: usize) -> (&'p Pages, u32) {
-        let small = &pages[SMALL];
-        let is_small = bytes <= SMALL_MAX.min(small.all as usize * PAGE);
-        let pages = if is_small { small } else { &pages[LARGE] };
-        let own = self.held.as_ref().filter(|held| Arc::ptr_eq(held.semaphore(), &pages.free));
-        (pages, page_count(bytes) - own.map_or(0, |held| held.num_permits() as u32))
+    /// The pages that are missing until the share has so many bytes, which are more than it has.
+    fn missing(&self, pages: &BudgetPages, bytes: usize) -> Missing {
+        let size = pages.share_size(bytes);
+        let held = self.held_size(pages);
+        // Pages of the other size are given back for those.
+        let kept = self.held.as_ref().filter(|_| held == Some(size)).map_or(0, |held| held.num_permits());
+        Missing { size, count: page_count(bytes) - kept as u32, held }
+    }
+
+    /// The size of the pages that are held, if there are any.
+    fn held_size(&self, pages: &BudgetPages) -> Option<ShareSize> {
+        let held = self.held.as_ref().filter(|held| held.num_permits() > 0)?;
+        Some(match Arc::ptr_eq(held.semaphore(), &pages.small.free) {
+            true => ShareSize::Small,
+            false => ShareSize::Large,
+        })
     }
 
     /// Adds pages to those that are held, or takes them in place of small ones.
@@ -285,47 +328,53 @@ impl<T: AsMut<MemoryShare>> Drop for CancelMemoryWaitOnDrop<'_, T> {
     }
 }
 
-/// The wait of a share for more pages.
-struct Wait {
-    granted: Pin<Box<dyn Future<Output = Granted> + Send>>,
-    budget: Arc<[Pages; 2]>,
-    place: usize,
+/// The pages that a share needs to grow.
+struct Missing {
+    size: ShareSize,
+    count: u32,
+    /// The size of the pages that the share has meanwhile.
+    held: Option<ShareSize>,
 }
 
-type Granted = Result<OwnedSemaphorePermit, MemoryError>;
+/// The wait of a share for more pages.
+struct Wait {
+    grant: Pin<Box<dyn Future<Output = GrantResult> + Send>>,
+    budget: Arc<BudgetPages>,
+    size: ShareSize,
+}
+
+type GrantResult = Result<OwnedSemaphorePermit, MemoryError>;
 
 impl Wait {
-    /// Waits for `missing` of the pages. The share may have some meanwhile.
-    fn new(
-        budget: &Arc<[Pages; 2]>,
-        (pages, missing): (&Pages, u32),
-        has_some: bool,
-        limit: Duration,
-    ) -> Wait {
+    /// Waits for the pages that are missing.
+    fn new(budget: &Arc<BudgetPages>, missing: Missing, limit: Duration) -> Wait {
+        let Missing { size, count, held } = missing;
+        let pages = budget.of_size(size);
         pages.waiting.fetch_add(1, Relaxed);
-        let place = usize::from(Arc::ptr_eq(&pages.free, &budget[LARGE].free));
-        let granted = pages.free.clone().acquire_many_owned(missing);
-        // The semaphore is never closed.
-        let granted = async move {
-            timeout(limit, granted).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit))
+        let permit = pages.free.clone().acquire_many_owned(count);
+        let in_turn = async move {
+            // The semaphore is never closed.
+            timeout(limit, permit).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit))
         };
-        let granted: Pin<Box<dyn Future<Output = Granted> + Send>> = match place {
-            LARGE if has_some => Box::pin(select(granted, wanted_back(budget.clone()))),
-            LARGE => Box::pin(granted),
-            _ => {
+        let grant: Pin<Box<dyn Future<Output = GrantResult> + Send>> = match (size, held) {
+            (ShareSize::Small, _) => {
                 pages.wanted_back.notify_waiters();
-                Box::pin(granted)
+                Box::pin(in_turn)
             }
+            (ShareSize::Large, Some(ShareSize::Small)) => {
+                Box::pin(select(in_turn, wanted_back(budget.clone())))
+            }
+            (ShareSize::Large, Some(ShareSize::Large) | None) => Box::pin(in_turn),
         };
-        Wait { granted, budget: budget.clone(), place }
+        Wait { grant, budget: budget.clone(), size }
     }
 }
 
 /// The end of a wait for large pages, if small ones that the share still has are wanted back. In a burst, most waits are over
 /// before.
-async fn wanted_back(budget: Arc<[Pages; 2]>) -> Granted {
+async fn wanted_back(budget: Arc<BudgetPages>) -> GrantResult {
     sleep(OUTGROWN_WAIT).await;
-    budget[SMALL].until_wanted_back().await;
+    budget.small.until_wanted_back().await;
     Err(MemoryError::NoneLeft)
 }
 
@@ -334,7 +383,7 @@ const OUTGROWN_WAIT: Duration = Duration::from_secs(1);
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        self.budget[self.place].waiting.fetch_sub(1, Relaxed);
+        self.budget.of_size(self.size).waiting.fetch_sub(1, Relaxed);
     }
 }
 
@@ -440,6 +489,22 @@ mod tests {
             small.clear();
         };
         assert_eq!(tokio::join!(biased; grow(&mut other, &budget, 2), outgrows_later).0, Ok(()));
+    }
+
+    /// A share that waits for more large pages once gave up for small ones, which it had none of.
+    #[tokio::test(start_paused = true)]
+    async fn shares_with_large_pages_give_up_for_no_small_ones() {
+        let (budget, [mut first, mut other, mut small, mut late]) = (budget(12), Default::default());
+        assert_eq!([grow(&mut first, &budget, 5).await, grow(&mut other, &budget, 7).await], [Ok(()); 2]);
+        assert_eq!(grow(&mut small, &budget, 4).await, Ok(()));
+        let waits = async { tokio::join!(biased; grow(&mut first, &budget, 6), grow(&mut late, &budget, 1)) };
+        let release = async {
+            sleep(2 * OUTGROWN_WAIT).await;
+            check(&budget, 16, 2);
+            other.clear();
+            small.clear();
+        };
+        assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), Ok(())));
     }
 
     #[tokio::test]

@@ -117,10 +117,10 @@ impl EventSource {
     /// Waits for the next event that has data, however many connections that takes. Returns `None` once the server has ended
     /// the stream. If the future is dropped, nothing is lost.
     ///
-    /// A connection that is being opened then has its place in the queue of its host
-    /// ([`ClientLimits::connections_per_host_max`](crate::client::ClientLimits::connections_per_host_max), 512 by default), and
-    /// goes on with the next call. If the client may have few connections to the host, do not wait for another of its requests
-    /// in between: the one that has become free may be that of the events.
+    /// A connection that is being opened then keeps its place in the queue of its host
+    /// ([`connections_per_host_max`](crate::client::ClientLimits::connections_per_host_max), 512 by default), and is opened
+    /// further by the next call only. With a bound of few connections, another request of the same client that is awaited
+    /// between two calls may wait for ever: this source may hold the last free place.
     ///
     /// # Errors
     ///

@@ -237,7 +237,8 @@ impl Section<'_> {
         let mut response = Response { status, headers, ..Response::new() };
         response.body.set_bytes(content);
         strip_response(&mut response);
-        // The file may have been changed by hand, and the client would wait for the rest.
+        // `strip_response` has removed a length that is right. With another one, as in a file that was changed by hand, the client
+        // would wait for the rest.
         if has_content(method, status) && response.headers.contains("content-length") {
             let found = response.body.bytes().len();
             return Err(invalid(&format!(

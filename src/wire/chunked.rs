@@ -139,7 +139,7 @@ impl ChunkedDecoder {
             if data > room || (data == 0 && self.left() > room as u64) {
                 return Err(WireError::BodyTooLarge);
             }
-            content.extend_within(piece, room);
+            content.extend_up_to(piece, room);
             consumed += framing + data;
             if data == 0 {
                 return Ok(consumed);

@@ -328,8 +328,10 @@ impl Balancer {
             (Some(loser), Some(error)) if !is_callers_fault(&error) => {
                 self.inner.record(&loser.member, loser.is_trial, Err(&error));
             }
-            // A second attempt that was canceled had less time.
-            (Some(loser), None) if hedged.winner == Winner::Second => self.inner.record_outrun(&loser.member),
+            // Only the first attempt: a second one began later, so its loss proves nothing.
+            (Some(loser), None) if hedged.winner == Winner::Second => {
+                self.inner.record_lost_hedge(&loser.member);
+            }
             _ => {}
         }
         hedged.outcome
@@ -394,7 +396,7 @@ impl Balancer {
     async fn wait(&self, round: &mut Round<'_>) {
         let Some(wait) = round.wait.take() else { return };
         sleep_until(wait.due).await;
-        if let Some(other) = self.inner.begin_waited(&wait, round.request, &mut round.assignment) {
+        if let Some(other) = self.inner.begin_after_wait(&wait, round.request, &mut round.assignment) {
             self.set_assignment(round, other);
         }
     }

@@ -143,8 +143,8 @@ impl BalancerBuilder {
     /// Targets of the lowest priority get the requests, by their weights; those of the next one get them while none of these
     /// can be used, and so on: see [`BalancerCounts::tier`](super::BalancerCounts::tier). A [weight](Balancer::set_weight) that
     /// is set for a target stays until that of its record changes; the service itself has none. A target that is
-    /// [removed](Balancer::remove) comes back with the next look-up. One of two services has priority and weight of the service
-    /// that has found it first, and of the other one once that finds it no longer.
+    /// [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the weight
+    /// from the one that has found it first. When that one no longer finds it, it has those from the other.
     ///
     /// Requests have the name and the port of the target in their `host` field, and TLS expects the name. For `https`, targets
     /// must therefore be in the domain of the service, here `api.internal`: others are left out, since whoever can forge

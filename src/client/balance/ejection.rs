@@ -47,9 +47,11 @@ impl Ejection {
         }
     }
 
-    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5. As many requests in a row that another host
-    /// has answered first do, too, if they were [hedged](crate::client::Retry::hedge_after_percentile): what a host does that
-    /// answers none of its requests in time is of no use.
+    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5.
+    ///
+    /// The same number of lost hedges in a row ejects it as well:
+    /// [hedged](crate::client::Retry::hedge_after_percentile) requests that another host has answered first. A host that hangs
+    /// fails no hedged request, since each is canceled.
     #[must_use]
     pub fn failures(mut self, in_a_row: u32) -> Self {
         self.failures = in_a_row;
@@ -103,7 +105,7 @@ pub enum EjectionCause {
     SuccessRate,
     /// It has failed a trial.
     Trial,
-    /// Another host was faster, at which its requests were hedged, as often in a row as [`Ejection::failures`] says.
+    /// As many of its hedged requests in a row as [`Ejection::failures`] were answered by another host first.
     Hedges,
 }
 

@@ -43,10 +43,10 @@ impl HostList {
         // The name first, so that no look-up under way adds hosts again.
         let names = take_each(&self.names, |name| name.host.origin() == key);
         let others = self.names().clone();
-        let is_gone = |member: &Arc<Member>| {
-            member.host.origin() == key || member.is_found_by(key) && !hand_over(member, others.iter())
-        };
-        let members = take_each(&self.members, is_gone);
+        let is_removed = |member: &Member| member.host.origin() == key;
+        // A host that another name leads to stays, and is that name's.
+        let leaves = |member: &Member| member.is_found_by(key) && !hand_over(member, others.iter());
+        let members = take_each(&self.members, |member| is_removed(member) || leaves(member));
         names.iter().for_each(|name| name.look_up_task.stop());
         members.iter().for_each(|member| member.checks.task.stop());
         !names.is_empty() || !members.is_empty()
@@ -95,13 +95,13 @@ impl HostList {
             return Vec::new();
         }
         let mut members = write_lock(&self.members);
-        let is_gone = |member: &Member| {
-            member.is_found_by(key)
-                && !found.iter().any(|it| it.is(&member.host, &name.host))
-                && !hand_over(member, names.iter().filter(|other| !Arc::ptr_eq(other, name)))
-        };
+        let is_found = |member: &Member| found.iter().any(|it| it.is(&member.host, &name.host));
+        let is_lost = |member: &Member| member.is_found_by(key) && !is_found(member);
+        // A host that another name leads to stays, and is that name's.
+        let others = || names.iter().filter(|other| !Arc::ptr_eq(other, name));
+        let leaves = |member: &Member| is_lost(member) && !hand_over(member, others());
         let mut changes = Vec::new();
-        for gone in members.extract_if(.., |member| is_gone(member)) {
+        for gone in members.extract_if(.., |member| leaves(member)) {
             gone.checks.task.stop();
             changes.push((gone, HostChange::Gone));
         }
@@ -251,7 +251,7 @@ fn add(members: &mut Vec<Arc<Member>>, member: Member) -> Option<Arc<Member>> {
     Some(member)
 }
 
-/// Hands a host that its name no longer leads to over to one of `names` that does. Returns whether there is one.
+/// Makes a host one of the first of `names` that leads to it. Returns whether there is one.
 fn hand_over<'a>(member: &Member, mut names: impl Iterator<Item = &'a Arc<BalancedName>>) -> bool {
     names.any(|name| {
         let found = lock(&name.found);

@@ -118,20 +118,22 @@ impl BalancerInner {
     /// Assigns a request to this host.
     pub(super) fn assign_to(&self, member: Arc<Member>) -> Assignment {
         let is_trial = member.begin_trial(&self.health);
-        let mut assignment = self.assign_later(member);
+        let in_flight = member.begin_request(&self.turns);
+        let mut assignment = Assignment::new(member, in_flight);
         assignment.is_trial = is_trial;
         assignment
     }
 
-    /// Assigns a request to this host that is to wait, and is no trial yet. Its turn is taken, so that others which wait at
-    /// the same time choose other hosts.
-    fn assign_later(&self, member: Arc<Member>) -> Assignment {
+    /// Assigns a request to this host before its wait. The host's turn is taken now, so that requests which wait at the same time
+    /// choose other hosts. A trial begins after the wait: see [`BalancerInner::begin_after_wait`].
+    fn assign_before_wait(&self, member: Arc<Member>) -> Assignment {
         let in_flight = member.begin_request(&self.turns);
         Assignment::new(member, in_flight)
     }
 
-    /// Begins the attempt at `request` that has `waited`. If its host is no longer fit for use, returns another one instead.
-    pub(super) fn begin_waited(
+    /// Begins the attempt at `request` that has `waited`, as a trial if its host is to have one. If that host is no longer fit,
+    /// returns an assignment to another one.
+    pub(super) fn begin_after_wait(
         &self,
         wait: &RetryWait,
         request: &Request,
@@ -177,11 +179,12 @@ impl BalancerInner {
         }
     }
 
-    /// Records that a hedge has won, and ejects the host of the request if that happens too often in a row. A host that hangs
-    /// would otherwise never fail, and have nothing pending.
-    pub(super) fn record_outrun(&self, member: &Arc<Member>) {
+    /// Records that another host has answered a hedged request of this one first, and ejects this one if that happens too often
+    /// in a row. The requests of a host that hangs are canceled before they fail, and leave it with the fewest pending: it would
+    /// be chosen again and again.
+    pub(super) fn record_lost_hedge(&self, member: &Arc<Member>) {
         let Some(ejection) = &self.health.ejection else { return };
-        if member.record_outrun(ejection) {
+        if member.record_lost_hedge(ejection) {
             let _window_end = lock(&self.window_end);
             self.eject(member, ejection, EjectionCause::Hedges, runtime::now());
         }
@@ -227,7 +230,7 @@ impl BalancerInner {
     }
 
     /// Assigns a request, which had this outcome, to a host if the policy sends it again: to another one, if there is one.
-    /// It has to wait before.
+    /// The attempt is due at the end of the returned wait.
     pub(super) fn retry_by_policy(
         &self,
         failed: &Assignment,
@@ -248,7 +251,7 @@ impl BalancerInner {
         failed.member.count_retry(&retry);
         let wait = RetryWait { due: later(now, retry.wait), failed: failed.member.clone() };
         // Only now, so that a retry which is not made takes no turn.
-        chosen.map(|member| (self.assign_later(member), wait))
+        chosen.map(|member| (self.assign_before_wait(member), wait))
     }
 }
 

@@ -45,8 +45,8 @@ struct Counts {
     failed: AtomicU64,
     /// How many requests in a row have failed.
     failed_in_a_row: AtomicU32,
-    /// How many requests in a row another host has answered first.
-    outrun_in_a_row: AtomicU32,
+    /// How many of its hedged requests in a row another host has answered first.
+    lost_hedges_in_a_row: AtomicU32,
     /// Responses by the class of their status, from 1xx on.
     classes: [AtomicU64; 5],
     /// The counts at the beginning of the window in which hosts are compared.
@@ -181,7 +181,7 @@ impl Member {
         self
     }
 
-    /// Notes that the look-up of `name` has found it, and no other one's any more.
+    /// Notes that the look-up of `name` leads to the host, in place of any other.
     pub(super) fn set_found_by(&self, name: &Host) {
         *lock(&self.name) = Some(name.origin().into());
     }
@@ -330,7 +330,7 @@ impl Member {
         {
             class.fetch_add(1, Ordering::Relaxed);
         }
-        self.counts.outrun_in_a_row.store(0, Ordering::Relaxed);
+        self.counts.lost_hedges_in_a_row.store(0, Ordering::Relaxed);
         let is_healthy = (health.is_healthy)(outcome);
         if is_healthy {
             self.counts.served.fetch_add(1, Ordering::Relaxed);
@@ -345,11 +345,12 @@ impl Member {
         is_healthy
     }
 
-    /// Records that another host has answered a request first. Returns whether that has happened too often in a row. While the
-    /// host is out, it does not count, as a trial whose caller leaves.
-    pub(super) fn record_outrun(&self, policy: &Ejection) -> bool {
-        let outrun = self.counts.outrun_in_a_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        policy.failures > 0 && outrun >= policy.failures && !self.is_out()
+    /// Records that another host has answered a hedged request first. Returns whether that has happened too often in a row. The
+    /// outcomes of a host that hangs show nothing of that: its requests are canceled before they fail. While the host is out, a
+    /// lost hedge ejects it no more than a trial whose caller leaves.
+    pub(super) fn record_lost_hedge(&self, policy: &Ejection) -> bool {
+        let lost = self.counts.lost_hedges_in_a_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        policy.failures > 0 && lost >= policy.failures && !self.is_out()
     }
 
     /// Brings the host back after a trial that has succeeded.
@@ -379,7 +380,7 @@ impl Member {
         self.ejection.is_out.store(true, Ordering::Relaxed);
         self.ejection.count.fetch_add(1, Ordering::Relaxed);
         self.counts.failed_in_a_row.store(0, Ordering::Relaxed);
-        self.counts.outrun_in_a_row.store(0, Ordering::Relaxed);
+        self.counts.lost_hedges_in_a_row.store(0, Ordering::Relaxed);
         health.report(&self.host, HostChange::Ejected(cause, time));
     }
 

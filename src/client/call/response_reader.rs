@@ -74,14 +74,6 @@ pub(crate) enum ReadState {
 }
 
 impl ResponseReader {
-    /// Whether the body is decoded.
-    pub(in crate::client) fn is_decoded(&self) -> bool {
-        match &self.state {
-            ReadState::Open(pooled, _) => pooled.exchange.progress.decoder.is_some(),
-            ReadState::Read | ReadState::Broken(_) => false,
-        }
-    }
-
     pub(crate) fn new(pooled: PooledConn) -> ResponseReader {
         let is_end_stream = pooled.exchange.incoming.is_end_stream();
         let mut reader =
@@ -141,6 +133,14 @@ impl ResponseReader {
     /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
     pub fn trailers(&self) -> &Headers {
         &self.trailers
+    }
+
+    /// Whether the body is decoded.
+    pub(in crate::client) fn is_decoded(&self) -> bool {
+        match &self.state {
+            ReadState::Open(pooled, _) => pooled.exchange.progress.decoder.is_some(),
+            ReadState::Read | ReadState::Broken(_) => false,
+        }
     }
 
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {

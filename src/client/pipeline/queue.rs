@@ -176,7 +176,7 @@ enum State {
     /// The request waits for a connection.
     #[default]
     Waiting,
-    /// A connection has taken it, which was used before or not.
+    /// A connection has taken it. `is_reused`: it had carried a request before.
     Taken {
         is_reused: bool,
     },

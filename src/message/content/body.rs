@@ -162,8 +162,8 @@ impl Body {
         self.set_unbuffered(Unbuffered::Stream { source, len, origin });
     }
 
-    /// How many bytes of memory this body takes beside what it shares with others.
-    pub(crate) fn held_len(&self) -> usize {
+    /// How many bytes of memory this body holds, spare capacity included, beside what it shares with others.
+    pub(crate) fn memory_held(&self) -> usize {
         let unbuffered = match &self.unbuffered {
             Some(Unbuffered::Shared(bytes)) if bytes.is_unique() => bytes.len(),
             Some(Unbuffered::Shared(_) | Unbuffered::Stream { .. }) | None => 0,

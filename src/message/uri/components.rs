@@ -208,7 +208,7 @@ fn is_ip_future(address: &[u8]) -> bool {
     }
 }
 
-/// Whether `origin`, as browsers write it (RFC 6454 §6.1), is `http` or `https` to the host and port of `authority`.
+/// Whether `origin`, as browsers write it (RFC 6454 §6.2), is `http` or `https` to the host and port of `authority`.
 ///
 /// The scheme of the request does not count: it is that of a proxy, if one is in front. The default port may stand in the
 /// authority, where some clients and proxies write it, but not in the origin.

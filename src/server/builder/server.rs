@@ -288,9 +288,10 @@ impl Server {
     /// request with the status 499, and as JSON with `"cut":"peer"`. With `true`, only a reset drops a handler or a source,
     /// and the work for a peer that has closed goes on until a write fails.
     ///
-    /// A close is seen behind content that nobody reads yet, but not behind more of it than the system keeps for a
-    /// connection: until there is room, the peer's own system holds the rest and the close back. A gateway whose server behind
-    /// takes nothing then gives up after [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
+    /// A close is seen even while content that nobody reads yet comes before it. If more octets are unread than the system keeps
+    /// for the socket, some megabytes, the close has not arrived: the peer's system holds it back until the window opens. A
+    /// gateway whose server behind takes nothing then gives up after
+    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
     /// Either way a handler that does not wait runs to its end, and its response is sent, even to a peer that has closed
     /// its sending half. So is a file, however long the disk takes. A core that is behind looks first, and calls no handler

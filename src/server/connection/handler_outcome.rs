@@ -83,8 +83,8 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
         && !ctx.exchange.outgoing.has_begun();
     if is_sendable || set_outcome_response(ctx, outcome)? {
         let mut length = ctx.response.body.declared_length();
-        if matches!(length, BodyLength::Known(UNRESERVED_END..)) {
-            take_memory(ctx);
+        if matches!(length, BodyLength::Known(len) if len > UNRESERVED_MAX as u64) {
+            reserve_or_refuse(ctx);
             length = ctx.response.body.declared_length();
         }
         ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
@@ -92,32 +92,39 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
     Ok(())
 }
 
-/// A response below this length reserves no memory: the system takes most of it from a peer that reads nothing.
-const UNRESERVED_END: u64 = 64 << 10;
+/// A response up to this length reserves no memory: the system takes most of it from a server whose peer reads nothing.
+const UNRESERVED_MAX: usize = 64 << 10;
 
-/// Takes memory for a response that is not small, until its peer has it. If there is none, the content of the request, which is
-/// of no use any more, makes room; without that, the response is freed and the peer gets 503. A response that waited for memory
-/// would hold what it waits for.
+/// Reserves memory for a response that is not small, until the system has all of it to send. If there is none, the response is
+/// freed, and the peer gets 503: one that waited for memory would hold what it waits for.
 #[cold]
-fn take_memory(ctx: &mut Context) {
-    let Context { request, response, exchange, .. } = &mut *ctx;
-    let memory = &mut exchange.incoming.get_mut().memory;
-    let of_request = request.body.held_len();
-    let has_taken = exchange.conn.bounds(|bounds| {
-        // One that can never fit takes all that there is.
-        let of_response = response.body.held_len().min(bounds.memory.share_max());
-        of_response < UNRESERVED_END as usize
-            || memory.try_grow_to(&bounds.memory, of_request.saturating_add(of_response))
-            || {
-                request.body.free_buffer();
-                memory.shrink_to(of_response);
-                memory.try_grow_to(&bounds.memory, of_response)
-            }
-    });
-    if !has_taken {
-        response.body.free_buffer();
+fn reserve_or_refuse(ctx: &mut Context) {
+    if !try_reserve(ctx) {
+        ctx.response.body.free_buffer();
         set_failure_response(ctx, Status::SERVICE_UNAVAILABLE, ExchangeError::NoMemory.into());
     }
+}
+
+/// Reserves memory for the response beside the content of its request. If both do not fit, that content, of no use any more, is
+/// freed to make room. Returns whether the response has memory.
+fn try_reserve(ctx: &mut Context) -> bool {
+    let Context { request, response, exchange, .. } = ctx;
+    let memory = &mut exchange.incoming.get_mut().memory;
+    let of_request = request.body.memory_held();
+    exchange.conn.bounds(|bounds| {
+        // One that can never fit takes all that there is.
+        let of_response = response.body.memory_held().min(bounds.memory.share_max());
+        // Content that is shared with others takes no memory here.
+        if of_response <= UNRESERVED_MAX {
+            return true;
+        }
+        if memory.try_grow_to(&bounds.memory, of_request.saturating_add(of_response)) {
+            return true;
+        }
+        request.body.free_buffer();
+        memory.shrink_to(of_response);
+        memory.try_grow_to(&bounds.memory, of_response)
+    })
 }
 
 /// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most

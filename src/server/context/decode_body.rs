@@ -5,8 +5,9 @@ use std::io;
 
 use super::context::Context;
 use crate::coding::{CODED_CONTENT_FIELDS, DECODED_PER_STEP, DecoderChain};
+use crate::memory::Arena;
 use crate::message::Body;
-use crate::runtime::{Budget, MemoryShare};
+use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::exchange::SharedConn;
 
 impl Context {
@@ -74,17 +75,12 @@ async fn decode(
         budget.spend(piece.len());
         loop {
             poll_fn(|cx| budget.poll_proceed(cx)).await;
-            let doubles = content.len() + DECODED_PER_STEP > content.capacity();
-            let capacity = content.capacity() << u32::from(doubles);
             let window_len = decoders.window_len(piece);
-            let taken = capacity + window_len;
-            if taken > memory.len().max(DECODED_UNRESERVED_MAX) {
-                let content_max = limit.saturating_add(DECODED_PER_STEP);
-                let window_max = decoders.window_max(content_max).max(window_len);
-                let most = content_max.saturating_mul(2).saturating_add(window_max);
-                // The capacity has been doubled already.
-                let target = conn.bounds(|bounds| bounds.memory.growth_target(taken.div_ceil(2), most));
-                poll_fn(|cx| conn.poll_memory(cx, memory, target.max(taken))).await?;
+            let needed = capacity_for_step(content) + window_len;
+            if needed > memory.len().max(DECODED_UNRESERVED_MAX) {
+                let needed_max = needed_max(&decoders, limit, window_len);
+                let target = conn.bounds(|bounds| reserve_target(&bounds.memory, needed, needed_max));
+                poll_fn(|cx| conn.poll_memory(cx, memory, target)).await?;
             }
             match decoders.pull(&mut piece, content)? {
                 0 => break,
@@ -95,6 +91,27 @@ async fn decode(
     decoders.end()?;
     memory.shrink_to(content.capacity());
     Ok(body)
+}
+
+/// The capacity of the content once another step was decoded. A buffer that has no room for the step doubles.
+fn capacity_for_step(content: &Arena) -> usize {
+    match content.len() + DECODED_PER_STEP > content.capacity() {
+        true => content.capacity() * 2,
+        false => content.capacity(),
+    }
+}
+
+/// The most that content of up to `limit` bytes ever needs. Its buffer may have doubled just before the last byte.
+fn needed_max(decoders: &DecoderChain, limit: usize, window_len: usize) -> usize {
+    let content_max = limit.saturating_add(DECODED_PER_STEP);
+    let window_max = decoders.window_max(content_max).max(window_len);
+    content_max.saturating_mul(2).saturating_add(window_max)
+}
+
+/// How much is reserved if the next step needs `needed` bytes: no more for small content, and all that may be needed for large.
+fn reserve_target(budget: &MemoryBudget, needed: usize, needed_max: usize) -> usize {
+    // A growth target is twice the length of small content, and `needed` has the doubled capacity already.
+    budget.growth_target(needed.div_ceil(2), needed_max).max(needed)
 }
 
 /// How many bytes of the coded content are decoded in one step.

@@ -138,7 +138,7 @@ async fn filter_whole(
     filtered.end(&mut request.trailers)?;
     filtered.next_piece()?;
     append(&mut body, filtered.piece(), most)?;
-    // It was taken for as much as might come.
+    // The memory was taken for all that might come.
     memory.shrink_to(body.receive().capacity());
     Ok(body)
 }

@@ -108,6 +108,13 @@ pub trait StateFn<S, Kind> {
     fn with_state(self, state: S) -> Self::Handler;
 }
 
+/// The handler that a function with state becomes.
+#[derive(Clone, Copy, Debug)]
+pub struct WithState<S, F> {
+    state: S,
+    function: F,
+}
+
 /// The kinds of functions: see [`StateFn`].
 mod kind {
     #[derive(Debug)]
@@ -174,13 +181,6 @@ where
     fn with_state(self, state: S) -> Self::Handler {
         WithState { state: Handle(state), function: AsyncHandler(self) }
     }
-}
-
-/// The handler that a function with state becomes.
-#[derive(Clone, Copy, Debug)]
-pub struct WithState<S, F> {
-    state: S,
-    function: F,
 }
 
 /// State that a function takes as it is, and not what it points to.

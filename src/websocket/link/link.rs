@@ -29,8 +29,8 @@ pub(crate) struct Link<R: RoleParts> {
     is_behind: bool,
     /// Messages that are compressed to little hardly ever wait for the socket.
     budget: Budget,
-    /// The memory of messages that wait for a peer which is behind, and the budget that it is taken from.
-    memory: MemoryShare,
+    /// The part of `memory_budget` that is reserved for messages which wait for a slow peer.
+    reserved: MemoryShare,
     memory_budget: MemoryBudget,
     uncounted: Uncounted,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
@@ -56,7 +56,7 @@ impl<R: RoleParts> Link<R> {
             wakers: Wakers::default(),
             is_behind: false,
             budget: Budget::default(),
-            memory: MemoryShare::default(),
+            reserved: MemoryShare::default(),
             memory_budget,
             uncounted: Uncounted::default(),
             guard,
@@ -257,7 +257,7 @@ impl<R: RoleParts> Link<R> {
         }
         let polled = self.with_waker(cx, Link::poll_flush);
         if polled.is_pending() {
-            self.take_memory()?;
+            self.reserve_waiting()?;
         }
         // The handler is about to write again, or to wait.
         if !self.is_handler(cx) {
@@ -266,11 +266,13 @@ impl<R: RoleParts> Link<R> {
         polled
     }
 
-    /// Takes memory for what waits to be written, if it is much. Without any, the sending ends: the message is here already.
-    fn take_memory(&mut self) -> io::Result<()> {
+    /// Reserves memory for the bytes that wait to be written, if they are many. A message that is here cannot wait for memory, so
+    /// the sending ends if there is none.
+    fn reserve_waiting(&mut self) -> io::Result<()> {
         let len = self.waiting();
-        let has_taken = len <= WAITING_UNRESERVED_MAX || self.memory.try_grow_to(&self.memory_budget, len);
-        if has_taken { Ok(()) } else { Err(self.fail_write(ConnError::Io(ExchangeError::NoMemory.into()))) }
+        let is_reserved =
+            len <= WAITING_UNRESERVED_MAX || self.reserved.try_grow_to(&self.memory_budget, len);
+        if is_reserved { Ok(()) } else { Err(self.fail_write(ConnError::Io(ExchangeError::NoMemory.into()))) }
     }
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.
@@ -523,7 +525,7 @@ impl<R: RoleParts> Link<R> {
     }
 
     fn drop_io_state(&mut self) {
-        self.memory.clear();
+        self.reserved.clear();
         self.uncounted.take_traffic(&mut self.conn);
         let mut io_state = None;
         self.conn.swap_io_state(&mut io_state);
