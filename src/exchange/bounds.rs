@@ -58,7 +58,7 @@ impl Bounds {
     ) -> Poll<ExchangeError> {
         let limit = self.timeouts.write;
         // The share may be that of the request alone.
-        if share.len() == 0 || body.held_len() == 0 {
+        if share.len() == 0 || body.memory_held() == 0 {
             return Poll::Pending;
         }
         let error = ready!(conn.poll_timeout(cx, TimerSlot::Other, limit));

@@ -328,8 +328,10 @@ impl Balancer {
             (Some(loser), Some(error)) if !is_callers_fault(&error) => {
                 self.inner.record(&loser.member, loser.is_trial, Err(&error));
             }
-            // Only the first attempt: a second one began later, so its loss proves nothing.
-            (Some(loser), None) if hedged.winner == Winner::Second => {
+            // Only the first attempt, since a second one began later; and against a host that works, since an error comes soon.
+            (Some(loser), None)
+                if hedged.winner == Winner::Second && !round.assignment.member.has_just_failed() =>
+            {
                 self.inner.record_lost_hedge(&loser.member);
             }
             _ => {}

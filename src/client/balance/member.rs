@@ -345,6 +345,11 @@ impl Member {
         is_healthy
     }
 
+    /// Whether the last request of the host has failed.
+    pub(super) fn has_just_failed(&self) -> bool {
+        self.counts.failed_in_a_row.load(Ordering::Relaxed) > 0
+    }
+
     /// Records that another host has answered a hedged request first. Returns whether that has happened too often in a row. The
     /// outcomes of a host that hangs show nothing of that: its requests are canceled before they fail. While the host is out, a
     /// lost hedge ejects it no more than a trial whose caller leaves.

@@ -83,7 +83,8 @@ pub(super) fn write_response(ctx: &mut Context, outcome: HandlerOutcome) -> Resu
         && !ctx.exchange.outgoing.has_begun();
     if is_sendable || set_outcome_response(ctx, outcome)? {
         let mut length = ctx.response.body.declared_length();
-        if matches!(length, BodyLength::Known(len) if len > UNRESERVED_MAX as u64) {
+        let is_large = matches!(length, BodyLength::Known(len) if len > UNRESERVED_MAX as u64);
+        if is_large && !ctx.exchange.info.request_info.is_head {
             reserve_or_refuse(ctx);
             length = ctx.response.body.declared_length();
         }

@@ -141,7 +141,7 @@ impl Context {
         match memory.len() {
             0 => {}
             _ if !may_keep(exchange.conn.core()) => _ = self.shrink(),
-            _ => memory.shrink_to(request.body.held_len() + response.body.held_len()),
+            _ => memory.shrink_to(request.body.memory_held() + response.body.memory_held()),
         }
     }
 }

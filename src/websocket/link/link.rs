@@ -267,12 +267,16 @@ impl<R: RoleParts> Link<R> {
     }
 
     /// Reserves memory for the bytes that wait to be written, if they are many. A message that is here cannot wait for memory, so
-    /// the sending ends if there is none.
+    /// the sending ends if there is none, or if a slow peer has had some for too long while others wait.
     fn reserve_waiting(&mut self) -> io::Result<()> {
         let len = self.waiting();
-        let is_reserved =
-            len <= WAITING_UNRESERVED_MAX || self.reserved.try_grow_to(&self.memory_budget, len);
-        if is_reserved { Ok(()) } else { Err(self.fail_write(ConnError::Io(ExchangeError::NoMemory.into()))) }
+        let is_overdue = self.reserved.is_overdue(&self.memory_budget, self.bounds.write);
+        let may_grow = !is_overdue && self.reserved.try_grow_to(&self.memory_budget, len);
+        if len <= WAITING_UNRESERVED_MAX || may_grow {
+            return Ok(());
+        }
+        self.fail_write(ConnError::Io(io::ErrorKind::OutOfMemory.into()));
+        Err(ExchangeError::NoMemory.into())
     }
 
     /// Waits until the WebSocket is closed, after a close frame that was sent.

@@ -135,13 +135,21 @@ fn a_response_that_is_read_slowly_does_not_keep_others_out() {
 #[cfg(feature = "websocket")]
 #[test]
 fn a_message_that_waits_for_its_peer_takes_memory() {
+    use corehttp::error::ExchangeError;
+
     use crate::websocket::support::HEAD;
 
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
     let handler = routes! {
         POST "/" => |_: &mut Context| {},
         GET "/echo" => async |ctx: &mut Context| -> corehttp::Result {
             let mut socket = ctx.websocket(&corehttp::websocket::Options::default()).await?;
-            socket.send(&[7; LARGE / 3 * 2][..]).await?;
+            if let Err(error) = socket.send(&[7; LARGE / 3 * 2][..]).await {
+                let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+                assert!(matches!(cause, Some(ExchangeError::NoMemory)), "{error:?}");
+                REFUSED.fetch_add(1, Relaxed);
+                return Err(error.into());
+            }
             while socket.receive().await?.is_some() {}
             Ok(())
         },
@@ -160,6 +168,7 @@ fn a_message_that_waits_for_its_peer_takes_memory() {
         };
         let (first, second) = (open().await, open().await);
         assert_eq!(received(second).await, (false, true), "the message ends with its connection");
+        assert_eq!(REFUSED.load(Relaxed), 1);
         assert_eq!(received(first).await, (true, false));
         assert_eq!(received(open().await).await, (true, false));
     });
