@@ -15,7 +15,8 @@ use super::{Instant, now, select, sleep, timeout};
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
 ///
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
-/// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones: one that has outgrown
+/// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones, while these find the
+/// rest if nobody else waits for it: one that has outgrown
 /// it waits for the rest, but for more than a second only as long as no small share waits for the pages that it has. Cores have
 /// no pages of their own: to take some is an atomic operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
@@ -283,10 +284,17 @@ impl MemoryShare {
         *self = MemoryShare::default();
     }
 
-    /// Takes the pages for so many bytes, if they are free.
+    /// Takes the pages for so many bytes, if they are free. A small share takes large ones if there are no small ones, and no
+    /// large share waits for these.
     fn try_take(&mut self, pages: &BudgetPages, bytes: usize) -> bool {
         let Missing { size, count, .. } = self.missing(pages, bytes);
-        let granted = pages.of_size(size).free.clone().try_acquire_many_owned(count);
+        let may_be_large = size == ShareSize::Small && pages.large.waiting.load(Relaxed) == 0;
+        self.try_take_of(&pages.of_size(size).free, count)
+            || may_be_large && self.try_take_of(&pages.large.free, page_count(bytes))
+    }
+
+    fn try_take_of(&mut self, free: &Arc<Semaphore>, count: u32) -> bool {
+        let granted = free.clone().try_acquire_many_owned(count);
         granted.map(|granted| self.add(granted)).is_ok()
     }
 
@@ -429,6 +437,22 @@ mod tests {
         share.clear();
         check(&budget, 10, 0);
         assert!(large.try_grow_to(&budget, 30 * PAGE));
+    }
+
+    /// Many that have grown to a half of a small share each would otherwise keep all of them waiting.
+    #[tokio::test(start_paused = true)]
+    async fn small_shares_that_grow_do_not_wait_for_each_other() {
+        let budget = budget(30);
+        let mut shares: [MemoryShare; 6] = Default::default();
+        // The small pages are gone, and the third share has large ones.
+        for share in &mut shares[..3] {
+            assert_eq!(grow(share, &budget, 5).await, Ok(()));
+        }
+        check(&budget, 15, 0);
+        for (share, reserved) in shares.iter_mut().zip([16, 17, 18]) {
+            assert_eq!(grow(share, &budget, 6).await, Ok(()));
+            assert!(budget.counts().reserved >= reserved);
+        }
     }
 
     #[tokio::test(start_paused = true)]
