@@ -304,7 +304,8 @@ impl MemoryShare {
         let held = self.held_size(pages);
         // Pages of the other size are given back for those.
         let kept = self.held.as_ref().filter(|_| held == Some(size)).map_or(0, |held| held.num_permits());
-        Missing { size, count: page_count(bytes) - kept as u32, held }
+        let whole = page_count(bytes);
+        Missing { size, count: whole - kept as u32, whole, held }
     }
 
     /// The size of the pages that are held, if there are any.
@@ -340,6 +341,8 @@ impl<T: AsMut<MemoryShare>> Drop for CancelMemoryWaitOnDrop<'_, T> {
 struct Missing {
     size: ShareSize,
     count: u32,
+    /// How many pages the whole share then has.
+    whole: u32,
     /// The size of the pages that the share has meanwhile.
     held: Option<ShareSize>,
 }
@@ -356,18 +359,15 @@ type GrantResult = Result<OwnedSemaphorePermit, MemoryError>;
 impl Wait {
     /// Waits for the pages that are missing.
     fn new(budget: &Arc<BudgetPages>, missing: Missing, limit: Duration) -> Wait {
-        let Missing { size, count, held } = missing;
+        let Missing { size, count, whole, held } = missing;
         let pages = budget.of_size(size);
         pages.waiting.fetch_add(1, Relaxed);
-        let permit = pages.free.clone().acquire_many_owned(count);
-        let in_turn = async move {
-            // The semaphore is never closed.
-            timeout(limit, permit).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit))
-        };
+        let in_turn = granted_in_turn(&pages.free, count, limit);
         let grant: Pin<Box<dyn Future<Output = GrantResult> + Send>> = match (size, held) {
             (ShareSize::Small, _) => {
                 pages.wanted_back.notify_waiters();
-                Box::pin(in_turn)
+                // Large pages do as well: small ones may all be held by shares that wait for more of them.
+                Box::pin(select(in_turn, granted_in_turn(&budget.large.free, whole, limit)))
             }
             (ShareSize::Large, Some(ShareSize::Small)) => {
                 Box::pin(select(in_turn, wanted_back(budget.clone())))
@@ -376,6 +376,17 @@ impl Wait {
         };
         Wait { grant, budget: budget.clone(), size }
     }
+}
+
+/// The end of a wait for so many of the `free` pages.
+fn granted_in_turn(
+    free: &Arc<Semaphore>,
+    count: u32,
+    limit: Duration,
+) -> impl Future<Output = GrantResult> + Send + use<> {
+    let permit = free.clone().acquire_many_owned(count);
+    // The semaphore is never closed.
+    async move { timeout(limit, permit).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit)) }
 }
 
 /// The end of a wait for large pages, if small ones that the share still has are wanted back. In a burst, most waits are over
@@ -453,6 +464,23 @@ mod tests {
             assert_eq!(grow(share, &budget, 6).await, Ok(()));
             assert!(budget.counts().reserved >= reserved);
         }
+    }
+
+    /// Shares that hold all small pages, and wait for more of them, get large ones once these are free.
+    #[tokio::test(start_paused = true)]
+    async fn small_shares_that_wait_get_large_pages() {
+        let (budget, [mut large, mut first, mut second]) = (budget(12), Default::default());
+        assert_eq!(grow(&mut large, &budget, 12).await, Ok(()));
+        assert_eq!([grow(&mut first, &budget, 2).await, grow(&mut second, &budget, 2).await], [Ok(()); 2]);
+        let waits =
+            async { tokio::join!(biased; grow(&mut first, &budget, 4), grow(&mut second, &budget, 4)) };
+        let release = async {
+            tokio::task::yield_now().await;
+            check(&budget, 16, 2);
+            large.clear();
+        };
+        assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), Ok(())));
+        assert_eq!(budget.counts().waiting, 0);
     }
 
     #[tokio::test(start_paused = true)]
