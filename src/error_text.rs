@@ -65,7 +65,7 @@ pub(crate) fn reason_for_peers(reason: &str) -> String {
     let expected = match expected.strip_prefix("struct ").map(|named| named.split_once(" with ")) {
         Some(Some((_, elements))) => elements,
         Some(None) => "an object",
-        None => kind_of_type(expected).unwrap_or(expected),
+        None => describe_values(expected).unwrap_or(expected),
     };
     format!("{front}{EXPECTED}{expected}")
 }
@@ -83,9 +83,9 @@ fn reason_without_value(reason: &str) -> String {
 
 const EXPECTED: &str = ", expected ";
 
-/// The values of a type that has a name in Rust alone, in words of its peers; `None` for a type of the application.
-pub(crate) fn kind_of_type(name: &str) -> Option<&'static str> {
-    Some(match name {
+/// Describes the values of a primitive type to a peer, who need not know Rust; `None` for other types.
+pub(crate) fn describe_values(type_name: &str) -> Option<&'static str> {
+    Some(match type_name {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",

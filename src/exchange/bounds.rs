@@ -43,7 +43,7 @@ impl Bounds {
         if share.is_overdue(&self.memory, limit) {
             return Poll::Ready(Err(ExchangeError::TimedOut(Phase::Body, limit.into())));
         }
-        let grown = share.poll_grow_to(cx, &self.memory, bytes, self.timeouts.body);
+        let grown = share.poll_grow_to(cx, &self.memory, bytes, limit);
         grown.map_err(ExchangeError::from_memory)
     }
 

@@ -414,9 +414,7 @@ impl PartMemory {
     /// Notes that a part of this length was read, and gives back what was taken for more of it.
     pub(super) fn keep(&mut self, len: usize) {
         self.kept += len;
-        if self.kept < self.share.len() {
-            self.share.shrink_to(self.kept);
-        }
+        self.share.shrink_to(self.kept);
     }
 }
 

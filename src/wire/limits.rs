@@ -88,7 +88,7 @@ pub struct Limits {
     /// its parts and the window of its decoder.
     /// Streamed responses whose compression would leave less than half of the memory free are not compressed.
     ///
-    /// A response of 64 KiB or more that a handler leaves in memory takes its memory until the system has all of it to
+    /// A response of more than 64 KiB that a handler leaves in memory takes its memory until the system has all of it to
     /// send. It is there already, so it does not wait: if even the content of its request does not make enough room, it is freed,
     /// and the peer gets 503 with `retry-after`. One that can never fit takes all there is. While less than half is
     /// free, a response that holds memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken. Bytes that

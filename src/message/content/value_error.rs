@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::content_error::ValueFault;
-use crate::error_text::{Excerpt, kind_of_type};
+use crate::error_text::{Excerpt, describe_values};
 use crate::message::Status;
 
 /// Why a value of a path, a query, a form or a cookie cannot be read as requested.
@@ -38,11 +38,11 @@ enum Reason {
     NoParam,
     /// The parameter of the path is not UTF-8.
     ParamText,
-    /// The parameter of the path is none of these values.
+    /// The parameter of the path is not what is described here, as in "a whole number from 0 to 255".
     ParamType(&'static str),
     /// The path, or a segment of it, is not UTF-8.
     Path,
-    /// The value is none of these.
+    /// The value is not what is described here.
     Type(&'static str),
     /// An escape lacks its digits, or does not decode to UTF-8.
     Escape,
@@ -137,7 +137,7 @@ impl fmt::Display for ValueError {
 
 impl Error for ValueError {}
 
-/// The values of a type in words of the peer, to whom the name of a type of the application says nothing.
+/// Describes the values of a type to a peer, whom the name of a type of the application would not help.
 fn kind_of<T>() -> &'static str {
-    kind_of_type(type_name::<T>()).unwrap_or("valid")
+    describe_values(type_name::<T>()).unwrap_or("valid")
 }
