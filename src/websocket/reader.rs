@@ -44,6 +44,8 @@ struct Ending {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndStep {
+    /// After an error, what the peer is sending is discarded until it pauses.
+    Pause,
     /// The last frames are sent, and the sending half is closed.
     Finish,
     /// Bytes that the peer still sends are discarded.
@@ -328,7 +330,7 @@ fn begin_end<R: Role>(shared: &Shared<R>, ending: &mut Option<Box<Ending>>, erro
         // If no mask can be made, the connection just ends.
         let _ = shared.with(|link| link.write_close(code, ""));
     }
-    *ending = Some(Box::new(Ending { step: EndStep::Finish, error: Some(error) }));
+    *ending = Some(Box::new(Ending { step: EndStep::Pause, error: Some(error) }));
 }
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
@@ -339,6 +341,10 @@ fn poll_end<R: Role>(
 ) -> Poll<io::Result<()>> {
     let Some(ending) = ending else { return Poll::Ready(Ok(())) };
     shared.with(|link| {
+        if ending.step == EndStep::Pause {
+            let has_paused = ready!(link.poll_pause(cx)).is_ok();
+            ending.step = if has_paused { EndStep::Finish } else { EndStep::Over };
+        }
         if ending.step == EndStep::Finish {
             let is_finished = ready!(link.poll_finish(cx)).is_ok();
             // After a close frame, a peer sends nothing more; after an error, it may still be sending.

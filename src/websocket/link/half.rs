@@ -82,7 +82,8 @@ impl<R: RoleParts> Drop for Half<R> {
 
 /// Closes a WebSocket whose halves were dropped, in no more than the time for the close.
 pub(crate) async fn close_dropped<R: RoleParts>(shared: Arc<Shared<R>>) {
-    if poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
+    let paused = poll_fn(|cx| shared.with(|link| link.poll_pause(cx))).await;
+    if paused.is_ok() && poll_fn(|cx| shared.with(|link| link.poll_finish(cx))).await.is_ok() {
         poll_fn(|cx| shared.with(|link| link.poll_linger(cx))).await;
     }
     shared.with(Link::close_now);

@@ -1,16 +1,17 @@
 //! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
 
+use std::io;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
-use std::{io, mem};
 
 use super::heartbeat::Heartbeat;
 use super::ready_state::ReadyState;
 use super::role::private::RoleParts;
+use super::uncounted::Uncounted;
 use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
-use crate::net::{Conn, ConnError, IoState, Locality, PeerEnd, TimerSlot, Traffic, Transport};
+use crate::net::{Conn, ConnError, IoState, PeerEnd, TimerSlot, Transport};
 use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::WebSocketCounter;
 use crate::websocket::codec::{Encoder, Input};
@@ -122,7 +123,9 @@ impl<R: RoleParts> Link<R> {
     pub(crate) fn write_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.part(part, out))?;
-        self.uncounted.sent += u64::from(part.is_last);
+        if part.is_last {
+            self.uncounted.add_message();
+        }
         Ok(())
     }
 
@@ -130,7 +133,7 @@ impl<R: RoleParts> Link<R> {
     pub(crate) fn write_frame(&mut self, cx: &mut task::Context<'_>, frame: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.encoder.check_whole()?;
-        self.uncounted.sent += 1;
+        self.uncounted.add_message();
         if frame.len() >= COPIED_MAX {
             return self.write_payload(cx, frame);
         }
@@ -158,7 +161,7 @@ impl<R: RoleParts> Link<R> {
             true => self.write_payload(cx, message.as_bytes())?,
             false => self.write(|encoder, out| encoder.message(message, out))?,
         }
-        self.uncounted.sent += 1;
+        self.uncounted.add_message();
         Ok(())
     }
 
@@ -216,7 +219,7 @@ impl<R: RoleParts> Link<R> {
             }
         }
         self.state.begin_close();
-        self.uncounted.close_code = Some(code.0);
+        self.uncounted.note_close(code);
         // The close has a time of its own, which a reader in another task has yet to wait for.
         self.end_silence();
         self.wakers.wake();
@@ -440,6 +443,21 @@ impl<R: RoleParts> Link<R> {
         self.guard.take()
     }
 
+    /// Sends what waits to be written, and discards what the peer sends until it pauses. A proxy in between stops reading from
+    /// the peer once our half is closed, and what the peer still sends would reset it before it has read the close frame.
+    pub(crate) fn poll_pause(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.with_waker(cx, |link, cx| {
+            link.check_close_timeout(cx)?;
+            ready!(link.poll_flush(cx))?;
+            let paused = ready!(link.conn.poll_linger(cx, link.bounds.close, CLOSE_PAUSE));
+            link.conn.disarm(TimerSlot::Read);
+            match paused {
+                Ok(()) | Err(ConnError::TimedOut) => Poll::Ready(Ok(())),
+                Err(error) => Poll::Ready(Err(link.fail(error, Phase::Close))),
+            }
+        })
+    }
+
     /// Sends what waits to be written, and closes the sending half.
     pub(crate) fn poll_finish(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.with_waker(cx, |link, cx| {
@@ -542,44 +560,13 @@ impl<R: RoleParts> Link<R> {
     }
 }
 
-/// The messages and bytes that the server has not counted yet.
-#[derive(Default)]
-struct Uncounted {
-    traffic: Traffic,
-    /// How many messages were sent.
-    sent: u64,
-    /// The code of the first close frame.
-    close_code: Option<u16>,
-}
-
-impl Uncounted {
-    /// Adds the traffic that the connection has noted.
-    fn take_traffic<L: Locality>(&mut self, conn: &mut Conn<L>) {
-        let Traffic { received, sent } = conn.traffic();
-        if received + sent > 0 {
-            conn.take_traffic();
-            self.traffic.received += received;
-            self.traffic.sent += sent;
-        }
-    }
-
-    fn count(&mut self, counter: &WebSocketCounter) {
-        let Traffic { received, sent } = self.traffic;
-        if received + sent > 0 {
-            counter.count_traffic(mem::take(&mut self.traffic));
-            // Messages that are held back are counted together, with the next bytes.
-            counter.count_sent(mem::take(&mut self.sent));
-        }
-        if let Some(code) = self.close_code.take() {
-            counter.note_close(code);
-        }
-    }
-}
-
 thread_local! {
     /// The write buffers, which sockets have only while bytes wait in them.
     static IO_STATES: LocalCache<Box<IoState>> = const { LocalCache::new() };
 }
+
+/// How long a peer sends nothing before the connection of a WebSocket that has failed is closed for sending.
+const CLOSE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Up to so many bytes wait without memory of their own.
 const WAITING_UNRESERVED_MAX: usize = 64 << 10;

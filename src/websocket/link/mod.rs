@@ -1,6 +1,7 @@
 //! The connection below a WebSocket, which its reader and its writer share.
 
 mod role;
+mod uncounted;
 
 mod heartbeat;
 mod ready_state;

@@ -100,6 +100,34 @@ fn codes_and_reasons_that_cannot_be_sent_are_refused() {
     });
 }
 
+/// A peer that is still sending when its WebSocket fails: a proxy that saw the end at once would reset it.
+#[test]
+fn the_half_is_closed_once_the_peer_pauses_rfc6455_7_1_7() {
+    let service =
+        Server::new().service(async |ctx: &mut Context| echo(ctx, &websocket::Options::default()).await);
+    paused(async {
+        let (near, far) = duplex(1 << 20);
+        let (mut reader, mut writer) = tokio::io::split(near);
+        let start = Instant::now();
+        let sends = async {
+            writer.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+            for _ in 0..20 {
+                writer.write_all(&[0xff; 100]).await.unwrap();
+                sleep(Duration::from_millis(90)).await;
+            }
+            writer
+        };
+        let reads = async {
+            let mut received = Vec::new();
+            reader.read_to_end(&mut received).await.unwrap();
+            assert!(received.ends_with(&[CLOSE, 2, 0x03, 0xea]), "{received:?}");
+            start.elapsed()
+        };
+        let (_, _, took) = tokio::join!(service.serve_connection(far), async { drop(sends.await) }, reads);
+        assert!((1710..2000).contains(&took.as_millis()), "{took:?}");
+    });
+}
+
 /// A peer that never closes is given up.
 #[test]
 fn a_close_has_a_time_limit() {
