@@ -54,7 +54,7 @@ pub(crate) use context::{BodyReader, BodyWriter, Context, HeadFields};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
-pub(crate) use context::{WebSocketConn, WebSocketCounter};
+pub(crate) use context::{PendingCounts, WebSocketConn, WebSocketCounter};
 #[cfg(feature = "metrics")]
 pub(crate) use counts::ERROR_KINDS;
 pub(crate) use counts::GuardKind;

@@ -77,8 +77,8 @@ pub struct Limits {
     /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, responses that wait for
     /// their peers, forwarded responses that are kept, decoded content and the windows of its decoders, parts of multipart
     /// content, messages of WebSockets, and the states of codings.
-    /// Default: half of the memory of the machine, or of the control group of the process if that may take less; 1 GiB
-    /// where the system does not tell.
+    /// Default: a quarter of the memory of the machine, or of the control group of the process if that may take less; 512 MiB
+    /// where the system does not tell. An allocator may keep as much again, and the system takes its part for each connection.
     ///
     /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
@@ -144,7 +144,7 @@ impl Default for Limits {
             pipeline_responses_max: 64,
             connections_max: (machine_memory() / (64 << 10)).min(65_536),
             connections_per_peer_max: None,
-            memory_max: machine_memory() / 2,
+            memory_max: machine_memory() / 4,
             requests_per_connection_max: None,
         }
     }

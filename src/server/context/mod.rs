@@ -34,4 +34,4 @@ pub(crate) use head_filter::StateSaver;
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};
 #[cfg(feature = "websocket")]
-pub(crate) use websocket::{WebSocketConn, WebSocketCounter};
+pub(crate) use websocket::{PendingCounts, WebSocketConn, WebSocketCounter};

@@ -6,11 +6,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task;
+use std::{mem, task};
 
 use super::context::Context;
 use crate::message::Headers;
-use crate::net::{Conn, ReadBuffer, Traffic};
+use crate::net::{Conn, Locality, ReadBuffer, Traffic};
 use crate::runtime::MemoryBudget;
 use crate::server::counts::CoreCounterSet;
 use crate::server::exchange::UpgradedGuard;
@@ -96,6 +96,51 @@ impl WebSocketCounter {
     pub(crate) fn note_close(&self, code: u16) {
         if let Some(reported) = &self.reported {
             let _ = reported.close_code.compare_exchange(0, code, Relaxed, Relaxed);
+        }
+    }
+}
+
+/// The messages and bytes of a WebSocket that its [`WebSocketCounter`] has not counted yet.
+#[derive(Default)]
+pub(crate) struct PendingCounts {
+    traffic: Traffic,
+    /// How many messages were sent.
+    sent: u64,
+    /// The code of the first close frame.
+    close_code: Option<u16>,
+}
+
+impl PendingCounts {
+    /// Adds a message that was sent as a whole, or the last part of one.
+    pub(crate) fn add_message(&mut self) {
+        self.sent += 1;
+    }
+
+    /// Notes the code of the close frame that was sent.
+    pub(crate) fn note_close(&mut self, code: u16) {
+        self.close_code = Some(code);
+    }
+
+    /// Adds the traffic that the connection has noted.
+    pub(crate) fn take_traffic<L: Locality>(&mut self, conn: &mut Conn<L>) {
+        let Traffic { received, sent } = conn.traffic();
+        if received + sent > 0 {
+            conn.take_traffic();
+            self.traffic.received += received;
+            self.traffic.sent += sent;
+        }
+    }
+
+    /// Hands all that was added to the counter of the server.
+    pub(crate) fn count(&mut self, counter: &WebSocketCounter) {
+        let Traffic { received, sent } = self.traffic;
+        if received + sent > 0 {
+            counter.count_traffic(mem::take(&mut self.traffic));
+            // Messages that are held back are counted together, with the next bytes.
+            counter.count_sent(mem::take(&mut self.sent));
+        }
+        if let Some(code) = self.close_code.take() {
+            counter.note_close(code);
         }
     }
 }

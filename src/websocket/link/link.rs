@@ -7,13 +7,12 @@ use std::time::Duration;
 use super::heartbeat::Heartbeat;
 use super::ready_state::ReadyState;
 use super::role::private::RoleParts;
-use super::uncounted::Uncounted;
 use super::wakers::Wakers;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, PeerEnd, TimerSlot, Transport};
 use crate::runtime::{Budget, MemoryBudget, MemoryShare};
-use crate::server::WebSocketCounter;
+use crate::server::{PendingCounts, WebSocketCounter};
 use crate::websocket::codec::{Encoder, Input};
 use crate::websocket::frame::{CloseCode, Message, MessagePart, OpCode, close_payload};
 use crate::websocket::options::LinkBounds;
@@ -33,7 +32,7 @@ pub(crate) struct Link<R: RoleParts> {
     /// The part of `memory_budget` that is reserved for messages which wait for a slow peer.
     reserved: MemoryShare,
     memory_budget: MemoryBudget,
-    uncounted: Uncounted,
+    uncounted: PendingCounts,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
     guard: Option<R::Guard>,
 }
@@ -59,7 +58,7 @@ impl<R: RoleParts> Link<R> {
             budget: Budget::default(),
             reserved: MemoryShare::default(),
             memory_budget,
-            uncounted: Uncounted::default(),
+            uncounted: PendingCounts::default(),
             guard,
         }
     }
@@ -219,7 +218,7 @@ impl<R: RoleParts> Link<R> {
             }
         }
         self.state.begin_close();
-        self.uncounted.note_close(code);
+        self.uncounted.note_close(code.0);
         // The close has a time of its own, which a reader in another task has yet to wait for.
         self.end_silence();
         self.wakers.wake();

@@ -1,7 +1,6 @@
 //! The connection below a WebSocket, which its reader and its writer share.
 
 mod role;
-mod uncounted;
 
 mod heartbeat;
 mod ready_state;
