@@ -34,7 +34,6 @@
 //! ```
 //! # use corehttp::{Context, Handler, Result, routes};
 //! use corehttp::{Request, Server};
-//!
 //! # fn add(ctx: &mut Context) { ctx.response.set_text("[1,2,3]") }
 //! # fn app() -> impl Handler + Send + Sync { routes! { GET "/add/{left}/{right}" => add } }
 //! # #[tokio::main(flavor = "current_thread")]
@@ -62,62 +61,44 @@
 //!
 //! # Where to look
 //!
-//! Each module's page begins with a program. The [`guide`] has a whole service, the order of middleware, and the idioms of
-//! axum, actix, fasthttp and reqwest as they are written here.
+//! Each module begins with a program. The [`guide`] has a service, and the idioms of axum, actix, fasthttp and reqwest.
 //!
 //! Servers:
 //!
-//! - Handlers, their state, what the compiler says of them: [`Handler`], [`with_state`], [`Context`]
-//! - Routes, parameters of paths, links: [`routes!`], [`Router`], [`Context::params`], [`routing`]
+//! - Handlers, their state, routes, links: [`Handler`], [`Context`], [`with_state`], [`routes!`], [`Router`], [`routing`]
 //! - Where to listen, on how many cores, certificates: [`Server`], [`net`], [`tls`], [`acme`]
-//! - Middleware, its order, guards, rates, CORS, forged requests, compression, ids: [`middleware`]
-//! - Access logs, error logs, metrics, spans: [`access_log`], [`server::ErrorLog`], [`metrics`], [`tracing`]
-//! - Sessions, signed cookies: [`session`], [`cookies`]
-//! - Queries, forms, cookies, uploads: [`Request::query`], [`Request::form`], [`Request::cookies`], [`SetCookie`],
+//! - Middleware, guards, rates, CORS, forged requests, compression, ids: [`middleware`]
+//! - Logs, metrics, spans, reports: [`access_log`], [`server::ErrorLog`], [`metrics`], [`tracing`], [`Server::on_exchange`]
+//! - JSON, parameters, queries, forms, uploads: [`json`], [`Context::params`], [`Request::query`], [`Request::form`],
 //!   [`multipart`]
-//! - JSON, a file, a folder, redirects, downloads: [`json`], [`Context::send_file`], [`fs`], [`Response::set_redirect`],
-//!   [`Response::set_attachment`]
-//! - Preconditions, ranges: [`Response::check_preconditions`], [`Response::check_range`]
-//! - The status of an error, and its response: [`Error`], [`Server::error_status`], [`Server::error_response`],
-//!   [`Problem`]
-//! - How much peers may send, and how long all may take, also for one route: [`Limits`], [`Timeouts`],
-//!   [`middleware::limits`], [`middleware::timeouts`]
-//! - Bodies read or written piece by piece: [`BodyPlan::Stream`], [`Context::body_reader`], [`Context::body_writer`],
-//!   [`Context::duplex`]
-//! - Server-sent events, WebSocket, other protocols: [`sse`], [`websocket`], [`Context::upgrade`],
-//!   [`Context::accept_tunnel`]
-//! - Who the client is, also behind nginx, HAProxy or a cloud: [`Context::client_ip`], [`Server::trusted_proxies`],
-//!   [`proxy_protocol`]
-//! - Clients that leave, or send again: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`],
-//!   [`idempotency`]
-//! - A graceful stop, probes of load balancers: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
-//! - Gateways: [`Context::forward`], [`Request::forwarded_to`], [`middleware::ForwardAuth`]
-//! - Reports, counters, transforms of bodies: [`server`], [`Server::on_exchange`], [`Server::on_error`]
+//! - Cookies, sessions, repeated requests: [`Request::cookies`], [`SetCookie`], [`cookies`], [`session`], [`idempotency`]
+//! - Files, redirects, ranges: [`fs`], [`Context::send_file`], [`Response::set_redirect`], [`Response::check_preconditions`]
+//! - Errors and their responses: [`Error`], [`Problem`], [`Server::error_status`], [`Server::error_response`]
+//! - Limits, also of one route: [`Limits`], [`Timeouts`], [`middleware::limits`], [`middleware::timeouts`]
+//! - Streams: [`BodyPlan::Stream`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`]
+//! - Events, WebSocket, other protocols: [`sse`], [`websocket`], [`Context::upgrade`], [`Context::accept_tunnel`]
+//! - The client's address behind proxies: [`Context::client_ip`], [`Server::trusted_proxies`], [`proxy_protocol`]
+//! - Clients that leave: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`]
+//! - A graceful stop, probes: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
+//! - Gateways: [`Context::forward`], [`Request::forwarded_to`], [`middleware::ForwardAuth`], [`client::Balancer`]
 //! - Apps of axum, layers of tower, types of `http`: [`tower`], [`http_types`]
-//! - Tests: [`Service::respond`], [`testing`]
-//! - Connections that you accept yourself: [`Service::serve_connection`]
+//! - Tests, connections of your own: [`Service::respond`], [`testing`], [`Service::serve_connection`]
 //!
 //! Clients, and both:
 //!
-//! - A request in one expression, with JSON or a form: [`Client::get`], [`RequestBuilder`]
-//! - Connections, time limits, proxies, cookies: [`ClientBuilder`], [`client`], [`jar`]
-//! - Failed statuses, failed exchanges, retries: [`Response::error_for_status`], [`ClientError`], [`client::Retry`]
-//! - Tokens and signatures of all requests: [`client::ClientMiddleware`]
-//! - Which redirects are followed: [`ClientBuilder::check_redirects`]
+//! - Requests and their failures: [`Client::get`], [`RequestBuilder`], [`Response::error_for_status`], [`ClientError`]
+//! - Connections, time limits, proxies, redirects, cookies: [`ClientBuilder`], [`client`], [`jar`]
+//! - Retries, tokens and signatures of all requests: [`client::Retry`], [`client::ClientMiddleware`]
 //! - Large bodies, events: [`Client::open_response`], [`Client::open_call`], [`Client::download`], [`sse::EventSource`]
-//! - Without a runtime: [`blocking`]. Without an allocation: [`Client::send`]
-//! - Parts of messages, content codings, errors: [`message`], [`coding`], [`error`]
+//! - Without a runtime: [`blocking`]. Without an allocation: [`Client::send`]. Both sides: [`message`], [`coding`], [`error`]
 //!
-//! A feature has the name of its module, and `http` that of `http_types`: a service with sessions, metrics and spans begins
-//! with `cargo add corehttp --features session,metrics,tracing`. The features `access-log`, `compress`, `form`, `fs`,
-//! `json`, `multipart` and `tls` are on by default. These have no module: `form` (forms as structs), `compress` and `zstd`
-//! (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography),
-//! `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes). Of a method
-//! whose feature is not enabled, the compiler names the feature.
+//! A feature has the name of its module, and `http` that of `http_types`: `cargo add corehttp --features session,metrics`.
+//! On by default: `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls`. Without a module: `form` (forms as
+//! structs), `compress` and `zstd` (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other
+//! cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes).
 //!
-//! The folder `examples` has programs for most of this. Names follow [RFC
-//! 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
-//! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
+//! The folder `examples` has programs for most of this. Names are those of [RFC
+//! 9110](https://www.rfc-editor.org/rfc/rfc9110) and [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112).
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #where-to-look")]
