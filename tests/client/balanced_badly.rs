@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corehttp::client::{Balancer, BalancerBuilder, ClientTimeouts};
 use corehttp::net::Dialer;
-use corehttp::{Client, Request, Response};
+use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -131,6 +131,37 @@ fn a_host_that_answers_badly_costs_five_requests_and_trials() {
             assert_eq!(counts[0].failed, failed as u64, "{behavior:?}");
         });
     }
+}
+
+/// A stream's head comes, and the end of its body does not.
+#[test]
+fn a_host_whose_bodies_break_off_costs_as_few_streams() {
+    for (behavior, is_call) in
+        [Behavior::HalfBody, Behavior::TooLittle].into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        paused(async move {
+            let balancer = Hosts::new(behavior).balance().build();
+            let mut failed = 0;
+            for _ in 0..400 {
+                failed += u64::from(stream(&balancer, is_call).await.is_err());
+                sleep(Duration::from_millis(100)).await;
+            }
+            assert!((5..=7).contains(&failed), "{behavior:?}, {is_call}: {failed} of 400");
+            let counts = balancer.counts();
+            assert_eq!((counts[0].failed, counts[0].pending), (failed, 0), "{behavior:?}, {is_call}");
+        });
+    }
+}
+
+/// Reads the body of a response as a stream.
+async fn stream(balancer: &Balancer, is_call: bool) -> Result<(), ClientError> {
+    let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+    let mut reader = match is_call {
+        false => balancer.open_response(&request, &mut response).await?,
+        true => balancer.open_call(&request).await?.finish(&mut response).await?,
+    };
+    while reader.chunk().await?.is_some() {}
+    Ok(())
 }
 
 /// It is never ejected, since it answers in between; each failure keeps requests from it for three seconds.

@@ -10,7 +10,7 @@ use super::inner::{BalancerInner, is_callers_fault};
 use super::member::{BalancerCounts, Member};
 use super::round::{Assignment, Round};
 use super::tasks::{first_look_ups, start_look_ups};
-use crate::client::call::{Call, ResponseReader};
+use crate::client::call::{Call, OutcomeProgress, ResponseReader};
 use crate::client::error::{ClientCause, ClientError};
 use crate::client::host::Host;
 use crate::client::retry::{Outcome, Tries};
@@ -111,7 +111,9 @@ impl Balancer {
             };
             if !self.assign_again(&mut round, opened.as_ref().map(|_| &*response)) {
                 let reader = opened.map_err(|error| round.describe(error))?;
-                return Ok(reader.with_guard(Some(round.end(response))));
+                let ended = round.end(response);
+                let outcome = self.inner.clone().outcome_of(ended, OutcomeProgress::Answered);
+                return Ok(reader.balanced_by(Some(outcome)));
             }
             if let Ok(unwanted) = opened {
                 unwanted.discard().await;
@@ -123,8 +125,8 @@ impl Balancer {
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
     /// [`Client::open_call`](crate::Client::open_call) does.
     ///
-    /// The host is judged by the head of its response, or by the error that prevents one. The request counts as pending
-    /// until the body of the response has been read.
+    /// The host is judged by the head of its response, and by an error before or after that. The request counts as pending until
+    /// the body of the response has been read.
     ///
     /// # Errors
     ///
@@ -147,7 +149,8 @@ impl Balancer {
             if !is_again {
                 let call = opened.map_err(|error| round.describe(error))?;
                 let call = call.with_retry_log(round.tries.take().and_then(Tries::into_log));
-                return Ok(call.recorded_by(self.inner.clone().recorder(round.assignment)));
+                let outcome = self.inner.clone().outcome_of(round.assignment, OutcomeProgress::Pending);
+                return Ok(call.balanced_by(outcome));
             }
             if let Ok(unwanted) = opened
                 && let Ok(unwanted) = unwanted.finish(&mut Response::new()).await
@@ -182,7 +185,7 @@ impl Balancer {
             };
             if !self.assign_again(&mut round, outcome) {
                 let tunnel = upgraded.map_err(|error| round.describe(error))?;
-                return Ok(tunnel.with_guard(Some(round.end(response))));
+                return Ok(tunnel.with_guard(Some(round.end(response).in_flight)));
             }
             self.wait(&mut round).await;
         }
@@ -330,7 +333,7 @@ impl Balancer {
             }
             // Only the first attempt, since a second one began later; and against a host that works, since an error comes soon.
             (Some(loser), None)
-                if hedged.winner == Winner::Second && !round.assignment.member.has_just_failed() =>
+                if hedged.winner == Winner::Second && round.assignment.member.failures_in_a_row() == 0 =>
             {
                 self.inner.record_lost_hedge(&loser.member);
             }
@@ -358,6 +361,7 @@ impl Balancer {
         if outcome.is_err_and(is_callers_fault) {
             return false;
         }
+        round.assignment.failures_before = round.assignment.member.failures_in_a_row();
         self.inner.record(&round.assignment.member, round.assignment.is_trial, outcome);
         self.assign_next(round, outcome)
     }

@@ -9,7 +9,7 @@ use super::host_list::HostList;
 use super::member::{Member, Turns};
 use super::round::{Assignment, RetryWait, not_assigned};
 use super::tasks::start_checks;
-use crate::client::call::OutcomeRecorder;
+use crate::client::call::{BalancedOutcome, OutcomeProgress};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::retry::{Latencies, NextHost, Outcome, Retry, Tries};
 use crate::client::send::RequestSender;
@@ -204,13 +204,26 @@ impl BalancerInner {
         }
     }
 
-    /// The recorder of a request that goes on.
-    pub(super) fn recorder(self: Arc<BalancerInner>, assignment: Assignment) -> OutcomeRecorder {
-        let Assignment { member, in_flight, is_trial, .. } = assignment;
-        OutcomeRecorder::new(in_flight, move |outcome| {
-            if !outcome.is_err_and(is_callers_fault) {
-                self.record(&member, is_trial, outcome);
+    /// The outcome of a request that goes on, of which so much is recorded.
+    pub(super) fn outcome_of(
+        self: Arc<BalancerInner>,
+        assignment: Assignment,
+        progress: OutcomeProgress,
+    ) -> BalancedOutcome {
+        let Assignment { member, in_flight, is_trial, mut failures_before, .. } = assignment;
+        let mut is_answered = progress == OutcomeProgress::Answered;
+        BalancedOutcome::new(progress, move |outcome| {
+            let _counted_until_dropped = &in_flight;
+            if outcome.is_err_and(is_callers_fault) {
+                return;
             }
+            if is_answered {
+                // The head alone has ended the row of failures.
+                member.resume_failures(failures_before);
+            }
+            failures_before = member.failures_in_a_row();
+            self.record(&member, is_trial && !is_answered, outcome);
+            is_answered = true;
         })
     }
 

@@ -137,9 +137,10 @@ pub struct BalancerCounts {
     pub weight: u32,
     /// Requests that it has not answered yet, including bodies that are still being read.
     pub pending: usize,
-    /// Requests that it has answered, except those that count as failed.
+    /// Requests that it has answered, except those that count as failed by the heads of their responses.
     pub served: u64,
-    /// Requests that failed.
+    /// Requests that failed, also in the body of a response that [`Balancer::open_response`](super::Balancer::open_response) or
+    /// [`Balancer::open_call`](super::Balancer::open_call) has opened.
     pub failed: u64,
     /// Responses by class, from 1xx to 5xx, including those that count as failed. Responses to checks are not counted.
     pub classes: [u64; 5],
@@ -345,9 +346,14 @@ impl Member {
         is_healthy
     }
 
-    /// Whether the last request of the host has failed.
-    pub(super) fn has_just_failed(&self) -> bool {
-        self.counts.failed_in_a_row.load(Ordering::Relaxed) > 0
+    /// How many of the last requests of the host have failed.
+    pub(super) fn failures_in_a_row(&self) -> u32 {
+        self.counts.failed_in_a_row.load(Ordering::Relaxed)
+    }
+
+    /// Goes on from so many failures in a row, since the response that ended them breaks off.
+    pub(super) fn resume_failures(&self, failures: u32) {
+        self.counts.failed_in_a_row.fetch_max(failures, Ordering::Relaxed);
     }
 
     /// Records that another host has answered a hedged request first. Returns whether that has happened too often in a row. The
@@ -375,8 +381,7 @@ impl Member {
         if self.is_out() {
             return is_trial.then_some(EjectionCause::Trial);
         }
-        let failed = self.counts.failed_in_a_row.load(Ordering::Relaxed);
-        (policy.failures > 0 && failed >= policy.failures).then_some(EjectionCause::Failures)
+        (policy.failures > 0 && self.failures_in_a_row() >= policy.failures).then_some(EjectionCause::Failures)
     }
 
     /// Ejects the host, unless it is ejected already.

@@ -46,13 +46,13 @@ impl Round<'_> {
         }
     }
 
-    /// Ends with this response, which gets the attempts before it. The request is pending for as long as the value that is
+    /// Ends with this response, which gets the attempts before it. The request is pending for as long as the assignment that is
     /// returned is kept.
-    pub(super) fn end(mut self, response: &mut Response) -> InFlightGuard {
+    pub(super) fn end(mut self, response: &mut Response) -> Assignment {
         if let Some(retries) = self.tries.take().and_then(Tries::into_log) {
             response.set_client_retries(&retries);
         }
-        self.assignment.in_flight
+        self.assignment
     }
 }
 
@@ -67,12 +67,14 @@ pub(super) struct Assignment {
     pub(super) is_second: bool,
     /// Whether it decides what becomes of a host that was ejected.
     pub(super) is_trial: bool,
+    /// How many requests of the host in a row had failed before this one had an outcome.
+    pub(super) failures_before: u32,
 }
 
 impl Assignment {
     /// A first attempt, which `in_flight` counts, and which is no trial.
     pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
-        Assignment { member, host: None, in_flight, is_second: false, is_trial: false }
+        Assignment { member, host: None, in_flight, is_second: false, is_trial: false, failures_before: 0 }
     }
 
     /// Uses the connections of `sender`, if there is one.

@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::call_exchange::CallExchange;
 use super::halves::{CallReader, CallWriter, Half};
-use super::outcome_recorder::OutcomeRecorder;
+use super::outcome_recorder::BalancedOutcome;
 use super::response_reader::ResponseReader;
 use crate::client::error::{ClientError, RetryLog, RetryReport};
 use crate::message::{Headers, Response};
@@ -53,9 +53,9 @@ impl Call {
         Call(exchange)
     }
 
-    /// Returns this call, whose outcome `recorder` records.
-    pub(in crate::client) fn recorded_by(mut self, recorder: OutcomeRecorder) -> Call {
-        self.0.set_recorder(recorder);
+    /// Returns this call, which records its outcome for a balancer.
+    pub(in crate::client) fn balanced_by(mut self, outcome: BalancedOutcome) -> Call {
+        self.0.set_balanced(outcome);
         self
     }
 

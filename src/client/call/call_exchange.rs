@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use super::outcome_recorder::OutcomeRecorder;
+use super::outcome_recorder::{BalancedOutcome, OutcomeRecorder};
 use super::response_reader::ResponseReader;
 use crate::client::cookies::RequestCookies;
 use crate::client::error::{ClientError, ClientPhase, RetryLog, RetryReport};
@@ -32,7 +32,6 @@ pub(crate) struct CallExchange {
     response_head: Box<Response>,
     head: Option<Box<CallHead>>,
     cookies: RequestCookies<'static>,
-    /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
 }
 
@@ -73,9 +72,9 @@ impl CallExchange {
         self.head.as_ref()?.sent_fields.as_ref()
     }
 
-    /// Sets the recorder of a balancer.
-    pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
-        self.recorder.set_balancer(recorder);
+    /// Records the outcome for a balancer as well.
+    pub(super) fn set_balanced(&mut self, outcome: BalancedOutcome) {
+        self.recorder.set_balanced(outcome);
     }
 
     /// Sets the attempts before this one, if a policy for retries had a say.
@@ -283,7 +282,7 @@ impl CallExchange {
     pub(crate) fn into_upgraded(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
         let write_limit = self.pooled.timeouts().send;
         let (conn, early) = self.pooled.into_parts();
-        (conn, early, write_limit, self.recorder.into_guard())
+        (conn, early, write_limit, self.recorder.into_balanced())
     }
 
     /// Ends the body with these trailers, and receives the head of the response into `response`.
@@ -302,7 +301,7 @@ impl CallExchange {
         let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
         self.recorder.record_failure(answered)?;
         self.complete_head(response)?;
-        Ok(ResponseReader::new(self.pooled).with_guard(self.recorder.into_guard()))
+        Ok(ResponseReader::new(self.pooled).balanced_by(self.recorder.into_balanced()))
     }
 
     /// Drops interim responses from here on. Returns whether one was waiting to be taken.

@@ -1,4 +1,4 @@
-//! [`OutcomeRecorder`]: records how a balanced request ended; [`InFlightGuard`] counts it until it is answered.
+//! [`OutcomeRecorder`]: records how a request ended, also for its balancer; [`InFlightGuard`] counts it until it is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,47 +8,71 @@ use crate::client::error::ClientError;
 use crate::client::observe::ClientSpan;
 use crate::message::Response;
 
-/// Counts a request of a balancer as pending, and records its outcome once, also in its span. Empty without a balancer
-/// and without a span.
+/// Records the outcome of a request for its balancer and in its span. Empty without a balancer and without a span.
 #[derive(Default)]
 pub(crate) struct OutcomeRecorder {
-    recording: Option<Recording>,
+    balanced: Option<BalancedOutcome>,
     span: ClientSpan,
 }
 
-struct Recording {
-    /// `None` once it has been called.
-    record: Option<Box<RecordFn>>,
-    in_flight: InFlightGuard,
+/// The outcome of a request of a balancer, which counts as pending until this is dropped.
+pub(crate) struct BalancedOutcome {
+    record: Box<RecordFn>,
+    progress: OutcomeProgress,
 }
 
-/// Records the head of the response, or the error instead.
-type RecordFn = dyn FnOnce(Result<&Response, &ClientError>) + Send + Sync;
+/// The part of an outcome that was recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutcomeProgress {
+    Pending,
+    /// The head of the response. Its body may still break off.
+    Answered,
+    Failed,
+}
+
+/// Records the head of the response or the error instead, and then an error of the body.
+type RecordFn = dyn FnMut(Result<&Response, &ClientError>) + Send + Sync;
+
+impl BalancedOutcome {
+    /// An outcome that `record` records from here on.
+    pub(crate) fn new(
+        progress: OutcomeProgress,
+        record: impl FnMut(Result<&Response, &ClientError>) + Send + Sync + 'static,
+    ) -> BalancedOutcome {
+        BalancedOutcome { record: Box::new(record), progress }
+    }
+
+    /// Records the head of the response, or the first error.
+    pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
+        let progress = if outcome.is_ok() { OutcomeProgress::Answered } else { OutcomeProgress::Failed };
+        let is_due = match self.progress {
+            OutcomeProgress::Pending => true,
+            OutcomeProgress::Answered => progress == OutcomeProgress::Failed,
+            OutcomeProgress::Failed => false,
+        };
+        if is_due {
+            self.progress = progress;
+            (self.record)(outcome);
+        }
+    }
+}
 
 impl OutcomeRecorder {
-    pub(crate) fn new(
-        in_flight: InFlightGuard,
-        record: impl FnOnce(Result<&Response, &ClientError>) + Send + Sync + 'static,
-    ) -> OutcomeRecorder {
-        let recording = Recording { record: Some(Box::new(record)), in_flight };
-        OutcomeRecorder { recording: Some(recording), span: ClientSpan::default() }
-    }
-
     /// A recorder without a balancer.
     pub(super) fn from_span(span: ClientSpan) -> OutcomeRecorder {
-        OutcomeRecorder { recording: None, span }
+        OutcomeRecorder { balanced: None, span }
     }
 
-    /// Records for the balancer of `other` as well.
-    pub(super) fn set_balancer(&mut self, other: OutcomeRecorder) {
-        self.recording = other.recording;
+    /// Records for a balancer as well.
+    pub(super) fn set_balanced(&mut self, balanced: BalancedOutcome) {
+        self.balanced = Some(balanced);
     }
 
-    /// Records the outcome. Only the first one counts.
+    /// Records the head of the response, or an error, of which the first one counts.
     pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
         self.span.end(outcome);
-        if let Some(record) = self.recording.as_mut().and_then(|recording| recording.record.take()) {
-            record(outcome);
+        if let Some(balanced) = &mut self.balanced {
+            balanced.record(outcome);
         }
     }
 
@@ -66,13 +90,13 @@ impl OutcomeRecorder {
     }
 
     /// The part that is kept until the body of the response has been read.
-    pub(super) fn into_guard(self) -> Option<InFlightGuard> {
-        self.recording.map(|recording| recording.in_flight)
+    pub(super) fn into_balanced(self) -> Option<BalancedOutcome> {
+        self.balanced
     }
 
     /// Ends the count, once the body of the response has been read.
     pub(super) fn end(&mut self) {
-        self.recording = None;
+        self.balanced = None;
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::outcome_recorder::InFlightGuard;
+use super::outcome_recorder::BalancedOutcome;
 use crate::client::error::ClientError;
 use crate::client::pool::PooledConn;
 use crate::message::{Headers, Response};
@@ -67,7 +67,7 @@ pub struct ResponseReader {
 /// How far the body has been read.
 pub(crate) enum ReadState {
     /// The end has not been read. A balancer counts the request until then.
-    Open(Box<PooledConn>, Option<InFlightGuard>),
+    Open(Box<PooledConn>, Option<BalancedOutcome>),
     Read,
     /// The end is never reached, because of this error.
     Broken(ClientError),
@@ -84,10 +84,10 @@ impl ResponseReader {
         reader
     }
 
-    /// Keeps the guard of a balancer until the body has been read.
-    pub(crate) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
-        if let ReadState::Open(_, guard) = &mut self.state {
-            *guard = in_flight;
+    /// Counts for a balancer until the body has been read, and records it if that fails.
+    pub(crate) fn balanced_by(mut self, outcome: Option<BalancedOutcome>) -> ResponseReader {
+        if let ReadState::Open(_, balanced) = &mut self.state {
+            *balanced = outcome;
         }
         self
     }
@@ -99,7 +99,13 @@ impl ResponseReader {
     /// As [`ResponseReader::chunk`], or if the body is too large. No part of it is in the response then.
     pub(in crate::client) async fn receive(mut self, response: &mut Response) -> Result<(), ClientError> {
         match mem::replace(&mut self.state, ReadState::Read) {
-            ReadState::Open(pooled, _in_flight) => pooled.receive_body(response).await,
+            ReadState::Open(pooled, mut balanced) => {
+                let received = pooled.receive_body(response).await;
+                if let (Err(error), Some(balanced)) = (&received, &mut balanced) {
+                    balanced.record(Err(error));
+                }
+                received
+            }
             ReadState::Read => {
                 mem::swap(&mut self.trailers, &mut response.trailers);
                 Ok(())
@@ -110,7 +116,7 @@ impl ResponseReader {
 
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
     pub(in crate::client) async fn discard(mut self) {
-        if let ReadState::Open(pooled, _in_flight) = mem::replace(&mut self.state, ReadState::Read) {
+        if let ReadState::Open(pooled, _balanced) = mem::replace(&mut self.state, ReadState::Read) {
             pooled.discard().await;
         }
     }
@@ -144,8 +150,8 @@ impl ResponseReader {
     }
 
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let pooled = match &mut self.state {
-            ReadState::Open(pooled, _) => pooled,
+        let (pooled, balanced) = match &mut self.state {
+            ReadState::Open(pooled, balanced) => (pooled, balanced),
             ReadState::Read => return Poll::Ready(Ok(0)),
             ReadState::Broken(error) => return Poll::Ready(Err(error.duplicate())),
         };
@@ -154,14 +160,19 @@ impl ResponseReader {
             Ok(0) => self.release(),
             Ok(_) => {}
             // The permit is free at once, for a caller that sends another request before this reader is dropped.
-            Err(error) => self.state = ReadState::Broken(error.duplicate()),
+            Err(error) => {
+                if let Some(balanced) = balanced {
+                    balanced.record(Err(error));
+                }
+                self.state = ReadState::Broken(error.duplicate());
+            }
         }
         Poll::Ready(polled)
     }
 
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
-        if let ReadState::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, ReadState::Read) {
+        if let ReadState::Open(mut pooled, _balanced) = mem::replace(&mut self.state, ReadState::Read) {
             debug_assert!(pooled.exchange.incoming.is_end_stream(), "the body has been read to its end");
             mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
             pooled.release();
