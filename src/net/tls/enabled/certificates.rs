@@ -89,7 +89,7 @@ impl Roots {
             store.add(root?).map_err(|error| ConfigError::Certificate(error.into()))?;
         }
         if store.is_empty() {
-            return Err(ConfigError::NoCertificate);
+            return Err(ConfigError::NoCertificate.in_text(text.as_ref()));
         }
         Ok(Roots { store: Arc::new(store) })
     }
@@ -318,12 +318,13 @@ fn key_error(error: rustls::Error) -> ConfigError {
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?;
+    if found.is_empty() { Err(ConfigError::NoCertificate.in_text(pem)) } else { Ok(found) }
 }
 
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        pem::Error::NoItemsFound => ConfigError::NoKey,
+        pem::Error::NoItemsFound => ConfigError::NoKey.in_text(pem),
         error => error.into(),
     })
 }

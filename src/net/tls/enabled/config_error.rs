@@ -56,6 +56,31 @@ impl ConfigError {
         with_descriptors(|| std::fs::read(path)).map_err(|error| ConfigError::File(path.into(), error))
     }
 
+    /// Returns the error of a text without what is expected, by what it has instead.
+    pub(super) fn in_text(self, text: &[u8]) -> ConfigError {
+        const DER_SEQUENCE: u8 = 0x30;
+        let is_key = matches!(self, ConfigError::NoKey);
+        let at_fault = if is_key { ConfigError::Key } else { ConfigError::Certificate };
+        let text = match std::str::from_utf8(text) {
+            Err(_) if text.first() == Some(&DER_SEQUENCE) => {
+                return ConfigError::Pem("it is DER: see `Identity::from_der`, or convert it".into());
+            }
+            text => text.unwrap_or_default(),
+        };
+        let label = text.split_once("-----BEGIN ").and_then(|(_, rest)| rest.split("-----").next());
+        match label {
+            Some("ENCRYPTED PRIVATE KEY") if is_key => {
+                at_fault("it is encrypted: decrypt it, as `openssl pkey` does".into())
+            }
+            None | Some("CERTIFICATE" | "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY") => self,
+            Some(label) => {
+                let label: String =
+                    label.chars().filter(|it| it.is_ascii_uppercase() || *it == ' ').collect();
+                at_fault(format!("it is of the kind `{label}`, which is not supported").into())
+            }
+        }
+    }
+
     /// Adds the file whose content is at fault.
     pub(super) fn in_file(self, path: &Path) -> ConfigError {
         ConfigError::Content(path.into(), Box::new(self))

@@ -418,6 +418,18 @@ fn an_invalid_identity_is_refused() {
         (&one.chain, &one.chain, "Err(NoKey)"),
         (&String::new(), &one.key, "Err(NoCertificate)"),
         (&one.chain, &String::new(), "Err(NoKey)"),
+        (&one.chain, &one.key.replace("PRIV", "ENCRYPTED PRIV"), "Err(Key(\"it is encrypted: decrypt"),
+        (
+            &one.chain,
+            &one.key.replace("PRIV", "OPENSSH PRIV"),
+            "Err(Key(\"it is of the kind `OPENSSH PRIVATE KEY`",
+        ),
+        (&one.chain, &one.key.replace("PRIVATE", "PUBLIC"), "Err(Key(\"it is of the kind `PUBLIC KEY`"),
+        (
+            &one.chain.replace("CERTIFICATE", "TRUSTED CERTIFICATE"),
+            &one.key,
+            "Err(Certificate(\"it is of the kind `TRUSTED CERTIFICATE`",
+        ),
         (&one.chain.replace("-----END", "----END"), &one.key, "Err(Pem"),
         (&one.chain, &one.key.replace("MIG", "!IG"), "Err(Pem"),
         (&one.chain.replacen("MIIB", "AIIB", 1), &one.key, "Err(Certificate"),
@@ -425,6 +437,13 @@ fn an_invalid_identity_is_refused() {
     ] {
         let made = format!("{:?}", Identity::from_pem(chain, key));
         assert!(made.starts_with(expected), "{made} for {expected}");
+    }
+    let der = [0x30, 0x82, 0xff];
+    for error in [Identity::from_pem(der, der).unwrap_err(), Roots::from_pem(der).unwrap_err()] {
+        assert!(
+            matches!(&error, ConfigError::Pem(why) if why.to_string().starts_with("it is DER")),
+            "{error:?}"
+        );
     }
     let missing = Identity::from_files("/no/such/file", "/no/such/file").unwrap_err();
     assert!(matches!(&missing, ConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
