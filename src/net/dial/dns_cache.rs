@@ -1,10 +1,12 @@
 //! [`DnsCache`]: a cache of the addresses that a [`Resolver`] has found.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
@@ -236,14 +238,19 @@ const KEEP: Duration = Duration::from_secs(60);
 /// A century, which is within the range of clocks.
 const KEEP_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The outcome of a resolver that was asked; `None` once no caller has waited for it for long.
+/// The outcome of a resolver that was asked; `None` once no caller has waited for it for long, or while others find no room.
 async fn while_awaited<T, A>(
     mut asked: impl Future<Output = T> + Unpin,
     look_up: &LookUp<LookUpKey, A>,
 ) -> Option<T> {
+    let mut given_up = pin!(look_up.give_way());
+    let mut answered = poll_fn(|cx| match Pin::new(&mut asked).poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => given_up.as_mut().poll(cx).map(|()| None),
+    });
     loop {
-        match timeout(UNAWAITED_MAX, &mut asked).await {
-            Ok(answer) => return Some(answer),
+        match timeout(UNAWAITED_MAX, &mut answered).await {
+            Ok(answer) => return answer,
             Err(_) if look_up.is_awaited() => {}
             Err(_) => return None,
         }
@@ -320,7 +327,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::runtime::Builder;
-    use tokio::task::{JoinHandle, yield_now};
+    use tokio::task::{JoinHandle, JoinSet, yield_now};
     use tokio::time::{advance, sleep, timeout};
 
     use super::*;
@@ -531,6 +538,28 @@ mod tests {
             assert_eq!(tasks(), 1);
             sleep(UNAWAITED_MAX * 2).await;
             assert_eq!(tasks(), 0);
+        });
+    }
+
+    /// Names that hang must not keep others from being looked up, once their callers have left.
+    #[test]
+    fn look_ups_that_nobody_awaits_give_way() {
+        run(async {
+            let hangs = ScriptedResolver { takes: UNAWAITED_MAX * 2, ..ScriptedResolver::default() };
+            let names = Arc::new(DnsCache::new(hangs.clone(), KEEP));
+            let hung: Vec<String> = (0..NAMES_MAX + 100).map(|at| format!("n{at}")).collect();
+            let mut asking = JoinSet::new();
+            for name in hung {
+                let names = names.clone();
+                asking.spawn(async move { timeout(Duration::from_millis(500), names.resolve(&name)).await });
+            }
+            let late = names.clone();
+            let late = tokio::spawn(async move { late.resolve("late").await.map(|_| Instant::now()) });
+            let begun = Instant::now();
+            assert!(asking.join_all().await.iter().all(Result::is_err));
+            let took = late.await.unwrap().unwrap() - begun;
+            assert_eq!(took.as_secs(), hangs.takes.as_secs(), "it began with the end of the others");
+            assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
         });
     }
 

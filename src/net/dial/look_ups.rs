@@ -7,20 +7,23 @@ use std::hash::Hash;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::memory::lock;
 
 /// Look-ups under way, by their keys: a bounded number of them, and one for each key.
 ///
 /// A look-up does not depend on its callers. It goes on when all of them have left, so a caller with little time finds
-/// the answer that another one had no time to wait for.
+/// the answer that another one had no time to wait for. It gives way to those that callers wait for: see
+/// [`LookUp::give_way`].
 pub(super) struct LookUps<K: Clone + Eq + Hash, A>(Arc<UnderWay<K, A>>);
 
 struct UnderWay<K, A> {
     by_key: Mutex<HashMap<K, Arc<AnswerSender<A>>>>,
     /// A permit for each look-up that may still begin. The semaphore is fair, so callers are served in turn.
     permits: Arc<Semaphore>,
+    /// Notified when a caller finds no permit, and when one leaves while there is none.
+    wanted: Notify,
 }
 
 type AnswerSender<A> = watch::Sender<Option<LookUpResult<A>>>;
@@ -31,7 +34,11 @@ pub(super) type LookUpResult<A> = Result<A, LookUpFailure>;
 impl<K: Clone + Eq + Hash, A: Clone> LookUps<K, A> {
     /// At most `most` look-ups are under way at once.
     pub(super) fn new(most: usize) -> LookUps<K, A> {
-        LookUps(Arc::new(UnderWay { by_key: Mutex::default(), permits: Arc::new(Semaphore::new(most)) }))
+        LookUps(Arc::new(UnderWay {
+            by_key: Mutex::default(),
+            permits: Arc::new(Semaphore::new(most)),
+            wanted: Notify::new(),
+        }))
     }
 
     /// Waits for the look-up with this key. If there is none, `begin` begins one as soon as a permit is free.
@@ -44,17 +51,15 @@ impl<K: Clone + Eq + Hash, A: Clone> LookUps<K, A> {
         key: K,
         begin: impl FnOnce(LookUp<K, A>) -> io::Result<()>,
     ) -> io::Result<A> {
-        let mut answer = match self.find(&key) {
+        let answer = match self.find(&key) {
             Some(answer) => answer,
             None => {
+                self.0.ask_to_give_way();
                 let permit = self.0.permits.clone().acquire_owned().await.map_err(io::Error::other)?;
                 self.find_or_begin(key, permit, begin)?
             }
         };
-        // The look-up has panicked, or its runtime has ended.
-        let cut_short = |_| io::Error::other("the look-up was cut short");
-        let result = answer.wait_for(Option::is_some).await.map_err(cut_short)?.clone();
-        Ok(result.expect("an answer was waited for")?)
+        Ok(Awaiting { answer: Some(answer), under_way: &self.0 }.answer().await?)
     }
 
     fn find(&self, key: &K) -> Option<watch::Receiver<Option<LookUpResult<A>>>> {
@@ -81,15 +86,48 @@ impl<K: Clone + Eq + Hash, A: Clone> LookUps<K, A> {
     }
 }
 
+impl<K: Eq + Hash + Clone, A> UnderWay<K, A> {
+    /// Has look-ups that nobody awaits end, if there is no permit.
+    fn ask_to_give_way(&self) {
+        if self.permits.available_permits() == 0 {
+            self.wanted.notify_waiters();
+        }
+    }
+}
+
+/// A caller that awaits a look-up.
+struct Awaiting<'a, K: Eq + Hash + Clone, A> {
+    /// `None` once it has left.
+    answer: Option<watch::Receiver<Option<LookUpResult<A>>>>,
+    under_way: &'a UnderWay<K, A>,
+}
+
+impl<K: Eq + Hash + Clone, A: Clone> Awaiting<'_, K, A> {
+    async fn answer(mut self) -> LookUpResult<A> {
+        // The look-up has panicked, or its runtime has ended.
+        let cut_short = || io::Error::other("the look-up was cut short");
+        let answer = self.answer.as_mut().ok_or_else(cut_short)?;
+        let result = answer.wait_for(Option::is_some).await.map_err(|_| cut_short())?.clone();
+        result.expect("an answer was waited for")
+    }
+}
+
+impl<K: Eq + Hash + Clone, A> Drop for Awaiting<'_, K, A> {
+    fn drop(&mut self) {
+        self.answer = None;
+        self.under_way.ask_to_give_way();
+    }
+}
+
 /// One look-up under way. If it is dropped before it ends, its callers find that it was cut short.
-pub(super) struct LookUp<K: Eq + Hash, A> {
+pub(super) struct LookUp<K: Eq + Hash + Clone, A> {
     under_way: Arc<UnderWay<K, A>>,
     key: K,
     answer: Arc<AnswerSender<A>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<K: Eq + Hash, A> LookUp<K, A> {
+impl<K: Eq + Hash + Clone, A> LookUp<K, A> {
     /// Ends the look-up, with a result for all its callers.
     pub(super) fn end(self, result: LookUpResult<A>) {
         self.answer.send_replace(Some(result));
@@ -99,9 +137,22 @@ impl<K: Eq + Hash, A> LookUp<K, A> {
     pub(super) fn is_awaited(&self) -> bool {
         self.answer.receiver_count() > 0
     }
+
+    /// Ready once no caller waits for the answer while others find no permit.
+    pub(super) async fn give_way(&self) {
+        let mut wanted = self.under_way.wanted.notified();
+        loop {
+            wanted.await;
+            // Made before the look, so that no caller leaves unnoticed.
+            wanted = self.under_way.wanted.notified();
+            if !self.is_awaited() {
+                return;
+            }
+        }
+    }
 }
 
-impl<K: Eq + Hash, A> Drop for LookUp<K, A> {
+impl<K: Eq + Hash + Clone, A> Drop for LookUp<K, A> {
     fn drop(&mut self) {
         lock(&self.under_way.by_key).remove(&self.key);
     }
