@@ -13,7 +13,7 @@ use corehttp::{Client, ClientError, Request, Response};
 use tokio::io::{DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Peer, Received, paused};
 
@@ -185,12 +185,33 @@ fn without_an_address_there_is_no_host_until_one_is_found() {
         let balancer = builder.each_address_of("http://api:8080").unwrap().build();
         for _ in 0..2 {
             let error = ask(&balancer).await.unwrap_err();
-            assert!(matches!(error.cause(), ClientCause::NoHost), "{error:?}");
+            assert_eq!(format!("{error:#}"), "/: looking up api failed: the name has no address");
         }
         network.set(|state| assert_eq!(state.look_ups, 1, "no request asks again for itself"));
         network.resolve_to(Some(&[1]));
         sleep(Duration::from_secs(6)).await;
         assert_eq!(asked(&balancer, 2).await, "1 1");
+    });
+}
+
+/// A name that hangs keeps no request from the hosts that are there, and is named if there is none.
+#[test]
+fn a_name_that_hangs_is_waited_for_only_while_there_is_no_host() {
+    paused(async {
+        let network = Network::new(&[1]);
+        network.set(|state| state.takes = 1_000);
+        let start = Instant::now();
+        let with_host = network.client().balance(["http://10.0.0.9:8080"]).unwrap();
+        let balancer = with_host.each_address_of("http://api:8080").unwrap().build();
+        assert_eq!(ask(&balancer).await.unwrap(), "9 10.0.0.9:8080");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+
+        let client = network.client().with_timeout(Duration::from_millis(500));
+        let builder = client.balance::<&str>([]).unwrap();
+        let error = ask(&builder.each_address_of("http://api:8080").unwrap().build()).await.unwrap_err();
+        assert!(error.is_timeout() && error.phase() == ClientPhase::Resolve, "{error:?}");
+        assert_eq!(start.elapsed(), Duration::from_millis(500));
+        assert_eq!(format!("{error:#}"), "/: looking up api: the whole exchange took longer than 500 ms");
     });
 }
 

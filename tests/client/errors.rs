@@ -184,15 +184,24 @@ async fn of_the_way_to_a_proxy() {
             (format!("{scheme}://nowhere.example:80"), through(&format!("{scheme}://nowhere.example:80")));
         let expected = format!("http://a/b: looking up the proxy {proxy} failed: no such name");
         check(ask(&client.build(), URL).await, &expected);
-        let (proxy, client) = (format!("{scheme}://p:80"), through(&format!("{scheme}://p:80")));
+        let (proxy, client) = (format!("{scheme}://p:80"), through(&format!("{scheme}://p:80")).build());
         let expected = format!("http://a/b: looking up the proxy {proxy} took longer than 5 s");
-        check(ask(&client.build(), URL).await, &expected);
+        check(ask(&client, URL).await, &expected);
+        let within = client.with_timeout(Duration::from_millis(300));
+        for url in [URL, "https://a/b"] {
+            let late = "the whole exchange took longer than 300 ms";
+            let expected =
+                format!("{}: looking up the proxy {proxy}: {late}", url.trim_end_matches("?secret"));
+            check(ask(&within, url).await, &expected);
+        }
         let expected = format!("http://a/b: connecting to the proxy {proxy} took longer than 10 s");
         check(ask(&through(&proxy).dialer(Nowhere).build(), URL).await, &expected);
     }
     // The client looks up the host itself.
     let expected = "http://nowhere.example/b: looking up nowhere.example failed: no such name";
     check(ask(&through("socks5://p").build(), "http://nowhere.example/b?secret").await, expected);
+    let within = through("socks5://p").timeout(Duration::from_millis(300)).build();
+    check(ask(&within, URL).await, "http://a/b: looking up a: the whole exchange took longer than 300 ms");
 }
 
 #[tokio::test]

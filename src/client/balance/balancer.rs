@@ -266,11 +266,17 @@ impl Balancer {
         request: &'a Request,
         body: Option<&'a Body>,
     ) -> Result<Round<'a>, ClientError> {
-        if start_look_ups(&self.inner.hosts, &self.inner.health) {
-            let deadline = self.inner.sender.timeouts().deadline;
-            boxed(|| first_look_ups(&self.inner.hosts, &self.inner.health, deadline)).await;
-        }
-        let assignment = self.inner.assign_first(request)?.through(self.sender.as_ref());
+        let BalancerInner { sender, hosts, health, .. } = &*self.inner;
+        let assigned = match start_look_ups(hosts, health) {
+            false => self.inner.assign_first(request),
+            true => {
+                let timeouts = sender.timeouts();
+                boxed(|| first_look_ups(hosts, health, timeouts.deadline)).await;
+                let assigned = self.inner.assign_first(request);
+                assigned.map_err(|error| timeouts.describe(error, request, sender.settings()))
+            }
+        };
+        let assignment = assigned?.through(self.sender.as_ref());
         let tries = self.inner.retry.as_deref().map(|policy| {
             assignment.member.deposit();
             let deadline = self.sender.as_ref().unwrap_or(&self.inner.sender).timeouts().deadline;

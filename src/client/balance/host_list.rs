@@ -9,6 +9,7 @@ use super::health::{HealthPolicy, HostChange};
 use super::member::{BalancerCounts, Member};
 use super::owned_task::OwnedTask;
 use super::service::{FoundHost, targets};
+use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::client::host::Host;
 use crate::client::route::Origin;
 use crate::client::send::RequestSender;
@@ -26,6 +27,11 @@ impl HostList {
     /// Adds a host. Returns whether it is new.
     pub(super) fn add(&self, member: Member) -> bool {
         add(&mut write_lock(&self.members), member).is_some()
+    }
+
+    /// Why no name leads to a host, if a look-up is at fault.
+    pub(super) fn look_up_error(&self) -> Option<ClientError> {
+        self.names().iter().find_map(|name| name.error())
     }
 
     /// Adds a name. Returns whether it is new.
@@ -141,8 +147,8 @@ pub(super) struct BalancedName {
     weight: AtomicU32,
     /// The hosts that the last look-up has found.
     found: Mutex<Vec<FoundHost>>,
-    /// Whether the last look-up has failed.
-    is_unresolved: AtomicBool,
+    /// Why the last look-up has failed, if it has.
+    failure: Mutex<Option<ClientError>>,
     /// Whether a look-up has ended.
     is_looked_up: AtomicBool,
     pub(super) look_up_task: OwnedTask,
@@ -207,7 +213,7 @@ impl BalancedName {
             kind,
             found: Mutex::default(),
             weight: AtomicU32::new(1),
-            is_unresolved: AtomicBool::new(false),
+            failure: Mutex::default(),
             is_looked_up: AtomicBool::new(false),
             look_up_task: OwnedTask::default(),
         }
@@ -235,9 +241,25 @@ impl BalancedName {
     }
 
     /// Notes the end of a look-up, once its hosts are in the list. Returns whether it is the first failure since one succeeded.
-    pub(super) fn note_look_up(&self, has_failed: bool) -> bool {
+    pub(super) fn note_look_up(&self, failure: Option<io::Error>) -> bool {
         self.is_looked_up.store(true, Ordering::Release);
-        !self.is_unresolved.swap(has_failed, Ordering::Relaxed) && has_failed
+        let failure = failure.map(|error| self.look_up_error(ClientCause::Io(error)));
+        let has_failed = failure.is_some();
+        std::mem::replace(&mut *lock(&self.failure), failure).is_none() && has_failed
+    }
+
+    /// Why the name leads to no host: its last look-up has failed, or has not ended in time. `None` if it has succeeded.
+    pub(super) fn error(&self) -> Option<ClientError> {
+        match &*lock(&self.failure) {
+            Some(error) => Some(error.duplicate()),
+            None => (!self.is_looked_up()).then(|| self.look_up_error(ClientCause::TimedOut)),
+        }
+    }
+
+    fn look_up_error(&self, cause: ClientCause) -> ClientError {
+        let origin = Origin::from_key(self.host.origin());
+        let name = origin.as_ref().map_or(self.host.origin(), Origin::host);
+        ClientError::new(ClientPhase::Resolve, cause).with_subject(name)
     }
 }
 

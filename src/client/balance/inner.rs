@@ -54,7 +54,10 @@ impl BalancerInner {
         if request.target().form() != TargetForm::Origin {
             return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
-        self.assign(request, None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
+        self.assign(request, None).ok_or_else(|| match self.hosts.look_up_error() {
+            Some(error) => error.with_url(request.target().as_str()),
+            None => not_assigned(request, ClientCause::NoHost),
+        })
     }
 
     /// Assigns `request` to a host, other than `excluded`, even if that was removed and added again.

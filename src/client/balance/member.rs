@@ -381,7 +381,8 @@ impl Member {
         if self.is_out() {
             return is_trial.then_some(EjectionCause::Trial);
         }
-        (policy.failures > 0 && self.failures_in_a_row() >= policy.failures).then_some(EjectionCause::Failures)
+        (policy.failures > 0 && self.failures_in_a_row() >= policy.failures)
+            .then_some(EjectionCause::Failures)
     }
 
     /// Ejects the host, unless it is ejected already.

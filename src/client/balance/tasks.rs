@@ -1,7 +1,9 @@
 //! [`start_checks`] and [`start_look_ups`]: the tasks of a balancer, which check hosts and look names up.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use super::check::Doubt;
@@ -42,30 +44,37 @@ async fn keep_checking(member: Weak<Member>, host: Host, health: Arc<HealthPolic
     }
 }
 
-/// Starts the tasks that look names up, unless they are running. Returns whether a name was never looked up, so that
-/// [`first_look_ups`] have to be waited for: otherwise there would be no host.
+/// Starts the tasks that look names up, unless they are running. Returns whether [`first_look_ups`] have to be waited for: there
+/// is no host, and a name was never looked up.
 pub(super) fn start_look_ups(hosts: &Arc<HostList>, health: &Arc<HealthPolicy>) -> bool {
     let names = hosts.names();
     for name in &*names {
         let look_up = || keep_looking_up(Arc::downgrade(name), Arc::downgrade(hosts), health.clone());
         name.look_up_task.start(look_up);
     }
-    names.iter().any(|name| !name.is_looked_up())
+    names.iter().any(|name| !name.is_looked_up()) && hosts.members().is_empty()
 }
 
-/// Looks up each name that never was, until `deadline`. A request does not wait for the task of a name, which may be in a
-/// runtime that nobody polls any more.
+/// Looks up the names that never were, until there is a host, or until `deadline`. A request does not wait for the task of a
+/// name, which may be in a runtime that nobody polls any more.
 pub(super) async fn first_look_ups(hosts: &HostList, health: &HealthPolicy, deadline: Option<Instant>) {
     if Handle::current().is_none() {
         return;
     }
     let names = hosts.names().clone();
-    for name in names.iter().filter(|name| !name.is_looked_up()) {
-        let looked_up = async { apply(name.look_up().await, name, hosts, health) };
-        match deadline {
-            Some(deadline) => drop(timeout_at(deadline, looked_up).await),
-            None => drop(looked_up.await),
-        }
+    let look_up = |name: &Arc<BalancedName>| {
+        let name = name.clone();
+        Box::pin(async move { apply(name.look_up().await, &name, hosts, health) })
+    };
+    let mut look_ups: Vec<_> = names.iter().filter(|name| !name.is_looked_up()).map(look_up).collect();
+    let first_host = poll_fn(|cx| {
+        look_ups.retain_mut(|look_up| look_up.as_mut().poll(cx).is_pending());
+        let has_host = || !hosts.members().is_empty();
+        if look_ups.is_empty() || has_host() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    match deadline {
+        Some(deadline) => drop(timeout_at(deadline, first_host).await),
+        None => first_host.await,
     }
 }
 
@@ -90,15 +99,14 @@ fn apply(
     hosts: &HostList,
     health: &HealthPolicy,
 ) -> Duration {
-    let has_failed = found.is_err();
-    let pause = match found {
+    let (pause, failure) = match found {
         Ok((found, ttl)) => {
             hosts.set_found(name, found, health);
-            ttl.max(PAUSE_MIN)
+            (ttl.max(PAUSE_MIN), None)
         }
-        Err(_) => PAUSE_AFTER_FAILURE,
+        Err(error) => (PAUSE_AFTER_FAILURE, Some(error)),
     };
-    if name.note_look_up(has_failed) {
+    if name.note_look_up(failure) {
         health.report(&name.host, HostChange::Unresolved);
     }
     pause

@@ -268,16 +268,17 @@ impl Dial {
     /// The error of a request whose time is up.
     fn timed_out(&self) -> ClientError {
         let Pool { origin, proxy, .. } = &*self.pool;
-        let step = *lock(&self.step);
+        let step = lock(&self.step).clone();
         let phase = match step {
-            DialStep::Resolve => ClientPhase::Resolve,
-            DialStep::Connect => ClientPhase::Connect,
+            DialStep::Resolve(_) => ClientPhase::Resolve,
+            DialStep::Begin | DialStep::Connect => ClientPhase::Connect,
             DialStep::Secure => ClientPhase::Tls,
         };
         let subject = match (proxy, step) {
+            (Some(proxy), DialStep::Resolve(name)) => proxy.name_subject(&name),
+            (None, DialStep::Resolve(name)) => name.into(),
             (Some(proxy), _) => proxy.subject(origin),
-            (None, DialStep::Resolve) => origin.host().to_owned(),
-            (None, DialStep::Connect | DialStep::Secure) => origin.host_and_port(),
+            (None, _) => origin.host_and_port(),
         };
         ClientError::new(phase, ClientCause::TimedOut).with_subject(subject)
     }

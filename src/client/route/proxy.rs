@@ -227,6 +227,11 @@ impl Proxy {
         format!("the proxy {self}")
     }
 
+    /// The host of this name, as the error of a look-up names it.
+    pub(in crate::client) fn name_subject(&self, name: &str) -> String {
+        if *name == *self.host { self.as_subject() } else { name.to_owned() }
+    }
+
     /// The other side of an exchange with `origin`, as an error names it.
     pub(in crate::client) fn subject(&self, origin: &Origin) -> String {
         match self.forwards(origin.scheme) {

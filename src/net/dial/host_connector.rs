@@ -52,10 +52,12 @@ pub(crate) struct HostConnector {
 }
 
 /// A step of a dial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DialStep {
     #[default]
-    Resolve,
+    Begin,
+    /// The look-up of this name.
+    Resolve(Box<str>),
     Connect,
     /// The TLS handshake.
     Secure,
@@ -184,7 +186,7 @@ impl HostConnector {
         host: &str,
         limit: Duration,
     ) -> Result<(Addresses, Duration), DialError> {
-        self.note_step(DialStep::Resolve);
+        self.note_step(DialStep::Resolve(host.into()));
         step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
     }
 
