@@ -42,7 +42,7 @@ pub enum MessageError {
     Origin(TargetError, Box<str>),
     /// The number is not a status code: it is below 100 or above 599 (RFC 9110 §15).
     Status,
-    /// The name of a field is not a token, so it would break the head, or add other fields to it (RFC 9110 §5.1).
+    /// The name of a field is not a token. It would break the head or add other fields to it (RFC 9110 §5.1).
     FieldName(Box<str>),
     /// The value of this field contains CR, LF, NUL or another control character than HTAB (RFC 9110 §5.5).
     FieldValue(Box<str>),
@@ -81,7 +81,7 @@ pub enum CookieFault {
     TooLong,
     /// The domain is malformed.
     Domain,
-    /// The path does not begin with `/`, is too long, or contains a byte that must be escaped.
+    /// The path does not begin with `/`, is too long, or is not escaped.
     Path,
     /// The cookie does not keep what the prefix of its name promises.
     Prefix,
@@ -197,7 +197,7 @@ impl From<Infallible> for MessageError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The target has none of the four forms, or one that does not fit the method (RFC 9112 §3.2).
+    /// The target has none of the four forms, or not that of the method (RFC 9112 §3.2).
     Form,
     /// The path or query contains a byte that is not allowed there.
     Byte,
@@ -208,15 +208,15 @@ pub enum TargetError {
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or stands for an origin, which has none.
+    /// The user and the password in the URL cannot be sent (RFC 7617 §2), or the URL stands for an origin.
     Userinfo,
-    /// The path contains a `..`, which could lead out of the base that it must stay below: see
+    /// The path contains a `..`, which could lead out of its base: see
     /// [`Request::forwarded_to`](crate::Request::forwarded_to).
     Outside,
     /// The path is not below the prefix that it should have: see
     /// [`Request::forwarded_below`](crate::Request::forwarded_below).
     Prefix,
-    /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
+    /// The request may not be forwarded, because its `max-forwards` is 0 or malformed (RFC 9110 §7.6.2).
     MaxForwards,
     /// The request has passed this gateway before, by its `via` (RFC 9110 §7.6.3): see
     /// [`Request::add_via`](crate::Request::add_via).
