@@ -278,8 +278,8 @@ impl Server {
         self
     }
 
-    /// Sets whether peers may close their sending half after a request and still get the response (RFC 9112 §9.6). `nc
-    /// -N`, some health checks, and scripts do so. Default: no, as in hyper and in nginx as a proxy.
+    /// Sets whether peers may close their sending half after a request and still get the response (RFC 9112 §9.6).
+    /// `nc -N`, some health checks, and scripts do so. Default: no, as in hyper and in nginx as a proxy.
     ///
     /// A close of the whole connection looks the same until something is sent. By default, the close drops a waiting
     /// handler, or the waiting source of a [stream](crate::Body::set_stream). The connection is then closed without the
