@@ -20,10 +20,10 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 /// the true wait is longer: up to about twice the bound, and more with most requests refused. A core that keeps up refuses
 /// nothing, however fast requests come.
 ///
-/// The guard sees handlers that compute, not those that await. A slow database or a slow server does not make requests wait for
-/// the core. For those, use a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that must be called in any
-/// case, such as those of health checks, belong outside of the guard. A [`Service`](crate::Service), whose runtime is the
-/// application's, refuses nothing.
+/// The guard sees handlers that compute, not waits. A slow database or a slow server does not make requests wait for the core.
+/// For those, use a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that must be called in any case, such
+/// as those of health checks, belong outside of the guard. A [`Service`](crate::Service), whose runtime is the application's,
+/// refuses nothing.
 ///
 /// # Examples
 ///

@@ -24,8 +24,8 @@ use crate::server::{
 /// # Clients
 ///
 /// A client is an IPv4 address or an IPv6 network of 64 bits. Providers give each customer at least that many IPv6 addresses.
-/// An IPv6 address that stands for an IPv4 address counts as that. This concerns mapped addresses, those of translators (NAT64,
-/// `64:ff9b::/96`), of 6to4 and of Teredo. Behind a proxy, all requests come from the address of the proxy, unless
+/// Some IPv6 addresses count as the IPv4 address in them: mapped ones, those of translators (NAT64, `64:ff9b::/96`), of 6to4
+/// and of Teredo. Behind a proxy, all requests come from the address of the proxy, unless
 /// [`Server::trusted_proxies`](crate::Server::trusted_proxies) names it. Clients without a known address, such as those of a
 /// Unix socket, share one bound.
 ///

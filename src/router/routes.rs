@@ -1,4 +1,4 @@
-//! [`routes!`](crate::routes): a router whose routes are known at compile time.
+//! [`routes!`](crate::routes): a router with routes that are known at compile time.
 
 use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 

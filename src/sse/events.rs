@@ -37,7 +37,7 @@ use crate::server::{BodyWriter, Context};
 /// ```
 #[derive(Debug)]
 pub struct Events<'a> {
-    /// How long [`Events::wait`] waits before it sends a comment. At least one second. Default: 15 s. The comment shows proxies
+    /// The time after which [`Events::wait`] sends a comment. At least one second. Default: 15 s. The comment shows proxies
     /// that the connection is alive.
     pub keep_alive: Duration,
     out: BodyWriter<'a>,
