@@ -50,8 +50,8 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         }
     }
 
-    /// Reads from the body of a request. An event that is too long is the fault of the peer. In a handler, `?` turns that into
-    /// 413. For other sources it is 500.
+    /// Reads from the body of a request. An event that is too long is the fault of the peer. In a handler, `?` makes it 413.
+    /// For other sources it is 500.
     pub fn from_request(source: R) -> EventReader<R> {
         EventReader { event_max: REQUEST_EVENT_MAX, is_of_request: true, ..EventReader::new(source) }
     }
