@@ -7,9 +7,9 @@ use super::{Limits, WireError};
 use crate::error_text::Excerpt;
 use crate::message::{is_field_value, members, token_len};
 
-/// Which field of a message broke the rules, or which limit the message exceeds.
+/// The field of a message against the rules, or the limit that the message exceeds.
 ///
-/// The value of a field is never shown, since it may be a secret.
+/// The value of a field is never shown, because it may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireDetail {
@@ -32,7 +32,7 @@ pub enum WireDetail {
         unit: &'static str,
         /// The most that is allowed.
         max: u64,
-        /// How much there was, if that was announced.
+        /// The announced size, if any.
         announced: Option<u64>,
     },
 }
