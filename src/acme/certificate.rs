@@ -50,7 +50,7 @@ impl AcmeCertificate {
         Ok(AcmeCertificate { tls, table, _renewing: renewing })
     }
 
-    /// The settings for [`Server::tls`](crate::Server::tls) of a server that shows the certificate. It then answers the
+    /// The settings for [`Server::tls`](crate::Server::tls) of a server that shows the certificate. The server answers the
     /// authority for [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01), too. Other settings may be added.
     pub fn tls(&self) -> ServerTls {
         self.tls.clone()

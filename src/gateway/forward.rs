@@ -36,8 +36,8 @@ impl Context {
     /// takes no bytes for [`Timeouts::write`](crate::Timeouts::write) ends both connections, as does a server behind for
     /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
     ///
-    /// Other upgrades are not forwarded, nor is that of a request with content. The latter may be answered with 426. The
-    /// protocols in its `upgrade` are passed on (RFC 9110 §15.5.22).
+    /// Other upgrades are not forwarded, nor is that of a request with content. The latter may be answered with 426, whose
+    /// `upgrade` is passed on (RFC 9110 §15.5.22).
     ///
     /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set [`Context::set_forwarded`]
     /// and trust this gateway there ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.

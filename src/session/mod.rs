@@ -50,9 +50,8 @@
 //!
 //! # Guards
 //!
-//! A guard that reads the session is an `async fn`. Other guards decide about a POST by its head, before [`Sessions`] have
-//! loaded the session. Each would be answered with 500. A guard that reads extensions of a guard for the session is `async`,
-//! too.
+//! A guard that reads the session is an `async fn`, and so is one that reads the extensions of that guard. Other guards decide
+//! about a POST by its head, before [`Sessions`] have loaded the session. Each would be answered with 500.
 //!
 //! ```
 //! use corehttp::middleware::{guard, wrap};

@@ -65,9 +65,9 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 ///
 /// # What is not supported
 ///
-/// Upgrades are not supported, and so the WebSockets of axum. Their `WebSocketUpgrade` needs a type that only hyper can make. A
-/// service gets the request for an upgrade like any other. Route it to a handler with `Context::websocket` before the service,
-/// as in the module `coming_from`. A CONNECT is answered with 501.
+/// Upgrades, and so the WebSockets of axum, are not supported. Their `WebSocketUpgrade` needs a type that only hyper can make.
+/// A service gets the request for an upgrade like any other. Route it to a handler with `Context::websocket` before the
+/// service, as in the module `coming_from`. A CONNECT is answered with 501.
 ///
 /// # Examples
 ///
