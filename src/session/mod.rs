@@ -50,8 +50,8 @@
 //!
 //! # Guards
 //!
-//! A guard that reads the session is an `async fn`, and so is one that reads the extensions of that guard. Other guards decide
-//! about a POST by its head, before [`Sessions`] have loaded the session. Each would be answered with 500.
+//! A guard that reads the session is an `async fn`. The same goes for a guard that reads the extensions of that one. Other
+//! guards decide about a POST by its head, before [`Sessions`] have loaded the session. Each would be answered with 500.
 //!
 //! ```
 //! use corehttp::middleware::{guard, wrap};
