@@ -10,8 +10,8 @@ use crate::server::{
 impl Context {
     /// Sets the fields of a request to forward that describe the client to the server behind.
     ///
-    /// They are those of [`TrustedProxies::headers`](crate::TrustedProxies::headers). They describe the client's address,
-    /// scheme and host.
+    /// They are those of [`TrustedProxies::headers`](crate::TrustedProxies::headers). They have the client's address and the
+    /// scheme and host of its request.
     ///
     /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, its fields are passed on.
     /// `forwarded` and `x-forwarded-for` get a member for the peer. `x-forwarded-proto` and `x-forwarded-host` keep the member
