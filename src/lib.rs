@@ -115,9 +115,8 @@
 //! `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes). Of a method
 //! whose feature is not enabled, the compiler names the feature.
 //!
-//! The folder `examples` has programs for most of this. Names follow [RFC
-//! 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
-//! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
+//! The folder `examples` has programs for most of this. Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110) for the
+//! meaning of messages, and [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112) for HTTP/1.1.
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #where-to-look")]
