@@ -1,4 +1,4 @@
-//! [`defer_body`] and [`handle_deferred`]: middleware that waits first.
+//! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
 use std::task::{self, Poll};
 
