@@ -96,8 +96,8 @@ impl Compress {
     /// Sets the compression level of a coding: 0 to 9 for gzip and deflate, 0 to 11 for br, 1 to 22 for zstd. A level
     /// out of range becomes the nearest one. Default: 6 for gzip and deflate, 4 for br, 3 for zstd.
     ///
-    /// High levels take much memory for each open stream, some of which is kept: 40 MiB for br at level 9, for example,
-    /// 80 MiB for zstd at 19, and 650 MiB at 22.
+    /// High levels take much memory for each open stream. Some of it is kept. The memory is 40 MiB for br at level 9, for
+    /// example, 80 MiB for zstd at 19, and 650 MiB at 22.
     pub fn level(mut self, coding: Coding, level: u32) -> Compress {
         self.rules.set_level(coding, level);
         self
