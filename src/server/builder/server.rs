@@ -69,10 +69,18 @@ impl Server {
 
     /// Creates a server that will listen on `address`.
     ///
-    /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as
-    /// `("127.0.0.1", port)`; a port alone, for every address; a path; an open listener of the standard library; or a
-    /// [`MemoryListener`](crate::net::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
+    /// An address is one of:
+    ///
+    /// - a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    ///   `"unix:/run/app.sock"`
+    /// - a [`SocketAddr`](std::net::SocketAddr)
+    /// - a host and a port, such as `("127.0.0.1", port)`
+    /// - a port alone, for every address
+    /// - a path
+    /// - an open listener of the standard library
+    /// - a [`MemoryListener`](crate::net::MemoryListener)
+    ///
+    /// [`Address`] describes each, such as who can connect to a Unix socket.
     ///
     /// A TCP port that is in use is an error, unless both servers [share it](Server::reuse_port).
     pub fn bind(address: impl Into<Address>) -> Server {

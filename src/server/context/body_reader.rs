@@ -64,7 +64,7 @@ impl<'a> BodyReader<'a> {
     /// describe the body as it was sent. [`Context::decode_body`](super::Context::decode_body), for bodies that fit
     /// into memory, changes them too.
     ///
-    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer says, but not much more than
+    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer chooses, but not much more than
     /// twice `limit`, or 256 KiB, and no more than 16 MiB. `zstd` keeps 8 MiB at most, the others 32 KiB.
     ///
     /// # Errors

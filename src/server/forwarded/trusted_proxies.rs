@@ -44,7 +44,7 @@ pub struct TrustedProxies {
     fields: [bool; 4],
 }
 
-/// A field in which proxies pass on what they know about the client. See [`TrustedProxies::headers`].
+/// A field in which proxies pass on facts about the client. See [`TrustedProxies::headers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
