@@ -275,7 +275,7 @@ impl<N> Files<N> {
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
-    /// directory. The path is relative to the root and begins with `/`; a `*` in the pattern stands for any characters.
+    /// directory. The path is relative to the root and begins with `/`. A `*` in the pattern stands for any characters.
     /// If several patterns match, the first one counts. Default: no such field.
     ///
     /// # Errors

@@ -46,8 +46,8 @@ pub enum MessageError {
     FieldName(Box<str>),
     /// The value of this field contains CR, LF, NUL or another control character than HTAB (RFC 9110 §5.5).
     FieldValue(Box<str>),
-    /// The value of this field is no URI reference: browsers take a `\` at its front or in its host for a `/`, and go to
-    /// another host.
+    /// The value of this field is no URI reference. Browsers take a `\` at its front or in its host for a `/`, and go
+    /// to another host.
     Reference(Box<str>),
     /// The cookie with this name cannot be set.
     Cookie(CookieFault, Box<str>),
@@ -57,7 +57,7 @@ pub enum MessageError {
     Credentials,
     /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
     Token,
-    /// The id of a server-sent event contains CR, LF or NUL: it would be read as another event, or as several. Browsers
+    /// The id of a server-sent event contains CR, LF or NUL. Recipients would read another event, or several. Browsers
     /// ignore an id with NUL.
     EventId,
     /// The type of a server-sent event contains CR, LF or NUL.
@@ -204,7 +204,7 @@ pub enum TargetError {
     /// The scheme is neither `http` nor `https`.
     Scheme,
     /// The host or port is missing or malformed. A received target has no userinfo either, and no host with escapes,
-    /// since not everyone decodes them (RFC 9110 §4.2).
+    /// which not everyone decodes (RFC 9110 §4.2).
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,

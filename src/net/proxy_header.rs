@@ -8,8 +8,8 @@ use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader as Parsed};
 
 use super::address::PeerAddr;
 
-/// The header with which a proxy began a connection: the addresses of its client's connection and, in version 2, what
-/// else it has written about it.
+/// The header of a connection from a proxy. It has the addresses of the client's connection and, in version 2, further
+/// fields about it.
 ///
 /// # Examples
 ///

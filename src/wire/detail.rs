@@ -13,7 +13,7 @@ use crate::message::{is_field_value, members, token_len};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireDetail {
-    /// The name of the field in quotes; or, if it is no name, its beginning. Escaped, and at most 64 octets long.
+    /// The name of the field in quotes, or the beginning of an invalid name. Escaped, and at most 64 octets long.
     Field(Box<str>),
     /// The beginning of an answer that is no response of HTTP/1.
     #[non_exhaustive]

@@ -29,9 +29,9 @@ use crate::memory::machine_memory;
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,
-    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB; at most 1 GiB.
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB, at most 1 GiB.
     pub head_max: usize,
-    /// Fields in a head. Beyond: 431. Default: 128; at most 1,024.
+    /// Fields in a head. Beyond: 431. Default: 128, at most 1,024.
     pub fields_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB. [`middleware::limits`](crate::middleware::limits)
     /// sets it for a route.
@@ -42,9 +42,9 @@ pub struct Limits {
     pub body_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_total_max: usize,
-    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; at most 1 GiB.
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB, at most 1 GiB.
     pub trailers_max: usize,
-    /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
+    /// Fields in a trailer section. Beyond: 431. Default: 64, at most 1,024.
     pub trailer_fields_max: usize,
     /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
     /// the time to read the response ([`Timeouts::linger`](crate::Timeouts::linger)). Default: 256 KiB.
@@ -66,9 +66,9 @@ pub struct Limits {
     pub pipeline_bytes_max: usize,
     /// Responses to pipelined requests that are gathered and written together. Default: 64.
     pub pipeline_responses_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536, or one for each 64 KiB of memory if the machine, or the
-    /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or when very many are
+    /// refused at once, close without a response. Default: 65,536, or one for each 64 KiB of memory if the machine, or
+    /// the control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
@@ -100,7 +100,8 @@ pub struct Limits {
     /// Messages of more than 64 KiB that a WebSocket keeps for a peer behind take memory likewise. Without room, the
     /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.
     pub memory_max: usize,
-    /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
+    /// Requests on one connection. The last response carries `connection: close`. Default: no limit. Zero counts as
+    /// one.
     pub requests_per_connection_max: Option<u64>,
 }
 

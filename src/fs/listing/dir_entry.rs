@@ -22,7 +22,7 @@ use crate::message::text::percent;
 pub struct DirEntry {
     /// The octets of the name, which need not be text.
     pub name: Vec<u8>,
-    /// Bytes of a file; `None` for a directory.
+    /// Bytes of a file. `None` for a directory.
     pub size: Option<u64>,
     /// The time of the last change, if it is known.
     pub modified: Option<SystemTime>,

@@ -83,7 +83,7 @@ pub trait FileSource: Send + Sync + 'static {
     /// fail.
     ///
     /// The content is bytes, a stream, or a range of a file on disk ([`Body::set_file`](crate::Body::set_file)). A
-    /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the response is
+    /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the status is
     /// 500. If a stream is, the response is cut, and the peer sees the cut. Of several ranges, each is read when it is
     /// sent.
     ///
@@ -98,8 +98,8 @@ pub trait FileSource: Send + Sync + 'static {
         range: Range<u64>,
     ) -> impl Future<Output = io::Result<Body>> + Send;
 
-    /// Lists the directory at `path`, with `entries_max` entries at most, in any order. Those beyond are dropped.
-    /// `None` if the directory cannot be listed, which is answered with 404. Default: `None`.
+    /// Lists the directory at `path`, with `entries_max` entries at most, in any order. Further entries are dropped.
+    /// `None` if the directory cannot be listed, for a 404. Default: `None`.
     ///
     /// Names that no path can have, such as `..`, or with a `/`, are not shown.
     ///

@@ -110,7 +110,7 @@ impl Body {
     /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
     /// sent, `make` is called.
     ///
-    /// So a client can send such a body again: after a redirect, if its connection turns out to be stale, and by a
+    /// So a client can send such a body again, after a redirect, on a stale connection, and by a
     /// [`Retry`](crate::client::Retry).
     ///
     /// # Examples
@@ -191,7 +191,7 @@ impl Body {
         self.unbuffered = Some(content);
     }
 
-    /// Returns the content as bytes; empty for a stream, which [`Body::text`] refuses.
+    /// Returns the content as bytes. Empty for a stream, which [`Body::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.unbuffered {
@@ -239,12 +239,12 @@ impl Body {
         }
     }
 
-    /// Returns the length of [`Body::bytes`]; 0 for a stream.
+    /// Returns the length of [`Body::bytes`]. 0 for a stream.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Returns the length of the content, even of a stream; `None` for a stream of unknown length.
+    /// Returns the length of the content, even of a stream. `None` for a stream of unknown length.
     ///
     /// # Examples
     ///

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::message::{MessageError, OctetSet};
 
-/// The user-id and password of the scheme Basic (RFC 7617).
+/// The user-id and password of the scheme Basic (RFC 7617): see [`Request::basic_auth`](crate::Request::basic_auth).
 ///
 /// Everyone who sees the request can read both. Use them over TLS only. Compare passwords in constant time. A
 /// comparison that ends at the first difference reveals the length of the right part.

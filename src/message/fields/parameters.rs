@@ -12,7 +12,7 @@ use super::value::trim;
 /// §5.6.6).
 ///
 /// The iterator yields names, in the case in which they were sent, and values without quotes. A malformed parameter is
-/// an error, and ends the list. The values are views of the field; one with escapes is copied.
+/// an error, and ends the list. The values are views of the field. Only values with escapes are copied.
 /// [`Headers::parameter`](crate::Headers::parameter) reads a single one.
 ///
 /// # Examples

@@ -7,9 +7,10 @@ use crate::message::{
 };
 
 impl Request {
-    /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
-    /// query and fields, except `host`, which the new target determines, and those meant for this connection only (RFC
-    /// 9110 §7.6.1).
+    /// Returns this request as a gateway or proxy forwards it to the server at `base`.
+    ///
+    /// The method, path, query and fields are the same, except fields for this connection only (RFC 9110 §7.6.1). The
+    /// new target determines `host`.
     ///
     /// The body is not copied. To forward it as it arrives, use [`Client::open_call`](crate::Client::open_call), with
     /// the framing that it has here. A request without content has `content-length: 0` if its method suggests content.

@@ -33,10 +33,10 @@ impl Request {
         PathParams { request: self, path: self.path() }
     }
 
-    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
-    /// routers inside each other, the pattern of the whole path.
+    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`. With
+    /// routers inside each other, this is the pattern of the whole path.
     ///
-    /// It is a good name for what was asked, in logs and metrics: it has few values (low cardinality).
+    /// Patterns are good names of requests in logs and metrics, because there are few of them (low cardinality).
     #[doc(alias = "MatchedPath")]
     pub fn matched_pattern(&self) -> Option<&str> {
         self.matched_route().pattern()

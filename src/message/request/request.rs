@@ -16,8 +16,8 @@ use crate::message::{
 
 /// A request, either received or to be sent. The same type serves in both directions.
 ///
-/// Method, target and version are accessed through methods, so that they always agree. Headers, body and trailers are
-/// whole values that can be swapped, taken or assigned.
+/// Method, target and version are accessed through methods, and always agree. Headers, body and trailers are whole
+/// values that can be swapped, taken or assigned.
 ///
 /// # Examples
 ///
@@ -181,8 +181,8 @@ impl Request {
         set.map_err(|invalid| MessageError::from_url(invalid, url))
     }
 
-    /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
-    /// refuses to send such a request.
+    /// Replaces the method. The target stays. That of a CONNECT and the `*` of OPTIONS fit no other method, and a
+    /// client refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
         self.matched_route.clear_choices();
         self.method = method;
@@ -215,7 +215,7 @@ impl Request {
 
     /// Returns the path with its percent-escapes decoded once.
     ///
-    /// A decoded `/` looks like any other; to route by segments, use [`Target::segments`].
+    /// A decoded `/` looks like any other. To route by segments, use [`Target::segments`].
     ///
     /// # Errors
     ///
@@ -243,8 +243,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400, but the error of [`Body::text`] into
-    /// 500. Also fails, with 500, if the content has not been received.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400 (that of [`Body::text`] into 500). Also
+    /// fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///

@@ -129,7 +129,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the content as bytes; empty for a stream, which [`Response::text`] refuses.
+    /// Returns the content as bytes. Empty for a stream, which [`Response::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -219,7 +219,7 @@ impl Response {
         Ok(())
     }
 
-    /// Has the user agent save the content under `name`, instead of showing it: sets `content-disposition` (RFC 6266).
+    /// Sets `content-disposition` for user agents to save the content under `name` instead of showing it (RFC 6266).
     ///
     /// A name that is not plain ASCII is sent in both ways, for all recipients. Control characters and the separators of
     /// paths are replaced by `_`.
@@ -471,11 +471,10 @@ impl Response {
         }
     }
 
-    /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its
-    /// connection only, in headers and trailers (RFC 9110 §7.6.1).
+    /// Returns this response as a gateway or proxy forwards it. Fields that the server meant for its connection only
+    /// are removed from headers and trailers (RFC 9110 §7.6.1).
     ///
-    /// Without this, a forwarded response carries those fields along: a `connection: close` of its server, for one,
-    /// would close the connection to the peer.
+    /// Otherwise, a `connection: close` of the server, for one, would close the connection to the peer.
     ///
     /// # Examples
     ///

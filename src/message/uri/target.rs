@@ -29,7 +29,7 @@ use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueErr
 /// | an octet beyond ASCII | its escape, in UTF-8: `/é` is `/%C3%A9` |
 /// | a `%` without two digits | its escape: `/100%` is `/100%25` |
 /// | in a query, `\` and `'` | `%5C`, `%27` |
-/// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`; without it, an error |
+/// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`, or else an error |
 /// | `http://0x7f.1/`, `http://2130706433/`, `http://%31%32%37.1/` | `http://127.0.0.1/` |
 /// | `http://[1:0::0]/` | `http://[1::]/` |
 /// | `http://joe:secret@host/` | `http://host/`, and `authorization: Basic am9lOnNlY3JldA==` |
@@ -136,7 +136,7 @@ impl Target {
         Url::join(scheme, authority, self.path_and_query_as_sent(), reference).map(Target::from)
     }
 
-    /// Escapes `text` so that it is one segment of a path, whatever is in it, and decodes to the same text.
+    /// Escapes `text` for one segment of a path. The segment decodes to the same text.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl Target {
         self.authority().map(|authority| split_port(authority).0)
     }
 
-    /// Returns the path as it was sent, not decoded; `*` in asterisk-form, `""` in authority-form.
+    /// Returns the path as it was sent, not decoded. `*` in asterisk-form, `""` in authority-form.
     #[inline]
     pub fn path(&self) -> &str {
         self.path_for(&Method::Get)
@@ -269,7 +269,7 @@ impl Target {
 
     /// Returns the path, decoded once.
     ///
-    /// `%2F` becomes a `/` like any other; [`Target::segments`] keeps them apart.
+    /// `%2F` becomes a `/` like any other. [`Target::segments`] keeps them apart.
     ///
     /// # Errors
     ///

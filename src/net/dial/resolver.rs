@@ -93,12 +93,12 @@ pub trait Resolver: Send + Sync + 'static {
 pub struct SrvRecord {
     /// Targets of a lower priority are used first.
     pub priority: u16,
-    /// The share of the requests, in proportion to other targets of the same priority; with 0 it is very small, unless all
-    /// have 0.
+    /// The share of the requests, in proportion to other targets of the same priority. The share of 0 is very small,
+    /// unless all have 0.
     pub weight: u16,
     /// The port of the service.
     pub port: u16,
-    /// The name of the host. A `.` alone says that there is no such service.
+    /// The name of the host. A `.` alone means that there is no such service.
     pub target: String,
 }
 

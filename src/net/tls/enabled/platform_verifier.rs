@@ -11,7 +11,7 @@ impl ClientTls {
     /// Creates settings as [`ClientTls::new`] does, with the verifier of the operating system.
     ///
     /// Like the browser of the system, the client trusts the authorities of the machine and of its administrator. On
-    /// Windows, macOS and Android, it also refuses certificates that the system knows as revoked. On Linux and other
+    /// Windows, macOS and Android, it also refuses certificates that are revoked for the system. On Linux and other
     /// Unix systems the authorities of the machine are loaded, which may take some milliseconds.
     /// [`Roots::from_platform`](crate::tls::Roots::from_platform) is the same there.
     ///

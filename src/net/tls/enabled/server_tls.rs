@@ -295,7 +295,7 @@ impl ServerTls {
         default.and_then(replace).inspect_err(|error| settings.resolver.refuse(error))
     }
 
-    /// Returns when the first of the server's certificates expires; `None` for a [whole configuration of
+    /// Returns the first expiry among the server's certificates. `None` for a [whole configuration of
     /// rustls](ServerTls::from_config).
     ///
     /// # Examples
