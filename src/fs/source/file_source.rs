@@ -83,9 +83,9 @@ pub trait FileSource: Send + Sync + 'static {
     /// fail.
     ///
     /// The content is bytes, a stream, or a range of a file on disk ([`Body::set_file`](crate::Body::set_file)). A
-    /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the status is
-    /// 500. If a stream is, the response is cut, and the peer sees the cut. Of several ranges, each is read when it is
-    /// sent.
+    /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the response has
+    /// status 500. If a stream is, the response is cut, and the peer sees the cut. Of several ranges, each is read when
+    /// it is sent.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// No address of this machine, of its link or of a private network is public. Among these are the services of clouds
 /// for the credentials of a machine (169.254.169.254, 100.100.100.200, 192.0.0.192, fd00:ec2::254). An IPv6 address is
-/// as public as an IPv4 address in it: mapped (`::ffff:10.0.0.1`), compatible, translated, NAT64 at `64:ff9b::/96` (RFC
-/// 6052) and 6to4 (RFC 3056). The few anycast addresses within the blocks for protocols are not public. No web server
+/// as public as an IPv4 address in it: mapped (`::ffff:10.0.0.1`), compatible, translated, 6to4 (RFC 3056) and NAT64 at
+/// `64:ff9b::/96` (RFC 6052). The few anycast addresses within the blocks for protocols are not public. No web server
 /// is there.
 ///
 /// No address shows its place in the network. A network may have machines of its own at public addresses, as Azure has
