@@ -266,8 +266,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the addresses of a name, for which the resolver is then not asked. Default: the resolver is asked for all
-    /// names. With no address, the name cannot be reached.
+    /// Sets the addresses of a name, in place of those of the resolver. Default: all names are resolved. With no address, the
+    /// name cannot be reached.
     ///
     /// Certificates and the field `host` are those of the name. [`ClientBuilder::allow_addresses`] holds for these
     /// addresses, too. Another call with the same name replaces them. A [`ClientBuilder::dialer`] gets names, and is not
@@ -315,7 +315,7 @@ impl ClientBuilder {
     /// [`ClientCause::AddressRefused`](crate::client::ClientCause::AddressRefused), and a [`Retry`](crate::client::Retry) does
     /// not try again by default. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address.
     ///
-    /// Not checked are addresses of the operator's choice, and those that the client does not see:
+    /// Addresses that the operator has chosen or the client does not see are not checked:
     ///
     /// - that of a [proxy](ClientBuilder::proxies), and those that it connects to. Such a proxy must have a check of its own.
     /// - that of [`ClientBuilder::connect_to`], and those that a [`ClientBuilder::dialer`] connects to.

@@ -142,7 +142,7 @@ impl Host {
         upgraded.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.
+    /// Returns scheme, host and port, in lower case and without a default port.
     pub fn origin(&self) -> &str {
         &self.key
     }

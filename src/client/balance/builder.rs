@@ -199,8 +199,8 @@ impl BalancerBuilder {
 
     /// Sets a function that returns the key of a request, such as the name of a user or the path. Requests with the same key go
     /// to the same host. A host that has 1.25 times its share of the pending requests is passed over for the next one. When a
-    /// host comes or goes, only its own keys move. Balancers with the same hosts choose alike. A request without a key goes
-    /// where [`BalancerBuilder::choice`] says. Default: none has one.
+    /// host comes or goes, only its own keys move. Balancers with the same hosts choose alike. A request without a key goes by
+    /// [`BalancerBuilder::choice`]. Default: none has one.
     ///
     /// # Examples
     ///

@@ -168,7 +168,7 @@ impl fmt::Debug for HealthCheck {
 pub enum CheckFailure {
     /// It has answered with this status, and the check has not passed.
     Response(Status),
-    /// It has not answered: the exchange failed, or took too long, in this phase.
+    /// The exchange failed or took too long, in this phase.
     Exchange(ClientPhase),
 }
 

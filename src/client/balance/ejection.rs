@@ -96,7 +96,7 @@ impl Default for Ejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EjectionCause {
-    /// It has failed as often in a row as [`Ejection::failures`] says.
+    /// It has failed [`Ejection::failures`] times in a row.
     Failures,
     /// It has failed much more often than the others.
     SuccessRate,

@@ -235,7 +235,7 @@ impl CallReader {
         poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
+    /// Returns the next piece of the body, of whatever size it arrived in, or `None` at the end. Call it after
     /// [`CallReader::head`].
     ///
     /// # Errors

@@ -65,8 +65,8 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2; see
-    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max)).
+    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2). See
+    /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
     /// The server did not switch to a protocol of the request's `upgrade` field, switched without such a field, or did not
     /// confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
