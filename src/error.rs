@@ -1,8 +1,7 @@
-//! The causes that servers and clients share: an exchange that failed, a message that breaks RFC 9112, content and values
-//! that cannot be read. A handler fails with the type [`corehttp::Error`](crate::Error), not with this module.
+//! The causes of errors that servers and clients share. A handler fails with the type [`corehttp::Error`](crate::Error), not
+//! with this module.
 //!
-//! That error has one of these as its [cause](crate::Error::cause), and so does the [`ClientError`](crate::ClientError) of a
-//! client:
+//! The error has one of these as its [cause](crate::Error::cause), as has the [`ClientError`](crate::ClientError) of a client:
 //!
 //! ```
 //! use corehttp::error::{ExchangeError, Phase};
@@ -19,10 +18,10 @@
 //! | [`ContentError`] | content cannot be read as text, as a form or as JSON |
 //! | [`ValueError`] | a value of a path, a query, a form or a cookie cannot be read |
 //! | [`MessageError`] | a message, or a part of it, cannot be made |
-//! | [`TargetError`] | a text is no target, or no URL that can be requested |
+//! | [`TargetError`] | a text is no target or no usable URL |
 //! | [`RouteError`] | a pattern is malformed, or two routes match the same requests |
 //!
-//! Every error is one line with `{:#}`, and names what failed without a value that may be secret.
+//! With `{:#}`, every error is one line that names the failed part. No error contains a value that may be secret.
 
 pub use crate::error_text::TimeLimit;
 pub use crate::exchange::{ExchangeError, Phase};

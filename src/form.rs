@@ -12,17 +12,16 @@ use crate::message::content::{ContentFault, ValueFault};
 use crate::message::{ContentError, Form, FormBuf, MessageError, Request, ValueError};
 
 impl Request {
-    /// Reads the query as a type of serde: a struct whose fields are the names, a map, or a list of pairs.
+    /// Reads the query as a type of serde: a struct, a map, or a list of pairs. The fields of a struct are the names.
     ///
-    /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without
-    /// content. Pairs that the type lacks are skipped. A field that is an `Option` may be absent, and a number or a
-    /// `bool` in it may be empty; a `Vec` takes all values of its name, and any other field must not be repeated. A text
-    /// with a space or an escape is copied, so a `&str` fails for it, and a `Cow` does not. Fields of a struct that is
-    /// flattened into another can only be texts.
+    /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without content.
+    /// Pairs that the type lacks are skipped. A field that is an `Option` may be absent. A number or a `bool` in it may be
+    /// empty. A `Vec` takes all values of its name. No other field may be repeated. A text with a space or an escape is copied,
+    /// which a `Cow` allows and a `&str` does not. Fields of a struct that is flattened into another can only be texts.
     ///
     /// # Errors
     ///
-    /// Fails if the query is not that of a `T`, and names the pair that is wrong. In a handler, `?` turns that into 400.
+    /// Fails if the query is not that of a `T`. The error names the wrong pair. In a handler, `?` turns that into 400.
     ///
     /// # Examples
     ///
@@ -60,15 +59,14 @@ impl Request {
         })
     }
 
-    /// Reads the content, a form, as a type of serde, as [`Request::query_as`] reads the query: a `&str` fails for a text
-    /// with a space or an escape, and a `Cow` or a `String` does not.
+    /// Reads the content, a form, as a type of serde: see [`Request::query_as`]. A `&str` fails for a text with a space or an
+    /// escape. A `Cow` or a `String` does not.
     ///
     /// The body must have been received, as for [`Request::form`].
     ///
     /// # Errors
     ///
-    /// As [`Request::form`], or if the form is not that of a `T`. In a handler, `?` turns
-    /// that into 422.
+    /// As [`Request::form`], and for a form that is not that of a `T`. In a handler, `?` turns that into 422.
     ///
     /// # Examples
     ///
@@ -111,7 +109,7 @@ impl FormBuf {
     ///
     /// # Errors
     ///
-    /// Fails if `value` is none of these, or has others inside: forms do not nest.
+    /// Fails for other values, and for nested ones.
     ///
     /// # Examples
     ///

@@ -1,5 +1,5 @@
-//! PROXY headers, in which a load balancer that passes bytes on names the client: HAProxy with `send-proxy-v2`, nginx's
-//! `stream` with `proxy_protocol on`, or one of a cloud. Servers read them; clients and gateways write them.
+//! PROXY headers, in which load balancers of bytes name the client. Such balancers are HAProxy with `send-proxy-v2`, nginx's
+//! `stream` with `proxy_protocol on`, and those of clouds. Servers read the headers. Clients and gateways write them.
 //!
 //! ```no_run
 //! use std::net::IpAddr;
@@ -15,9 +15,9 @@
 //! }
 //! ```
 //!
-//! The address in the header takes the place of the peer's: [`Context::peer_addr`](crate::Context::peer_addr),
-//! [`Context::client_ip`](crate::Context::client_ip), logs, spans and rates name the client, and the balancer needs no place
-//! among [trusted proxies](crate::Server::trusted_proxies).
+//! The address in the header takes the place of the peer's, in [`Context::peer_addr`](crate::Context::peer_addr),
+//! [`Context::client_ip`](crate::Context::client_ip), logs, spans and rates. The balancer needs no place among [trusted
+//! proxies](crate::Server::trusted_proxies).
 //!
 //! A client begins each connection with such a header by `ClientBuilder::proxy_protocol`, and a gateway that speaks for its
 //! peers by `Client::on_behalf_of`.

@@ -19,7 +19,7 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | certificates, several for one server, and new ones while it runs | `Identity`, `ServerTls::replace_identities` |
+//! | certificates, several for one server, and new ones at run time | `Identity`, `ServerTls::replace_identities` |
 //! | ports with TLS and ports without | `Server::and_bind_tls`, [`HttpsRedirect`](crate::middleware::HttpsRedirect) |
 //! | clients that have to show a certificate | `ServerTls::client_auth_required` |
 //! | the authorities that a client accepts, and a certificate for development | `ClientTls`, `Roots` |

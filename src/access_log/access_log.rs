@@ -12,11 +12,11 @@ use crate::server::{CoreEvents, Observer};
 /// An access log: a line for each exchange, once it is over. An [observer](crate::Server::observe) of any number of servers.
 /// A clone refers to the same log.
 ///
-/// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for
-/// it or for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are
-/// not in the order of their exchanges. If 4 MiB of lines wait, because a disk is slow or full, further ones are dropped,
-/// which is counted, and noted on standard error. When the last clone is dropped, those of servers included, the lines
-/// that wait are written, and the drop waits for that at most 5 s. So let the process wait for its servers.
+/// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for it or
+/// for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are not in the
+/// order of their exchanges. If 4 MiB of lines wait for a slow or full disk, further ones are dropped and
+/// [counted](AccessLog::dropped), with a note on standard error. The drop of the last clone, those of servers included, writes
+/// the lines that wait, for at most 5 s. So let the process wait for its servers.
 ///
 /// # Examples
 ///
@@ -44,11 +44,11 @@ struct LogInner {
 }
 
 impl AccessLog {
-    /// Opens a log that appends to the file at `path`, which is created if there is none.
+    /// Opens a log that appends to the file at `path`. The file is created if need be.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be opened, or if there can be no further thread.
+    /// Fails if the file cannot be opened or no thread can be started.
     pub fn open(path: impl AsRef<Path>, format: Format) -> io::Result<AccessLog> {
         AccessLog::from_target(LineTarget::from_path(path.as_ref())?, format)
     }
@@ -57,7 +57,7 @@ impl AccessLog {
     ///
     /// # Errors
     ///
-    /// Fails if there can be no further thread.
+    /// Fails if no thread can be started.
     pub fn from_writer(writer: impl Write + Send + 'static, format: Format) -> io::Result<AccessLog> {
         AccessLog::from_target(LineTarget::from_writer(writer), format)
     }
@@ -67,13 +67,12 @@ impl AccessLog {
         Ok(AccessLog { inner: Arc::new(LogInner { writer, format }) })
     }
 
-    /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
-    /// noted on standard error, the log goes on in the old one, and tries once a second. Does nothing for a log made by
-    /// [`AccessLog::from_writer`].
+    /// Opens the file again before the next line, after a rename or a removal. A failure is noted on standard error. The log
+    /// then goes on in the old file, and tries again every second. Does nothing for a log made by [`AccessLog::from_writer`].
     ///
     /// # Examples
     ///
-    /// At SIGHUP, which logrotate can send, and which ends the process unless it is handled:
+    /// SIGHUP, as of logrotate, ends the process unless it is handled. Here it reopens the log:
     ///
     /// ```no_run
     /// # #[cfg(unix)]
@@ -98,7 +97,7 @@ impl AccessLog {
         self.inner.writer.reopen();
     }
 
-    /// Returns how many lines were dropped, because too many waited, or because they could not be written.
+    /// Returns how many lines were dropped, for too many waiting lines or failed writes.
     pub fn dropped(&self) -> u64 {
         self.inner.writer.dropped()
     }

@@ -17,17 +17,17 @@ use crate::server::{ExchangeReport, ForwardReport};
 pub enum Format {
     /// The Common Log Format of NCSA and Apache: `192.0.2.1 - - [26/Nov/2026:03:40:01 +0000] "GET /a HTTP/1.1" 200 12`.
     ///
-    /// The time is the end of the exchange, the last number is [`ExchangeReport::sent`], which includes the head, and an
-    /// exchange without a response has the status 499.
+    /// The time is the end of the exchange. The last number is [`ExchangeReport::sent`], which includes the head. An exchange
+    /// without a response has the status 499.
     Common,
     /// The same with the fields `referer` and `user-agent` after it.
     Combined,
-    /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`,
-    /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection`, `exchange` and `request_id`.
-    /// Of a forwarded request also `forward_addr`, `forward_status` and `forward_attempts`: see [`ForwardReport`].
-    /// Members without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds;
-    /// those until the handler and the response count from the head of the request, as in [`ExchangeReport`]; `request_id` is
-    /// the field `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
+    /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`, `received`,
+    /// `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection`, `exchange` and `request_id`. Of a
+    /// forwarded request also `forward_addr`, `forward_status` and `forward_attempts`: see [`ForwardReport`]. Members without a
+    /// value are left out. `time` is written as in `Common`. Members that end in `_us` are in microseconds. The members until
+    /// the handler and the response count from the head of the request, as in [`ExchangeReport`]. `request_id` is the field
+    /// `x-request-id` of the request, which [`RequestId`](crate::middleware::RequestId) sets.
     Json,
     /// The application's: the function writes a line, without its end. See [`Format::from_fn`].
     Custom(Arc<FormatFn>),
@@ -40,8 +40,9 @@ impl Format {
     /// Makes a format of a function, which writes a line without its end. The client is
     /// [`ExchangeReport::client_ip`].
     ///
-    /// Ends of lines become spaces, but no more: text of peers, such as the target and fields, must pass through
-    /// [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log), or it can forge what stands after it.
+    /// Ends of lines become spaces, but nothing else is escaped. Text of peers, such as the target and fields, must pass
+    /// through [`escape_json`](crate::message::escape_json) or [`escape_log`](crate::message::escape_log). Without that it can
+    /// forge the rest of a line.
     ///
     /// # Examples
     ///

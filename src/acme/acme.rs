@@ -28,9 +28,12 @@ impl Acme {
     ///
     /// # Errors
     ///
-    /// Fails with [`AcmeError::Directory`] if the directory is not an `https` URL, and with [`AcmeError::Names`] if there
-    /// is no name, or one that cannot be validated over a connection: a wildcard, which needs DNS, an address, a name that
-    /// ends in a dot, or one beyond ASCII (its `xn--` form is fine).
+    /// Fails with:
+    /// - [`AcmeError::Directory`] if the directory is not an `https` URL
+    /// - [`AcmeError::Names`] without a name, or for a name that cannot be validated over a connection
+    ///
+    /// A wildcard cannot be validated so, since it needs DNS. Nor can an address, a name that ends in a dot, or one beyond
+    /// ASCII (its `xn--` form is fine).
     pub fn new<N: AsRef<str>>(
         directory: &str,
         names: impl IntoIterator<Item = N>,
@@ -44,38 +47,40 @@ impl Acme {
         self
     }
 
-    /// Sets the folder in which the account and the certificate are kept, with their keys. It is made if it is not there, and
-    /// only the user of the process may read what is in it. Default: none; then each start asks for a new certificate, and
-    /// Let's Encrypt issues five a week for the same names.
+    /// Sets the folder for the account and the certificate, with their keys. The folder is made if need be. Only the user of
+    /// the process may read the files.
+    ///
+    /// Default: none. Then each start obtains a new certificate. Let's Encrypt issues five a week for the same names.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.settings.folder = Some(folder.into());
         self
     }
 
-    /// Sets how the authority validates that the names lead here. Default: [`Challenge::TlsAlpn01`].
+    /// Sets the way in which the authority validates the names. Default: [`Challenge::TlsAlpn01`].
     pub fn challenge(mut self, challenge: Challenge) -> Self {
         self.settings.challenge = challenge;
         self
     }
 
-    /// Sets the client by which the authority is reached, with its proxies and the roots that it trusts. Default:
-    /// [`Client::new`].
+    /// Sets the client for requests to the authority, with its proxies and trusted roots. Default: [`Client::new`].
     pub fn client(mut self, client: Client) -> Self {
         self.settings.client = Some(client);
         self
     }
 
-    /// Sets a function that is called when a certificate is there, and when something has failed. It is called on the
-    /// thread that renews, and by [`Acme::start`] if a certificate is in the folder. Its panics are ignored. Default:
-    /// failures are written to standard error.
+    /// Sets a function that gets reports of certificates and failures. Default: failures are written to standard error.
+    ///
+    /// The function is called on the thread that renews, and by [`Acme::start`] for a certificate in the folder. Its panics are
+    /// ignored.
     pub fn on_report(mut self, on_report: impl Fn(&AcmeReport) + Send + Sync + 'static) -> Self {
         self.settings.on_report = Some(Arc::new(on_report));
         self
     }
 
-    /// Starts a thread that obtains the certificate and renews it, until the returned value, its clones and the servers
-    /// that show it are gone. Nothing is waited for: a certificate that is in the folder serves from the first handshake
-    /// on.
+    /// Starts a thread that obtains the certificate and renews it. The thread ends once the returned value, its clones and the
+    /// servers with the certificate are gone.
+    ///
+    /// Nothing is waited for. A certificate in the folder serves from the first handshake on.
     ///
     /// # Errors
     ///

@@ -19,9 +19,9 @@ use super::settings::Settings;
 use crate::net::tls::enabled::{Identity, ResolvedConfig, ServerTls, VALIDATION};
 use crate::runtime::{block_on, select};
 
-/// A certificate that an authority issues, and that a thread renews. Made by [`Acme::start`](super::Acme::start).
+/// A certificate of an authority, renewed by a thread. Made by [`Acme::start`](super::Acme::start).
 ///
-/// Clones are the same, and so are the servers that were given it; the thread ends with the last of them.
+/// Clones and the servers with it share the certificate. The thread ends with the last of them.
 #[derive(Clone)]
 pub struct AcmeCertificate {
     tls: ServerTls,
@@ -50,8 +50,8 @@ impl AcmeCertificate {
         Ok(AcmeCertificate { tls, table, _renewing: renewing })
     }
 
-    /// The settings for [`Server::tls`](crate::Server::tls), with which a server shows the certificate, and answers the authority
-    /// when it validates the names by [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01). Other settings may be added to them.
+    /// The settings for [`Server::tls`](crate::Server::tls) of a server that shows the certificate. The server answers the
+    /// authority for [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01), too. Other settings may be added.
     pub fn tls(&self) -> ServerTls {
         self.tls.clone()
     }

@@ -17,7 +17,7 @@ use crate::net::tls::enabled::VALIDATION;
 use crate::server::middleware::Middleware;
 use crate::server::{BodyPlan, Context, Handler, Result};
 
-/// How an authority validates that a name leads to this server.
+/// The way in which an authority validates a name of this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Challenge {
@@ -83,8 +83,8 @@ fn validation_config(
     Ok(config)
 }
 
-/// Answers the requests of an authority for [`Challenge::Http01`], and passes others on: middleware for a server at port 80.
-/// Made by [`AcmeCertificate::challenges`](super::AcmeCertificate::challenges).
+/// Middleware for a server at port 80 that answers an authority for [`Challenge::Http01`]. Other requests pass. Made by
+/// [`AcmeCertificate::challenges`](super::AcmeCertificate::challenges).
 #[derive(Clone)]
 pub struct HttpChallenges(Arc<ChallengeTable>);
 

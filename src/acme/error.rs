@@ -18,7 +18,7 @@ pub enum AcmeError {
     Names(Box<str>),
     /// A file, or the thread that renews, failed.
     Io(Box<Path>, io::Error),
-    /// The authority could not be reached, or refused something, or has answered with nonsense. The cause says what.
+    /// The authority could not be reached, refused something, or answered with nonsense. See the cause.
     Authority(Box<dyn Error + Send + Sync>),
     /// The authority offers no such challenge for this name.
     Challenge(Box<str>),
@@ -59,12 +59,12 @@ impl Error for AcmeError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AcmeReport {
-    /// One that was in the folder serves from now on: at the start, or since another server has renewed it.
+    /// A certificate in the folder serves from now on: at the start, or after a renewal by another server.
     Loaded {
         /// When it expires.
         not_after: SystemTime,
     },
-    /// The authority has issued one, which serves from now on.
+    /// A certificate that the authority has issued serves from now on.
     Issued {
         /// When it expires.
         not_after: SystemTime,
@@ -73,7 +73,7 @@ pub enum AcmeReport {
     Failed {
         /// The failure.
         error: AcmeError,
-        /// How long until the next try.
+        /// The time until the next try.
         retried_after: Duration,
     },
 }

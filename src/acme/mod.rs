@@ -1,4 +1,4 @@
-//! Certificates by ACME (RFC 8555), from an authority such as Let's Encrypt: obtained and renewed while the server runs.
+//! Certificates from an authority such as Let's Encrypt by ACME (RFC 8555), renewed while the server runs.
 //!
 //! ```no_run
 //! use corehttp::acme::{Acme, LETS_ENCRYPT};
@@ -16,22 +16,22 @@
 //! }
 //! ```
 //!
-//! The authority validates that the names lead to this server: by a handshake at port 443 (TLS-ALPN-01, RFC 8737), which is
-//! all that the program above needs, or by a request at port 80 ([`Challenge::Http01`]), which a load balancer can pass on
-//! that ends TLS itself.
+//! The authority validates that the names lead to this server. By default this takes a handshake at port 443 (TLS-ALPN-01, RFC
+//! 8737), as in the program above. With [`Challenge::Http01`] it takes a request at port 80. A load balancer in front, with TLS
+//! of its own, can pass that on.
 //!
-//! A certificate is renewed when a third of its time is left, or, with a [folder](Acme::folder), when the authority
-//! suggests (ARI, RFC 9773), at a random moment. After a failure the next try comes a minute later, then two, and so on:
-//! up to a quarter of the time that the certificate is still valid, but at least an hour and at most a day, since
-//! authorities limit how often they are asked. Until there is a first certificate, handshakes wait for it, for as long as
+//! A certificate is renewed when a third of its time is left. With a [folder](Acme::folder), it is renewed when the authority
+//! suggests (ARI, RFC 9773), at a random moment. After a failure the next try comes a minute later, then two, and so on. The
+//! longest wait is a quarter of the time that the certificate is still valid, but at least an hour and at most a day.
+//! Authorities limit the number of requests. Handshakes wait for the first certificate, for as long as
 //! [`Timeouts::head`](crate::Timeouts::head) admits.
 //!
-//! Servers that share a [folder](Acme::folder), be they processes of one machine or machines with a common disk that locks
-//! files, obtain one certificate for all: one of them renews, and the others find the new file within a minute. With
-//! TLS-ALPN-01, the handshake of the authority must come to the one that renews, so several machines need
-//! [`Challenge::Http01`] or an address of the one.
+//! Servers that share a [folder](Acme::folder) obtain one certificate for all. They are processes of one machine, or machines
+//! with a common disk that locks files. One of them renews, and the others find the new file within a minute. With TLS-ALPN-01,
+//! the handshake of the authority must come to the one that renews. So several machines need [`Challenge::Http01`] or an
+//! address of that one.
 //!
-//! Try a program with [`LETS_ENCRYPT_STAGING`], whose certificates no browser trusts and whose limits are generous.
+//! Try a program with [`LETS_ENCRYPT_STAGING`]. No browser trusts its certificates, and its limits are generous.
 
 mod acme;
 mod certificate;

@@ -7,7 +7,7 @@ use super::response_reader::ResponseReader;
 use crate::client::{ClientError, client};
 use crate::message::{MessageError, Method, Request, Response};
 
-/// Sends requests, and blocks the thread until their responses are here. See the [module](crate::blocking).
+/// Sends requests, and blocks the thread for their responses. See the [module](crate::blocking).
 ///
 /// Clones share connections, and may be used on any threads at once. When the last one is dropped, the runtime ends.
 #[derive(Clone)]

@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! It is a [`corehttp::Client`](crate::Client) in a runtime of its own, on one thread, so its connections last from one request
-//! to the next, and all settings of [`ClientBuilder`](crate::ClientBuilder) hold. `.send()` takes the place of `.await`.
+//! Such a client is a [`corehttp::Client`](crate::Client) in a runtime of its own, on one thread. Its connections last from one
+//! request to the next. All settings of [`ClientBuilder`](crate::ClientBuilder) hold. `.send()` takes the place of `.await`.
 //!
 //! In a runtime, each request fails with [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime): the thread would
 //! serve nothing else meanwhile. `async` code awaits a [`corehttp::Client`](crate::Client) instead. In

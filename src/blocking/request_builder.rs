@@ -1,4 +1,4 @@
-//! [`RequestBuilder`], whose requests block their thread; [`Blocking`]: the runtime that they are sent in.
+//! [`RequestBuilder`], whose requests block their thread, and [`Blocking`], the runtime of these requests.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -51,8 +51,8 @@ impl RequestBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, if no response arrives: see [`ClientError`], and
-    /// with [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime) in a runtime. A status of 4xx or 5xx is no
+    /// Fails if a step has failed before, such as one with a malformed URL, or no response arrives: see [`ClientError`]. In a
+    /// runtime, the cause is [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime). A status of 4xx or 5xx is no
     /// error, unless [`Response::error_for_status`] makes it one.
     pub fn send(self) -> Result<Response, ClientError> {
         let (sends, request) = self.into_awaited();

@@ -36,7 +36,7 @@ impl ResponseReader {
         ResponseReader { reader, sends }
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
+    /// Returns the next piece of the body, of any size, or `None` at the end.
     ///
     /// # Errors
     ///

@@ -44,13 +44,13 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
-    /// the phases apply: see [`ClientTimeouts`].
+    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of the
+    /// phases apply (see [`ClientTimeouts`]).
     ///
-    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow: the time of
-    /// the caller between two reads or writes counts, too. After that, every read and write fails with a timeout, even
-    /// if more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once
-    /// to a slow reader, so that one that buffers notices it in time.
+    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow. The time of the
+    /// caller between two reads or writes counts, too. Later reads and writes fail with a timeout, even of bytes that have
+    /// arrived. While a limit is set, `AsyncRead` yields little at once to a slow reader. A reader with a buffer thus notices
+    /// the limit in time.
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
@@ -68,10 +68,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a function that decides about each redirect that would be followed. Default: none, so all of them are, as many
-    /// as [`ClientBuilder::redirects`] says.
+    /// Sets a function that decides about each redirect to be followed. Default: none, so as many are followed as
+    /// [`ClientBuilder::redirects`] allows.
     ///
-    /// A request that fails in the function fails with [`ClientCause::Other`](crate::client::ClientCause::Other), in the phase
+    /// An error of the function fails the request with [`ClientCause::Other`](crate::client::ClientCause::Other), in the phase
     /// [`Redirect`](crate::client::ClientPhase::Redirect).
     ///
     /// # Examples
@@ -99,8 +99,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the policy by which requests that fail are sent again. Default: none, so a request is sent once, and once more
-    /// if its connection turns out to be stale. [`Retry`] says why, and which requests are retried.
+    /// Sets the policy by which failed requests are sent again. Default: none. A request is then sent again only after a stale
+    /// connection. [`Retry`] describes which requests are retried.
     pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
         self.retry = retry.into().map(Arc::new);
         self
@@ -120,16 +120,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no
-    /// `accept-encoding` is sent, and content stays as it was sent.
+    /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no `accept-encoding`, and
+    /// content stays as it was sent.
     ///
-    /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
-    /// nothing. Content without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content
-    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
+    /// More than `most` bytes are an error, also of a streamed body. So are more coded bytes that decode to nothing. Content
+    /// without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content (206) stays coded. Which
+    /// codings are supported depends on the features `compress` and `zstd`.
     ///
-    /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
-    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
-    /// range would be one of coded content.
+    /// A request may have an `accept-encoding` of its own, with other codings, or with `identity` for none. A download that may
+    /// be resumed should not be coded. A request with a `range` asks for `identity` by itself (Fetch §4.5), since the range
+    /// would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode_up_to(mut self, most: usize) -> Self {
         self.settings.decode_max = Some(most);
@@ -141,12 +141,12 @@ impl ClientBuilder {
     /// [`Request`](crate::Request) has its whole URL already, so those of [`Client::send`](crate::Client::send), `open_response`
     /// and `download`, and of an [`EventSource`](crate::sse::EventSource), are absolute always.
     ///
-    /// The text after the last slash of `url` is not a part of the base, as for links of a page, and a URL that begins with a
-    /// slash replaces its path. An absolute URL stays as it is.
+    /// The text after the last slash of `url` is not a part of the base, as for links of a page. A URL that begins with a slash
+    /// replaces the path of the base. An absolute URL stays as it is.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     ///
     /// # Examples
     ///
@@ -177,27 +177,29 @@ impl ClientBuilder {
     /// Adds a parameter to the query of each request of [`Client::get`](crate::Client::get) and its like, after those
     /// of its URL. Default: none.
     ///
-    /// It is sent to every origin that such a request is for, but not where a redirect leads, unless its `location` repeats it.
+    /// The parameter is sent to every origin that such a request is for. A redirect does not take it along, unless the
+    /// `location` repeats it.
     pub fn default_query(mut self, name: &str, value: impl FieldValue) -> Self {
         self.settings.base.query_mut().append(name, value);
         self
     }
 
-    /// Sets whether faults of responses are overlooked that devices make, such as cameras, printers and meters, and that leave
-    /// no doubt about where the response ends. Default: off, so each of them is an error.
+    /// Sets whether certain faults in the responses of devices are overlooked, such as those of cameras, printers and meters.
+    /// None of them leaves a doubt about the end of the response. Default: off, so each of them is an error.
     ///
     /// | fault | is read as |
     /// |---|---|
     /// | a line of a head, of trailers or around a chunk that ends with LF alone (RFC 9112 §2.2, §7.1) | CRLF |
-    /// | a line that is no field: a name with a space in it or after it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
+    /// | a line that is no field: a space in the name or next to it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
     /// | several lengths that are equal (RFC 9110 §8.6) | one |
     /// | blanks after the size of a chunk (§7.1) | nothing |
     /// | octets after the end of `gzip`, if content is [decoded](ClientBuilder::decode_up_to) | nothing |
     ///
-    /// All else stays an error: lengths that differ, a length beside chunks, a size with a sign, a malformed status line, a
-    /// line that is no field but names `content-length` or `transfer-encoding`, and whatever a proxy says to CONNECT. After a
-    /// response with any of these faults but the last, its connection is closed, since two readers may disagree about what
-    /// follows (§11.2). For the same reason, [`Context::forward`](crate::Context::forward) refuses the calls of such a client.
+    /// All else stays an error: different lengths, a length beside chunks, a size with a sign, a malformed status line, a
+    /// `content-length` or `transfer-encoding` in a line that is no field, and any fault in the response of a proxy to CONNECT.
+    /// After a response with any fault of the table but the last, its connection is closed, since two readers may disagree
+    /// about what follows (§11.2). For the same reason, [`Context::forward`](crate::Context::forward) refuses the calls of such
+    /// a client.
     ///
     /// # Examples
     ///
@@ -232,15 +234,15 @@ impl ClientBuilder {
 
     /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
     ///
-    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each single
-    /// request, and are ignored here.
+    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body are ignored here. Each request
+    /// has its own.
     ///
-    /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
-    /// redirect leads to, and not with a TRACE, whose response repeats them (RFC 9110 §9.3.8).
+    /// `authorization` and `cookie` are sent to every origin that you send a request to. They are sent neither after a redirect
+    /// to another origin nor with a TRACE, whose response repeats them (RFC 9110 §9.3.8).
     ///
-    /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
-    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
-    /// has the `user-agent`, too, and what [`Proxy::header`](crate::client::Proxy::header) adds, but no other field.
+    /// `proxy-authorization` is for HTTP proxies without credentials of their own. They get it with each request that they
+    /// read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel has the
+    /// `user-agent`, too, and what [`Proxy::header`](crate::client::Proxy::header) adds, but no other field.
     ///
     /// # Errors
     ///
@@ -257,15 +259,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long the addresses of a name are kept at most, unless the resolver
-    /// [returns a shorter time](Resolver::resolve_with_ttl). With zero they are not kept. Default: 60 s.
+    /// Sets how long the addresses of a name are kept at most. The resolver may [return a shorter
+    /// time](Resolver::resolve_with_ttl). With zero they are not kept. Default: 60 s.
     pub fn dns_ttl(mut self, keep: Duration) -> Self {
         self.settings.dial.dns = Arc::new(self.settings.dial.dns.kept_for(keep));
         self
     }
 
-    /// Sets the addresses of a name, for which the resolver is then not asked. Default: the resolver is asked for all
-    /// names. With no address, the name cannot be reached.
+    /// Sets the addresses of a name, in place of those of the resolver. Default: all names are resolved. With no address, the
+    /// name cannot be reached.
     ///
     /// Certificates and the field `host` are those of the name. [`ClientBuilder::allow_addresses`] holds for these
     /// addresses, too. Another call with the same name replaces them. A [`ClientBuilder::dialer`] gets names, and is not
@@ -273,7 +275,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if `name` is an address, or cannot be the host of a URL.
+    /// Fails if `name` is an address or cannot be the host of a URL.
     ///
     /// # Examples
     ///
@@ -301,23 +303,22 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Connects only to addresses that `is_allowed` returns `true` for, such as those that are
-    /// [public](crate::net::is_public). Default: to all.
+    /// Connects only to addresses for which `is_allowed` returns `true`, such as [public](crate::net::is_public) ones. Default:
+    /// to all.
     ///
     /// A service that fetches URLs of its users must not reach its own network for them (SSRF). A URL does not show where it
-    /// leads: a name may have any address, another one at each look-up (DNS rebinding), and a server may redirect. So each
-    /// address is checked right before it is connected to, whether it is from the URL, from the resolver or its cache, or
-    /// from [`ClientBuilder::resolve`], and whatever the connection is for: a request, a redirect, a
-    /// [`Pipeline`](crate::client::Pipeline), a [`Balancer`](crate::client::Balancer) and its health checks, a WebSocket. If
-    /// a name has other addresses as well, these are used. If it has none, the error is
-    /// [`ClientCause::AddressRefused`](crate::client::ClientCause::AddressRefused), and no [`Retry`](crate::client::Retry)
-    /// tries again by default. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address.
+    /// leads. A name may have any address, another one at each look-up (DNS rebinding), and a server may redirect. So each
+    /// address is checked right before the connection, be it from the URL, from the resolver or its cache, or from
+    /// [`ClientBuilder::resolve`]. All connections are checked: of a request, a redirect, a
+    /// [`Pipeline`](crate::client::Pipeline), a [`Balancer`](crate::client::Balancer) and its health checks, a WebSocket. If a
+    /// name has other addresses as well, these are used. Otherwise the error is
+    /// [`ClientCause::AddressRefused`](crate::client::ClientCause::AddressRefused), and a [`Retry`](crate::client::Retry) does
+    /// not try again by default. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address.
     ///
-    /// The client does not see, and so does not check, the addresses
+    /// Addresses that the operator has chosen or the client does not see are not checked:
     ///
-    /// - that a [proxy](ClientBuilder::proxies) connects to, and that of the proxy, which the operator has chosen. Such a
-    ///   proxy must have a check of its own.
-    /// - of [`ClientBuilder::connect_to`], chosen likewise, and those that a [`ClientBuilder::dialer`] connects to.
+    /// - that of a [proxy](ClientBuilder::proxies), and those that it connects to. Such a proxy must have a check of its own.
+    /// - that of [`ClientBuilder::connect_to`], and those that a [`ClientBuilder::dialer`] connects to.
     ///
     /// The function is called for each dial, in the runtime of the request, and should not block.
     ///
@@ -338,7 +339,7 @@ impl ClientBuilder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// Beside public addresses, a single private one; and not the address at which Azure has a service in each network:
+    /// Public addresses but that of Azure's service in each network, and a single private one:
     ///
     /// ```
     /// use std::net::IpAddr;
@@ -365,26 +366,25 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
-    /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
-    /// considered gone, and its connection fails.
+    /// Sets the silence of a TCP server after which the operating system sends a probe, and the interval of further probes.
+    /// After several unanswered ones in a row (nine on Linux), the connection fails.
     ///
-    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::client::ClientUpgraded) has no other
-    /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    /// Probes are for connections with long silences, such as a [`ClientUpgraded`](crate::client::ClientUpgraded), which has no
+    /// other time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::new);
         self
     }
 
-    /// Sets options of the TCP sockets of connections, such as the network interface that they are opened through, or how
-    /// long bytes may stay unacknowledged (`TCP_USER_TIMEOUT`, RFC 5482). Default: those of the operating system.
+    /// Sets options of the TCP sockets of connections, such as their network interface, or the longest time without an
+    /// acknowledgment (`TCP_USER_TIMEOUT`, RFC 5482). Default: those of the operating system.
     ///
     /// A connection whose socket the system refuses an option cannot be opened. The sockets of a
     /// [`ClientBuilder::dialer`] are its own.
     ///
     /// # Examples
     ///
-    /// A connection through one interface, which fails if the server has acknowledged nothing for 20 seconds:
+    /// A connection through one interface, with an error after 20 seconds without an acknowledgment:
     ///
     /// ```
     /// use std::time::Duration;
@@ -406,13 +406,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain
-    /// server. It is where a server that was [bound](crate::Server::bind) to the same address listens. Default: over TCP,
-    /// to an address of the host.
+    /// Connects to `address`, whatever the host of a URL: to a Unix socket, to a listener in memory, or to a certain server. A
+    /// server that is [bound](crate::Server::bind) to the same address listens there. Default: over TCP, to an address of the
+    /// host.
     ///
-    /// Requests, the names that certificates are checked for, and the bounds of each host stay those of the URL. A name
-    /// without a port is dialed with the port of the URL. A proxy is a host, too: it is expected at `address`. The module
-    /// [`net`](crate::net) has an example.
+    /// Requests, the names in certificates, and the bounds of each host stay those of the URL. A name without a port is dialed
+    /// with the port of the URL. A proxy is expected at `address`, too. The module [`net`](crate::net) has an example.
     #[doc(alias("unix_socket", "unix"))]
     pub fn connect_to(mut self, address: impl Into<Address>) -> Self {
         self.settings.dial.address = address.into().into();
@@ -430,8 +429,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets which proxies are used for which URLs. Default: none; [`Proxies::from_env`] reads them from the
-    /// environment.
+    /// Sets the proxies through which URLs are requested. Default: none. [`Proxies::from_env`] reads them from the environment.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.settings.proxies = proxies;
         self
@@ -461,18 +459,18 @@ impl ClientBuilder {
         self
     }
 
-    /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
-    /// cookies are kept.
+    /// Keeps the cookies of servers in `store`, and sends them back, with redirected requests, too. Default: no cookies are
+    /// kept.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_header`], is sent with that
-    /// field instead, and a TRACE is sent without cookies.
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_header`], is sent with that field
+    /// instead. A TRACE is sent without cookies.
     pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self
     }
 
-    /// Adds middleware, such as one that signs requests. Default: none. Middleware is added in the order in which requests
-    /// pass through it: see [`ClientMiddleware`].
+    /// Adds middleware, such as one that signs requests. Default: none. Middleware is added in the order in which requests pass
+    /// through it (see [`ClientMiddleware`]).
     #[doc(alias("middleware", "layer", "with", "interceptor"))]
     pub fn wrap(mut self, middleware: impl ClientMiddleware) -> Self {
         self.settings.middleware.push(middleware);

@@ -25,17 +25,16 @@ use crate::runtime::boxed;
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
-/// Make one client and keep it; clones share its connections. A client can be used on any thread, and in any tokio
-/// runtime with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the
-/// runtime that opened it.
+/// Make one client and keep it. Clones share its connections. A client can be used on any thread, and in any tokio runtime with
+/// timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that opened it.
 ///
 /// A response is not an error, whatever its status, unless [`Response::error_for_status`] makes it one.
 ///
 /// With the feature `tower`, a client is also a service of tower, for requests of the crate `http`.
 ///
-/// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
-/// and lets the next waiting request open another. A connection that is just being opened is opened all the same, one at
-/// a time for each host, and is for the next request.
+/// All futures and bodies that it returns can be dropped at any time. A drop cancels the exchange, closes its connection, and
+/// lets the next waiting request open another. A connection that is just being opened is completed for the next request, one at
+/// a time for each host.
 ///
 /// # Examples
 ///
@@ -80,8 +79,8 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
-    /// are shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
+    /// Returns this client with another time limit for whole exchanges, including redirects and the body. Connections are
+    /// shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
     ///
     /// For a single request: `client.with_timeout(limit).send(..)`, or [`RequestBuilder::timeout`].
     #[must_use]
@@ -89,8 +88,8 @@ impl Client {
         Client { sender: self.sender.with_total(total.into()) }
     }
 
-    /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those
-    /// of [`ClientBuilder::timeouts`].
+    /// Returns this client with other time limits for the phases of exchanges. Connections are shared. Default: those of
+    /// [`ClientBuilder::timeouts`].
     ///
     /// For a single request: `client.with_timeouts(limits).open_call(..)`, or [`RequestBuilder::timeouts`].
     #[must_use]
@@ -98,14 +97,14 @@ impl Client {
         Client { sender: self.sender.with_timeouts(timeouts) }
     }
 
-    /// Returns this client with another policy for redirects; connections are shared.
+    /// Returns this client with another policy for redirects. Connections are shared.
     #[must_use]
     pub fn with_redirects(&self, redirects: Redirects) -> Client {
         Client { sender: self.sender.with_redirects(redirects) }
     }
 
-    /// Returns this client with another policy for retries, or with none; connections and budgets are shared. Default: that
-    /// of [`ClientBuilder::retry`].
+    /// Returns this client with another policy for retries, or with none. Connections and budgets are shared. Default: that of
+    /// [`ClientBuilder::retry`].
     ///
     /// For a single request: `client.with_retry(policy).send(..)`, or [`RequestBuilder::retry`].
     #[must_use]
@@ -113,12 +112,12 @@ impl Client {
         Client { sender: self.sender.with_retry(retry.into().map(Arc::new)) }
     }
 
-    /// Returns a GET request (RFC 9110 §9.3.1), which `.await` sends. [`RequestBuilder`] is what can be set before that.
+    /// Returns a GET request (RFC 9110 §9.3.1), which `.await` sends. [`RequestBuilder`] has settings for it.
     ///
     /// # Errors
     ///
-    /// The `.await` fails if the URL is malformed, or if no response arrives: see [`ClientError`]. A status of 4xx or 5xx
-    /// is no error, unless [`Response::error_for_status`] makes it one.
+    /// The `.await` fails if the URL is malformed or no response arrives (see [`ClientError`]). A status of 4xx or 5xx is no
+    /// error, unless [`Response::error_for_status`] makes it one.
     pub fn get(&self, url: &str) -> RequestBuilder {
         self.request(Method::Get, url)
     }
@@ -169,12 +168,12 @@ impl Client {
         self.request(Method::Delete, url)
     }
 
-    /// Returns a request with any method, which `.await` sends: `client.request(Method::Query, url)` is a
-    /// [QUERY](Method::Query), while [`RequestBuilder::query`] sets the query of a URL.
+    /// Returns a request with any method, which `.await` sends. For example, `client.request(Method::Query, url)` is a
+    /// [QUERY](Method::Query). The query of a URL is set by [`RequestBuilder::query`] instead.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or if the method is one that [`Method::parse`] refuses.
+    /// As [`Client::get`], or for a method that [`Method::parse`] refuses.
     pub fn request<M: TryInto<Method>>(&self, method: M, url: &str) -> RequestBuilder
     where
         MessageError: From<M::Error>,
@@ -186,14 +185,17 @@ impl Client {
     /// Sends `request`, and receives the response into `response`, including its body. The response is reset first, and
     /// its memory is reused.
     ///
-    /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
-    /// closed, its body can be sent again, and sending it twice does no harm (RFC 9110 §9.2.2). A [`Retry`] sends it again
-    /// after other failures, too.
+    /// The request is sent once more, on a new connection, if all of this is so:
+    ///
+    /// - It was sent on a reused connection that turns out to be closed.
+    /// - Its body can be sent again.
+    /// - Sending it twice does no harm (RFC 9110 §9.2.2).
+    ///
+    /// A [`Retry`] sends it again after other failures, too.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or if the body is larger than [`ClientLimits::body_max`]. No part of a body is in the response
-    /// then.
+    /// As [`Client::get`], or for a body larger than [`ClientLimits::body_max`]. No part of a body is in the response then.
     ///
     /// # Examples
     ///
@@ -229,8 +231,8 @@ impl Client {
     /// [`ResponseReader`], as it arrives.
     ///
     /// The part of the response that arrives before the request has been sent completely is buffered, up to
-    /// [`ClientLimits::body_max`]. For a server that may answer with more than that while it still reads, use
-    /// [`Client::open_call`] and [`Call::split`].
+    /// [`ClientLimits::body_max`]. A server may answer with more than that before the end of the request. For such a server,
+    /// use [`Client::open_call`] and [`Call::split`].
     ///
     /// # Errors
     ///
@@ -246,27 +248,30 @@ impl Client {
         self.sender.open_response(None, request, response).await
     }
 
-    /// Receives the content that `request` asks for into `file`, whose content it replaces, and returns its length. When a
-    /// connection breaks, another one goes on where it stopped (RFC 9110 §14.2), until five in a row have brought nothing. Before
-    /// each there is a random wait of up to 100 ms, whose bound doubles with each further one that brings nothing.
+    /// Receives the content for `request` into `file`, in place of what the file had, and returns the length.
     ///
-    /// The rest is asked for by `range` and `if-range`, so content that has changed meanwhile begins anew, and so does one that
-    /// has neither a strong `etag` nor an old `last-modified`. Content is asked for without codings. The file is written by
-    /// threads for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection, and not while the disk
-    /// is waited for; `tokio::time::timeout` bounds all of it.
+    /// After a broken connection, another one goes on with the rest (RFC 9110 §14.2), until five in a row have brought nothing.
+    /// Before each there is a random wait of up to 100 ms. The bound doubles with each further connection that brings nothing.
+    ///
+    /// The rest is requested with `range` and `if-range`. Content that has changed meanwhile begins anew. So does content with
+    /// neither a strong `etag` nor an old `last-modified`. Content is requested without codings. The file is written by threads
+    /// for blocking work. A [timeout](crate::ClientBuilder::timeout) counts for each connection, without the waits for the
+    /// disk. `tokio::time::timeout` bounds all of it.
     ///
     /// A part of the content, such as the rest of a file that an earlier program has left, is received by
     /// [`Client::open_response`].
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]. Fails with [`ClientCause::Request`] before anything is sent, and leaves the file as it is, if the
-    /// request has a `range` or an `if-range` of its own.
+    /// As [`Client::get`], and with:
     ///
-    /// Fails with [`ClientCause::Status`] for a response that is not 200 or the part that was asked for: a 503 ends the
-    /// download at once, also of the rest, unless a [`Retry`] of the client sends that request again. Fails with
-    /// [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
-    /// beginning of the content.
+    /// - [`ClientCause::Request`] if the request has a `range` or an `if-range` of its own. Nothing is sent then, and the file
+    ///   stays as it is.
+    ///
+    /// - [`ClientCause::Status`] for a response that is neither 200 nor the requested part. A 503 ends the download at once,
+    ///   also of the rest, unless a [`Retry`] of the client sends the request again.
+    /// - [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
+    ///   beginning of the content.
     ///
     /// [`ClientCause::Request`]: crate::client::ClientCause::Request
     /// [`ClientCause::Status`]: crate::client::ClientCause::Status
@@ -293,17 +298,16 @@ impl Client {
 
     /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.
     ///
-    /// The body is sent with the `content-length` that was set; without one, or with trailers, it is sent in chunks. A
-    /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
-    /// set. Redirects are not followed.
+    /// The body is sent with the `content-length` that was set. Without one, or with trailers, it is sent in chunks. A GET, or
+    /// another method without usual content, has content only if `content-length` or `transfer-encoding` is set. Redirects are
+    /// not followed.
     ///
-    /// A server that has answered in HTTP/1.0 within the last minute reads no chunks (RFC 9112 §6.1): it is sent no
+    /// A server that has answered in HTTP/1.0 within the last minute reads no chunks (RFC 9112 §6.1). Such a server gets no
     /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
     ///
-    /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
-    /// trailers are empty, too. The method then waits for its response, or for the first interim one, so that it can
-    /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a
-    /// body is never sent twice.
+    /// A request without a body, or with a `content-length` of 0, is complete with its head if `request.body` and the trailers
+    /// are empty, too. The method then waits for the response, or for the first interim one. On a stale connection, it sends
+    /// the request once more, as [`Client::send`] does. A request with a body is never sent twice.
     ///
     /// Interim responses, such as 103, are dropped, unless [`CallReader::informational`] takes them.
     ///
@@ -320,16 +324,15 @@ impl Client {
     /// Sends `request`, which has an `upgrade` field, and hands the connection over (RFC 9110 §7.8). The head of the
     /// response is in `response`.
     ///
-    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Both are for the next hop
-    /// only (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an
-    /// `http` URL: some proxies open tunnels to port 443 alone unless they are told to, and then refuse with 403.
+    /// The request names the protocol in its `upgrade` field. `connection: upgrade` is added. Both are for the next hop only
+    /// (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an `http` URL. Some
+    /// proxies open tunnels to port 443 alone by default, and refuse others with 403.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the response is not 101, or switches to a protocol that
-    /// the request does not name. That response is then in `response`, even if it is a redirect. Its body, which
-    /// usually has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is
-    /// empty.
+    /// As [`Client::get`], or with [`ClientCause::Upgrade`] for a response other than 101 or with a protocol that the request
+    /// does not name. The response is then in `response`, even a redirect. Its body, which usually has the reason, is received
+    /// as by [`Client::send`]. A body that is cut short or too large is dropped.
     ///
     /// [`ClientCause::Upgrade`]: crate::client::ClientCause::Upgrade
     pub async fn upgrade(
@@ -340,12 +343,12 @@ impl Client {
         upgrade(&self.sender, None, request, response).await
     }
 
-    /// Returns a handle for the one origin that `url` names. The handle saves looking up the origin's connections for
-    /// each request, and allows targets that are only a path.
+    /// Returns a handle for the one origin that `url` names. Its requests need no look-up of the origin's connections, and
+    /// their targets may be only a path.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn host(&self, url: &str) -> Result<Host, MessageError> {
         Host::new(self.sender.clone(), url)
     }
@@ -378,7 +381,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn balance<U: AsRef<str>>(
         &self,
         urls: impl IntoIterator<Item = U>,
@@ -391,7 +394,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, MessageError> {
         PipelineBuilder::new(self.sender.clone(), url)
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::message::{Headers, Method, Request, Response, Target, is_field_value};
 
-/// Keeps the cookies that servers set, and returns them with later requests. `jar::Jar`, of the feature `jar`, does so
-/// by the rules of browsers.
+/// Keeps the cookies of servers, and returns them with later requests. `jar::Jar`, of the feature `jar`, does so by the rules
+/// of browsers.
 pub trait CookieStore: Send + Sync + 'static {
-    /// Returns the value of the `cookie` field of a request for `target`, which is a URL: octets, since servers set
-    /// cookies that are not UTF-8 (RFC 6265bis §5.8.3). A value that is not valid in a field is not sent.
+    /// Returns the value of the `cookie` field of a request for the URL `target`. The value need not be UTF-8 (RFC 6265bis
+    /// §5.8.3). A value that is not valid in a field is not sent.
     fn cookie_header(&self, target: &Target) -> Option<Vec<u8>>;
 
-    /// Stores the cookies that the response to a request for `target`, which is a URL, sets in `headers`.
+    /// Stores the cookies in `headers`, the fields of the response to a request for the URL `target`.
     fn store(&self, target: &Target, headers: &Headers);
 }
 

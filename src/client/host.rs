@@ -18,8 +18,9 @@ use crate::message::{MessageError, Request, Response};
 use crate::net::SrvRecord;
 use crate::runtime::{self, timeout};
 
-/// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
-/// a path.
+/// A client for a single origin.
+///
+/// Requests need no look-up of the origin's connections, and targets may be only a path.
 ///
 /// Made by [`Client::host`](crate::Client::host). A request for another origin is an error.
 ///
@@ -80,7 +81,7 @@ impl Host {
         Host { sender, pool: None, ..self.clone() }
     }
 
-    /// Returns this host with another policy for retries, or with none; connections and budgets are shared. Default: that of
+    /// Returns this host with another policy for retries, or with none. Connections and budgets are shared. Default: that of
     /// the client.
     #[must_use]
     pub fn with_retry(&self, retry: impl Into<Option<Retry>>) -> Host {
@@ -91,7 +92,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send), or if the request is for another origin.
+    /// As [`Client::send`](crate::Client::send), or for a request to another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let sent = self.sender.send_whole(Some(pool), request, response).await;
@@ -103,7 +104,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Client::open_response`](crate::Client::open_response), or if the request is for another origin.
+    /// As [`Client::open_response`](crate::Client::open_response), or for a request to another origin.
     pub async fn open_response(
         &self,
         request: &Request,
@@ -119,7 +120,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Client::open_call`](crate::Client::open_call), or if the request is for another origin.
+    /// As [`Client::open_call`](crate::Client::open_call), or for a request to another origin.
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let opened = self.sender.open_call(Some(self.pool(request)?), request).await;
         opened.map_err(|error| error.with_origin(&self.key))
@@ -130,7 +131,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`](crate::Client::upgrade), or if the request is for another origin.
+    /// As [`Client::upgrade`](crate::Client::upgrade), or for a request to another origin.
     pub async fn upgrade(
         &self,
         request: &Request,
@@ -141,7 +142,7 @@ impl Host {
         upgraded.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.
+    /// Returns scheme, host and port, in lower case and without a default port.
     pub fn origin(&self) -> &str {
         &self.key
     }
@@ -151,8 +152,8 @@ impl Host {
         self.address
     }
 
-    /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
-    /// made. One to a proxy that reads requests counts for the origin that has used it last.
+    /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was made. One to
+    /// a proxy that reads requests counts for its last origin.
     pub fn idle_connections(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.idle())
     }

@@ -1,4 +1,4 @@
-//! The PROXY protocol of a client: the header with which it begins its connections.
+//! The PROXY protocol of a client: a header at the beginning of its connections.
 
 use super::balance::Balancer;
 use super::builder::ClientBuilder;
@@ -6,12 +6,12 @@ use super::client::Client;
 use crate::net::ProxyHeader;
 
 impl ClientBuilder {
-    /// Sets that each connection begins with a PROXY header of this version, before TLS, as servers expect it from a load
-    /// balancer. Default: without.
+    /// Begins each connection with a PROXY header of this version, before TLS, as servers expect it from a load balancer.
+    /// Default: without.
     ///
-    /// The client connects for itself, and so do its health checks: the header is [`ProxyHeader::local`], and the server
-    /// goes by the address of the socket. [`Client::on_behalf_of`] names another client. The header is read by whatever
-    /// the client connects to, which is the proxy if there is one ([`ClientBuilder::proxies`]).
+    /// The client and its health checks connect for themselves. Their header is [`ProxyHeader::local`], and the server goes by
+    /// the address of the socket. [`Client::on_behalf_of`] names another client. With a proxy ([`ClientBuilder::proxies`]), the
+    /// proxy reads the header.
     pub fn proxy_protocol(mut self, version: ProxyVersion) -> Self {
         self.settings.dial.preface = Some(version.encode(&ProxyHeader::local()).into());
         self
@@ -19,12 +19,12 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Returns this client with connections of its own, which begin with `header`: those of a gateway on behalf of one of
-    /// its clients. Settings, cookies, known addresses and TLS sessions are shared; counts are not.
+    /// Returns this client with connections of its own that begin with `header`, for a gateway on behalf of one of its clients.
+    /// Settings, cookies, known addresses and TLS sessions are shared. Counts are not.
     ///
-    /// A server takes all requests of a connection for those of the client that its header names. So make one such client
-    /// for each connection that you accept, for example by [`Server::on_connect`](crate::Server::on_connect), and keep it
-    /// no longer. Its connections are closed when they have been idle for long, and when the last clone is dropped.
+    /// A server takes all requests of a connection for those of the client that its header names. So make one such client for
+    /// each accepted connection, for example by [`Server::on_connect`](crate::Server::on_connect), and keep it no longer. Its
+    /// connections are closed after a long idle time, or with its last clone.
     ///
     /// # Examples
     ///
@@ -76,7 +76,7 @@ impl Balancer {
 pub enum ProxyVersion {
     /// Text: the addresses alone.
     V1,
-    /// Binary: the addresses, and the fields (TLVs) of a header that was received.
+    /// Binary: the addresses, and the fields (TLVs) of a received header.
     V2,
 }
 

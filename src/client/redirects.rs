@@ -17,15 +17,15 @@ use crate::message::{Redirect, Request, Status};
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
 ///
-/// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as
-/// browsers read it: see [`Target::join`](crate::Target::join). A response without `location` is not a redirect. The
-/// URL that was reached is in [`Response::url`](crate::Response::url).
+/// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as browsers
+/// read it (see [`Target::join`](crate::Target::join)). A response without `location` is not a redirect. The URL that was
+/// reached is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::default_header`]: crate::ClientBuilder::default_header
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Redirects {
-    /// Follow at most this many redirects in a row; one more is an error. The default is 10.
+    /// Follow at most this many redirects in a row. One more is an error. The default is 10.
     Follow(u32),
     /// Return redirects as responses like any other.
     Return,
@@ -37,7 +37,7 @@ impl Default for Redirects {
     }
 }
 
-/// The request that a redirect leads to, before it is sent. [`ClientBuilder::check_redirects`] decides whether it is.
+/// The request of a redirect, for a decision by [`ClientBuilder::check_redirects`].
 ///
 /// [`ClientBuilder::check_redirects`]: crate::ClientBuilder::check_redirects
 #[derive(Debug)]
@@ -61,12 +61,12 @@ impl<'a> NextRequest<'a> {
         self.request
     }
 
-    /// Returns the redirects so far, the first one first. The last one is that which led here.
+    /// Returns the redirects so far, the first one first. The last one led here.
     pub fn history(&self) -> &[Redirect] {
         self.history
     }
 
-    /// Returns whether this redirect, or one before it, led to another origin, so that the request carries no credentials.
+    /// Returns whether this redirect or an earlier one led to another origin. The request then carries no credentials.
     pub fn is_cross_origin(&self) -> bool {
         self.is_cross_origin
     }

@@ -24,11 +24,11 @@ use crate::message::{FieldValue, MessageError, Request, Response};
 /// `.await` sends the request, and receives the response whole. With the feature `json` there is `json`, with `form`
 /// there are `query` and `form`, and with `multipart` there is `multipart`.
 ///
-/// Each step replaces what those before it have set, so a `content-type` of your own comes after the content. The error
-/// of the first step that fails is that of the `.await`, and nothing is sent.
+/// Each step replaces what earlier ones have set. So a `content-type` of your own comes after the content. The error of the
+/// first failed step is that of the `.await`, and nothing is sent.
 ///
-/// A request that is sent often is better a [`Request`], which [`Client::send`](crate::Client::send) sends again and
-/// again without an allocation. These need a [`Request`], too:
+/// A request for many uses is better a [`Request`], which [`Client::send`](crate::Client::send) sends again and again without
+/// an allocation. These need a [`Request`], too:
 ///
 /// - a response that is read as it arrives: [`Client::open_response`](crate::Client::open_response),
 /// - a stream that a redirect or a [`Retry`] can send again: [`Body::set_stream_with`](crate::Body::set_stream_with),
@@ -106,7 +106,7 @@ impl RequestBuilder {
         Ok(())
     }
 
-    /// Cannot be called: the compiler says that `.await` sends the request.
+    /// Cannot be called. The message of the compiler names `.await` instead.
     #[doc(hidden)]
     pub fn send(self) -> Self
     where
@@ -128,14 +128,14 @@ impl<S> RequestBuilder<S> {
         (sends, RequestBuilder { sender, request, sends: Awaited(()) })
     }
 
-    /// Sets a field, in place of all lines with that name: see [`Headers::set`](crate::Headers::set).
+    /// Sets a field, in place of all lines with that name (see [`Headers::set`](crate::Headers::set)).
     ///
     /// The `.await` fails if the name or the value is not valid in a field.
     pub fn header(self, name: &str, value: impl FieldValue) -> Self {
         self.change(|request| request.headers.set(name, value))
     }
 
-    /// Makes `text` the content, as `text/plain` in UTF-8: see [`Request::set_text`].
+    /// Makes `text` the content, as `text/plain` in UTF-8 (see [`Request::set_text`]).
     pub fn text(self, text: impl AsRef<str>) -> Self {
         self.change(|request| {
             request.set_text(text);
@@ -152,9 +152,9 @@ impl<S> RequestBuilder<S> {
         self.change(|request| request.set_shared_bytes(content_type, bytes))
     }
 
-    /// Makes what `source` yields the content, without a copy of the whole: see [`Body::set_stream`](crate::Body::set_stream).
-    /// It is sent once, so a redirect that repeats it is an error, and a failure is not retried. Without a length, it is sent
-    /// in chunks. A file is better given to [`RequestBuilder::file`].
+    /// Makes what `source` yields the content, without a copy of the whole (see [`Body::set_stream`](crate::Body::set_stream)).
+    /// The stream is sent a single time. So a redirect with the same content is an error, and a failure is not retried. Without
+    /// a length, the stream is sent in chunks. A file is better given to [`RequestBuilder::file`].
     ///
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
@@ -170,11 +170,10 @@ impl<S> RequestBuilder<S> {
         })
     }
 
-    /// Makes a file the content, which is read as it is sent, and again if the request is: see
-    /// [`Body::set_file`](crate::Body::set_file). The length is that which the file has now. A file of tokio becomes one of std
-    /// by `tokio::fs::File::into_std`.
+    /// Makes a file the content (see [`Body::set_file`](crate::Body::set_file)). The file is read each time that the request is
+    /// sent. The length is that of the file now. A file of tokio becomes one of std by `tokio::fs::File::into_std`.
     ///
-    /// The `.await` fails if the length cannot be read, or if the content type is not valid in a field.
+    /// The `.await` fails if the length cannot be read or the content type is not valid in a field.
     #[doc(alias("body", "upload"))]
     pub fn file(self, content_type: &str, file: File) -> Self {
         let len = match file.metadata() {
@@ -190,7 +189,7 @@ impl<S> RequestBuilder<S> {
         })
     }
 
-    /// Cannot be called: the compiler says how content is set.
+    /// Cannot be called. The message of the compiler names the methods for content.
     #[doc(hidden)]
     pub fn body(self, _: impl Sized) -> Self
     where
@@ -199,23 +198,23 @@ impl<S> RequestBuilder<S> {
         self
     }
 
-    /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
+    /// Sends a user-id and a password, with the scheme Basic (see [`Request::set_basic_auth`]).
     ///
-    /// The `.await` fails if the user-id contains a colon, or either contains a control character.
+    /// The `.await` fails for a colon in the user-id, or a control character in either.
     pub fn basic_auth(self, user_id: &str, password: &str) -> Self {
         self.change(|request| request.set_basic_auth(user_id, password))
     }
 
-    /// Sends a bearer token: see [`Request::set_bearer_auth`].
+    /// Sends a bearer token (see [`Request::set_bearer_auth`]).
     ///
-    /// The `.await` fails if the token is empty, or contains an octet that no token has.
+    /// The `.await` fails if the token is empty or contains an octet that is none of a token.
     pub fn bearer_auth(self, token: &str) -> Self {
         self.change(|request| request.set_bearer_auth(token))
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
-    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the
-    /// head of the response among them: see [`RequestBuilder::timeouts`].
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the head of
+    /// the response among them (see [`RequestBuilder::timeouts`]).
     pub fn timeout(self, total: impl Into<Option<Duration>>) -> Self {
         RequestBuilder { sender: self.sender.with_total(total.into()), ..self }
     }
@@ -263,12 +262,12 @@ impl<S> RequestBuilder<S> {
         RequestBuilder { sender: self.sender.with_body_max(most), ..self }
     }
 
-    /// Sets the policy by which the request is sent again if it fails, or that it is not. Default: that of the client, see
-    /// [`ClientBuilder::retry`](crate::ClientBuilder::retry).
+    /// Sets the policy by which the request is sent again after a failure. `None` is no policy. Default: that of the client,
+    /// see [`ClientBuilder::retry`](crate::ClientBuilder::retry).
     ///
     /// # Examples
     ///
-    /// A POST that the server recognizes if it comes twice:
+    /// A POST that the server recognizes the second time:
     ///
     /// ```
     /// # use corehttp::{Context, Server};
@@ -304,7 +303,7 @@ impl<S> RequestBuilder<S> {
     }
 }
 
-/// Implemented by nothing: its message names `.await`, for programs that call `.send()` as with reqwest.
+/// Implemented by nothing. The message names `.await`, for programs that call `.send()` as with reqwest.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a request is sent by `.await`, without `.send()`",
@@ -313,7 +312,7 @@ impl<S> RequestBuilder<S> {
 )]
 pub trait SentByCall {}
 
-/// Requests whose content may be of any type. There are none: the type of the content is sent with it.
+/// Requests with content of any type. There are none, since the type of the content is sent with it.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "content is set by `.text(..)`, `.bytes(type, ..)`, `.file(type, ..)` or `.stream(type, .., len)`",
@@ -333,8 +332,8 @@ impl IntoFuture for RequestBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
-    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
+    /// Fails if a step has failed before, such as one with a malformed URL, or no response arrives (see [`ClientError`]). A
+    /// status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut response = Response::new();

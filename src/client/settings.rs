@@ -241,8 +241,8 @@ impl RequestTimeouts {
 /// Bounds on what servers may take of a client: bytes of a response, and connections. A server has
 /// [`Limits`](crate::Limits).
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..ClientLimits::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..ClientLimits::default()`, and
+/// patterns in `..`.
 ///
 /// # Examples
 ///
@@ -255,9 +255,9 @@ impl RequestTimeouts {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Bytes of the head of a response. Default: 64 KiB; at most 1 GiB. The interim responses of an exchange may have as
-    /// many together, without those that [`CallReader::informational`](crate::client::CallReader::informational) or a
-    /// gateway takes: of these, each may have as many.
+    /// Bytes of the head of a response. Default: 64 KiB; at most 1 GiB. The interim responses of an exchange may have as many
+    /// together, without those that [`CallReader::informational`](crate::client::CallReader::informational) or a gateway takes.
+    /// Each of these may have as many.
     pub head_max: usize,
     /// Fields in the head of a response. Default: 128; at most 1,024.
     pub fields_max: usize,
@@ -266,23 +266,21 @@ pub struct ClientLimits {
     /// Connections to one host in each runtime, in use and idle together. Further requests wait in line, for at most
     /// [`ClientTimeouts::queue`]. Default: 512; the least is 1.
     ///
-    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
-    /// Tunnels count for the host that they lead to.
+    /// A proxy that reads requests, those to `http` URLs, is one host. Its connections carry requests to any origin. Tunnels
+    /// count for the host that they lead to.
     pub connections_per_host_max: usize,
     /// Connections to one host that are dialed at once in each runtime. Further requests wait for the next dial, or for a
-    /// connection that comes back before, for at most [`ClientTimeouts::queue`]. Default: none, so all that
-    /// [`ClientLimits::connections_per_host_max`] allows; the least is 1.
+    /// connection that comes back before, for at most [`ClientTimeouts::queue`]. Default: none but
+    /// [`ClientLimits::connections_per_host_max`]; the least is 1.
     ///
-    /// After an outage, all requests find no connection and dial at once. A server that pays much for each connection, as
-    /// for a TLS handshake, recovers sooner with a bound such as 32: the first connections serve many requests before
-    /// others would be open. In turn, the requests to a host that does not answer at all wait for each other.
+    /// After an outage, all requests find no connection and dial at once. A server with expensive connections, as those over
+    /// TLS, recovers sooner with a bound such as 32. The first connections serve many requests before others would be open. In
+    /// turn, the requests to a host that does not answer at all wait for each other.
     pub dials_per_host_max: Option<usize>,
-    /// Idle connections in each runtime, over all hosts. Beyond: those that have been idle for longest are closed.
-    /// Default: 1,024.
+    /// Idle connections in each runtime, over all hosts. Beyond, the longest idle ones are closed. Default: 1,024.
     ///
-    /// If the process or the system has no file descriptor left for a new connection or the look-up of its name (`EMFILE`,
-    /// `ENFILE`), a few connections close that have been idle for longest, of each client and server of the process, and
-    /// the client tries again.
+    /// Without a free file descriptor for a new connection or the look-up of its name (`EMFILE`, `ENFILE`), each client and
+    /// server of the process closes a few of its longest idle connections. The client then tries again.
     pub idle_connections_max: usize,
 }
 
@@ -314,19 +312,17 @@ impl Default for ClientLimits {
     }
 }
 
-/// The time limits of a client: of an exchange, by phase, and of the connections that it keeps. A limit that a client can
-/// do without is an `Option`, and `None` is no limit.
+/// The time limits of a client, for each phase of an exchange, and for the connections that it keeps. `None` is no limit.
 ///
-/// A phase counts the time that the resolver, the proxy or the server takes; only
+/// A phase counts the time that the resolver, the proxy or the server takes. Only
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
 ///
-/// They hold for a client ([`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts)), and others may hold for a
-/// single request ([`RequestBuilder::timeouts`](crate::RequestBuilder::timeouts),
-/// [`Client::with_timeouts`](crate::Client::with_timeouts)), such as one whose server thinks for minutes, or a stream
-/// of events that is quiet for hours.
+/// The limits hold for a client ([`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts)). A single request may have others
+/// ([`RequestBuilder::timeouts`](crate::RequestBuilder::timeouts), [`Client::with_timeouts`](crate::Client::with_timeouts)),
+/// such as one for a response that takes minutes, or a stream of events with hours of silence.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..ClientTimeouts::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..ClientTimeouts::default()`, and
+/// patterns in `..`.
 ///
 /// # Examples
 ///
@@ -348,41 +344,40 @@ pub struct ClientTimeouts {
     pub connect: Duration,
     /// The TLS handshake. Default: 10 s.
     pub tls: Duration,
-    /// How long the server may take nothing of what is written to it. Default: 60 s. Over a socket, it has taken what
-    /// the operating system there has acknowledged; one that has taken more than 256 KiB since such a limit was reached
-    /// last is given the time once more, because some servers read a lot at once and then pause.
+    /// How long the server may take nothing of what is written to it. Default: 60 s. Over a socket, bytes count as taken once
+    /// the operating system there has acknowledged them. Some servers read a lot at once and then pause. So after more than 256
+    /// KiB since the last such limit, the server gets the time once more.
     ///
-    /// If a complete response with a `content-length` has arrived by then, it is valid: only the rest of the request is
-    /// dropped, and the connection is closed.
+    /// A complete response with a `content-length` is valid even then. Only the rest of the request is dropped, and the
+    /// connection is closed.
     pub send: Duration,
     /// The wait from the last byte of the request to the end of the response's head. Default: 30 s.
     ///
-    /// The wait goes on even while the caller does something else. A head that has arrived when the caller comes back
-    /// is in time.
+    /// The wait goes on even while the caller does something else. A head that has arrived by the caller's return is in time.
     pub wait: Duration,
     /// The wait for `100 Continue`, if the request expects it. After that the body is sent anyway (RFC 9110 §10.1.1).
     /// Default: 1 s.
     ///
-    /// A server that answers 417 instead is sent the request once more without the expectation, unless the body is a
-    /// stream that has been begun, or is written to a [`Call`](crate::client::Call); then the 417 is the response.
+    /// After a 417 instead, the request is sent once more without the expectation. For a stream that has been begun, or the
+    /// body of a [`Call`](crate::client::Call), the 417 is the response.
     pub expect_continue: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     ///
-    /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
+    /// Only the waits of the caller for the body count, and no time after an abandoned read.
     pub receive: Duration,
     /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
     /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows. Bytes that came
     /// faster are credited for the next ten seconds, and no longer.
     ///
-    /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
-    /// that complete the body are never refused, so a late body that comes whole is good.
+    /// All bytes after the head count, even those in its packet, over the time of waiting for more. Bytes that complete the
+    /// body are never refused, however late.
     ///
     /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
     /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
-    /// How long a connection may be idle. After that it is not reused, and is closed within a second. With zero, no
-    /// connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default: 30 s.
-    /// The time has no effect for a single request.
+    /// How long a connection may be idle. Later it is not reused, and is closed within a second. With zero, no connection is
+    /// used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default: 30 s. The time has no
+    /// effect for a single request.
     #[doc(alias = "pool_idle_timeout")]
     pub idle: Duration,
     /// How old a connection may be and still be used for further requests. Default: no limit. It has no effect for a

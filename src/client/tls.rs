@@ -1,4 +1,4 @@
-//! TLS in a client: which servers it trusts, which certificate it presents, and the session with a server.
+//! TLS in a client: its trust, its certificate, and the session with a server.
 
 use super::builder::ClientBuilder;
 use crate::client::exchange::ClientConnection;

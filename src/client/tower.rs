@@ -23,13 +23,12 @@ use crate::wire::WireError;
 /// connections, with the same time limits, redirects and cookies. So a client works below the layers of tower and
 /// tower-http, such as timeouts and retries, and in programs that expect any service.
 ///
-/// The body of the response is a [`ResponseReader`], which streams it, with its trailers. An error is a
-/// [`ClientError`]. The client is always ready: a request waits for a connection in its future, which is [`Send`].
+/// The body of the response is a [`ResponseReader`], which streams it, with its trailers. An error is a [`ClientError`]. The
+/// client is always ready. A request waits for a connection in its future, which is [`Send`].
 ///
 /// The URI has a scheme and a host. The body of the request is converted as by
-/// [`Body::set_http_body`](crate::Body::set_http_body): one that is whole at once is sent again after a redirect, or if
-/// its connection turns out to be stale, and any other is a stream, which is sent once. Trailers of the request are left
-/// out, as are its extensions.
+/// [`Body::set_http_body`](crate::Body::set_http_body). A body that is whole at once is sent again after a redirect or after a
+/// stale connection. Any other is a stream, which is sent once. Trailers of the request are left out, as are its extensions.
 ///
 /// # Examples
 ///
@@ -57,7 +56,7 @@ use crate::wire::WireError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// axum as a reverse proxy; the routes of the crate's own servers have [`Context::forward`](crate::Context::forward):
+/// axum as a reverse proxy. The routes of the crate's own servers have [`Context::forward`](crate::Context::forward) for it:
 ///
 /// ```
 /// # use corehttp::{Context, Server};

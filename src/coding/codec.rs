@@ -68,7 +68,7 @@ impl Coding {
     }
 }
 
-/// Whether the encoder must write all content that it has read.
+/// Whether the encoder must write all content read so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// Content may be held back until there is more.
@@ -140,7 +140,7 @@ pub enum CodingError {
 }
 
 impl CodingError {
-    /// Returns the status with which a peer that sent such content is answered.
+    /// Returns the status for a peer that sent such content.
     pub fn status(self) -> Status {
         match self {
             CodingError::Corrupt | CodingError::Window | CodingError::Incomplete => Status::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! Content codings, such as gzip: their names, and which of them a peer prefers (RFC 9110 §8.4.1, §12.5.3).
+//! Content codings, such as gzip: their names, and the preferences of peers (RFC 9110 §8.4.1, §12.5.3).
 //!
 //! ```
 //! use corehttp::Request;

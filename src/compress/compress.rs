@@ -8,7 +8,7 @@ use crate::message::Body;
 use crate::runtime::BlockingLimit;
 use crate::server::{Context, Handler, Middleware, Result};
 
-/// Middleware that compresses responses, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
+/// Middleware that compresses responses with the peer's preferred coding (RFC 9110 §8.4, §12.5.3).
 ///
 /// ```no_run
 /// use corehttp::middleware::wrap;
@@ -22,36 +22,35 @@ use crate::server::{Context, Handler, Middleware, Result};
 ///
 /// # Which coding
 ///
-/// The one with the highest weight in `accept-encoding`; among equals the first of `zstd`, `gzip`, `br` and `deflate`,
-/// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding, or
-/// prefers `identity`. A peer that refuses `identity` and all available codings gets the content as it is, and not 406:
-/// the RFC allows both, and a response is more useful than none.
+/// The coding with the highest weight in `accept-encoding`. Among equals it is the first of `zstd`, `gzip`, `br` and `deflate`,
+/// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding or prefers
+/// `identity`. The same holds for a peer that refuses `identity` and all available codings. The RFC allows that in place of
+/// 406.
 ///
 /// # Which responses
 ///
-/// Responses whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others
-/// too. Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not
-/// be changed (`cache-control: no-transform`).
+/// Responses of a [minimum size](Compress::size_min), with content of a type that shrinks. For a peer that refuses `identity`,
+/// all others too. Never compressed is content with a coding, with a `content-range`, or with `cache-control: no-transform`.
 ///
-/// A response that could be compressed has `accept-encoding` in its `vary`, even if the peer accepts no coding, and so
-/// has a part of it (206). The `etag` of a compressed response becomes weak, and its `content-length`, `accept-ranges`
-/// and digests are removed. HEAD is answered like GET, but without a length.
+/// A response that could be compressed has `accept-encoding` in its `vary`, even for a peer without codings. So has a part of
+/// it (206). The `etag` of a compressed response becomes weak, and its `content-length`, `accept-ranges` and digests are
+/// removed. HEAD is answered like GET, but without a length.
 ///
-/// Compressed content has the same date as the same content uncompressed. So if a peer that accepts a coding makes its
-/// `range` depend on a date (`if-range`), the range is removed from the request, and the whole content is sent.
+/// Compressed content has the same date as the same content uncompressed. So a `range` with a date in `if-range` is removed
+/// from the request of a peer that accepts a coding. The whole content is sent.
 ///
 /// # Streams
 ///
-/// Content that a handler writes with [`Context::body_writer`], or that the source of a body yields, is compressed as
-/// it passes. The encoder is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no
-/// more for now, so server-sent events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and
-/// 1 to 2 MiB for the others, or up to 8 MiB for `br` if much is written without a flush. A
-/// [transform](Context::transform) that outer middleware has put into the context receives the compressed content.
+/// Content of a [`Context::body_writer`] or of the source of a body is compressed as it passes. The encoder is flushed with
+/// [`BodyWriter::flush`](crate::BodyWriter::flush), and at a pause of the source. So server-sent events arrive at once. Each
+/// open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others. With much content between flushes,
+/// `br` takes up to 8 MiB. A [transform](Context::transform) that outer middleware has put into the context receives the
+/// compressed content.
 ///
 /// # What not to compress
 ///
-/// A compressed page that contains both a secret and text that an attacker can choose reveals the secret by its size
-/// (the attack is called BREACH). A handler prevents compression with `ctx.transform = None`.
+/// A compressed page with both a secret and text of an attacker reveals the secret by its size (BREACH). A handler prevents
+/// compression with `ctx.transform = None`.
 ///
 /// # Examples
 ///
@@ -97,8 +96,8 @@ impl Compress {
     /// Sets the compression level of a coding: 0 to 9 for gzip and deflate, 0 to 11 for br, 1 to 22 for zstd. A level
     /// out of range becomes the nearest one. Default: 6 for gzip and deflate, 4 for br, 3 for zstd.
     ///
-    /// High levels take much memory for each open stream, some of which is kept: 40 MiB for br at level 9, for example,
-    /// 80 MiB for zstd at 19, and 650 MiB at 22.
+    /// High levels take much memory for each open stream. Some of it is kept. The memory is 40 MiB for br at level 9, for
+    /// example, 80 MiB for zstd at 19, and 650 MiB at 22.
     pub fn level(mut self, coding: Coding, level: u32) -> Compress {
         self.rules.set_level(coding, level);
         self
@@ -111,16 +110,16 @@ impl Compress {
         self
     }
 
-    /// Sets up to which size, in bytes, content is compressed on the core that answers, which serves nothing else
+    /// Sets up to which size, in bytes, content is compressed on the core of the connection. The core serves nothing else
     /// meanwhile. Larger content is compressed on another thread. Default: 256 KiB.
     pub fn inline_max(mut self, bytes: usize) -> Compress {
         self.rules.inline_max = bytes;
         self
     }
 
-    /// Sets a function that decides which types of content are compressed.
+    /// Sets a function that chooses the types of content to compress.
     ///
-    /// `decide` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
+    /// `decide` gets the media type without its parameters, and returns `None` for the default. By default, text, JSON, XML,
     /// JavaScript, WebAssembly, uncompressed fonts and the like are compressed.
     pub fn types(mut self, decide: fn(&str) -> Option<bool>) -> Compress {
         self.rules.decide = decide;

@@ -8,7 +8,7 @@ use super::key_pair::{KeyPair, fill_random};
 use super::keyed_cookies::{PrivateCookies, SignedCookies};
 use crate::message::{Cookies, MessageError, Response, SetCookie};
 
-/// Signs and encrypts the values of cookies, so that the server can trust what it gets back.
+/// Signs and encrypts the values of cookies.
 ///
 /// - A **signed** cookie can be read by its user, and by anyone who sees it, but not changed.
 /// - A **private** cookie can be neither changed nor read.
@@ -16,8 +16,8 @@ use crate::message::{Cookies, MessageError, Response, SetCookie};
 /// A value is bound to the name of its cookie. Read with the wrong key or under another name, or changed in any way, it
 /// is absent, as if there were no such cookie.
 ///
-/// A value has no end: a user agent that keeps a cookie beyond its `Max-Age` can send it for as long as the server has
-/// the key. So a value that must expire contains a date, and state that must be revoked is kept on the server.
+/// A value has no end. Beyond its `Max-Age`, a cookie stays valid for as long as the server has the key. So a value that must
+/// expire contains a date. State that must be revoked is kept on the server.
 ///
 /// Values are signed with HMAC-SHA256, and encrypted with AES-256-GCM and random nonces, which is safe for 2^32 values
 /// with one key. Both keys are derived from one secret with HKDF-SHA256 (RFC 5869).
@@ -81,10 +81,13 @@ impl Key {
         Ok(Key { pairs: vec![KeyPair::from_secret(&secret)] })
     }
 
-    /// Also reads what was made with a previous secret, which is no longer used to make anything.
+    /// Also reads values of a previous secret, which makes no new ones.
     ///
-    /// A secret is changed in three steps, each of them on all servers: the new one is added here, the two change
-    /// places, and the old one is left out once its cookies have expired.
+    /// A secret is changed in three steps, each on all servers:
+    ///
+    /// 1. Add the new one here.
+    /// 2. Let the two change places.
+    /// 3. Leave the old one out after its cookies have expired.
     ///
     /// # Errors
     ///
@@ -108,7 +111,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// As [`Response::set_cookie`], or if the value is in quotes.
+    /// As [`Response::set_cookie`], and for a value in quotes.
     pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), MessageError> {
         let value = self.current().sign(cookie.name, cookie.value);
         response.set_cookie(&SetCookie { value: &value, ..*cookie })

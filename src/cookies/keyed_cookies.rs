@@ -1,4 +1,4 @@
-//! [`SignedCookies`] and [`PrivateCookies`]: views of the cookies that were made with a key.
+//! [`SignedCookies`] and [`PrivateCookies`]: views of cookies with a key.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::message::{Cookies, SetCookie};
 
 /// A view of the signed cookies of a request. Made by [`Key::signed`](super::Key::signed).
 ///
-/// Nothing is allocated. A cookie that was not signed with the key, or was changed, is absent.
+/// Nothing is allocated. A changed cookie is absent, as is a cookie without a signature of the key.
 #[derive(Clone, Copy)]
 pub struct SignedCookies<'a> {
     pairs: &'a [KeyPair],
@@ -21,8 +21,8 @@ impl<'a> SignedCookies<'a> {
 
     /// Returns the value of the first cookie with this name that is signed, without its signature.
     ///
-    /// Other hosts of a domain may set cookies with the same name, so those that are not signed are skipped. Of the
-    /// cookies with one name, only the first 8 are looked at.
+    /// Other hosts of a domain may set cookies with the same name. Cookies without a signature are skipped. Of the cookies with
+    /// one name, only the first 8 are looked at.
     pub fn get(self, name: &str) -> Option<&'a str> {
         candidates(self.cookies, name)
             .find_map(|value| self.pairs.iter().find_map(|pair| pair.verify(name, value)))
@@ -37,7 +37,7 @@ impl fmt::Debug for SignedCookies<'_> {
 
 /// A view of the private cookies of a request. Made by [`Key::private`](super::Key::private).
 ///
-/// A cookie that was not encrypted with the key, or was changed, is absent.
+/// A changed cookie is absent, as is a cookie that was not encrypted with the key.
 #[derive(Clone, Copy)]
 pub struct PrivateCookies<'a> {
     pairs: &'a [KeyPair],

@@ -1,4 +1,4 @@
-//! Cookies that user agents cannot change unnoticed, or cannot read either.
+//! Signed and encrypted cookies, which user agents cannot change unnoticed.
 //!
 //! ```
 //! use corehttp::cookies::Key;

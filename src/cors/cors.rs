@@ -44,8 +44,8 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A browser hides a response from pages of other origins, unless the response has the fields of this protocol. Before
-/// a request that a form could not send, such as a DELETE, a QUERY or one with JSON, it asks by a *preflight*: an OPTIONS with
+/// A browser hides a response from pages of other origins, unless the response has the fields of this protocol. Before a
+/// request that a form could not send, such as a DELETE, a QUERY or one with JSON, it sends a *preflight*: an OPTIONS with
 /// `origin` and `access-control-request-method`.
 ///
 /// # Which origins
@@ -53,29 +53,27 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// | the page may | by |
 /// |---|---|
 /// | read responses, and send no cookies | [`Cors::allow_origin`], [`Cors::allow_origin_if`], [`Cors::allow_any_origin`] |
-/// | do so with what the browser knows of the user, such as cookies | [`Cors::trust_origin`], [`Cors::trust_origin_if`] |
+/// | do so with credentials of the user, such as cookies | [`Cors::trust_origin`], [`Cors::trust_origin_if`] |
 ///
-/// The standard forbids credentials for any origin, and there is no way to write that here. An origin of both kinds is
-/// trusted. A page that reads a token from elsewhere and sends it in `authorization` needs no trust, since its script sets
-/// the field.
+/// There is no way to allow credentials for any origin, which the standard forbids. An origin of both kinds is trusted. A page
+/// needs no trust for a token that its script sends in `authorization`.
 ///
-/// CORS refuses nothing: a request of another origin is answered, and the browser hides the response. Guards that refuse
-/// have [lists of their own](crate::middleware::CrossOriginProtection#pages-of-other-origins), in which a trusted origin
-/// belongs, too.
+/// CORS refuses nothing. A request of another origin is answered, and the browser hides the response. Guards have [lists of
+/// their own](crate::middleware::CrossOriginProtection#pages-of-other-origins). A trusted origin belongs there, too.
 ///
 /// # What is answered
 ///
-/// Preflights are answered with 204, and neither the handler nor middleware beneath this one sees them. Other requests
-/// with OPTIONS reach the handler. The fields are set when the head of the response is sent, so those of the handler do
-/// not count, but for `access-control-expose-headers`. Refusals, errors, files, streams, upgrades and forwarded responses
-/// have them as well, except where a head cannot be read or is too large (400, 431), since no middleware sees it. `vary`
-/// gets the member `origin` if the response depends on it, also where a request has none, and keeps what it has.
+/// Preflights are answered with 204, and neither the handler nor middleware beneath this one sees them. Other requests with
+/// OPTIONS reach the handler. The fields are set with the head of the response. They replace those of the handler, except
+/// `access-control-expose-headers`. Refusals, errors, files, streams, upgrades and forwarded responses have them as well.
+/// Responses to a malformed or too large head (400, 431) have none. `vary` gets the member `origin` if the response depends on
+/// it, even without an `origin` in the request. The other members of `vary` stay.
 ///
 /// # Where it goes
 ///
-/// Around the router: a group of [`routes!`](crate::routes) sees no preflight. And outside of guards, rates and sessions,
-/// which can refuse: a browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor
-/// `authorization`, so a guard around this one would refuse it. Where several are nested, the outermost one counts alone.
+/// Around the router, since a group of [`routes!`](crate::routes) sees no preflight. Also around guards, rates and sessions. A
+/// browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor `authorization`, so a
+/// guard around this one would refuse it. Of several that are nested, only the outermost one counts.
 ///
 /// For a part of the paths, it goes around what is mounted there, and what belongs beneath it goes along:
 ///
@@ -110,24 +108,24 @@ pub struct Cors {
 }
 
 impl Cors {
-    /// Allows no other origin yet, and those that are allowed later all methods and fields. No field of a response is
-    /// exposed, but for those that [the standard](https://fetch.spec.whatwg.org/#cors-safelisted-response-header-name) does.
+    /// Allows no other origin yet. Origins that are allowed later may use all methods and fields. The only exposed fields of
+    /// responses are those of [the standard](https://fetch.spec.whatwg.org/#cors-safelisted-response-header-name).
     pub fn new() -> Cors {
         Cors::default()
     }
 
-    /// Allows the pages of an origin to read responses, without credentials: `https://app.example`, with a port unless it
-    /// is the default one.
+    /// Allows the pages of an origin to read responses, without credentials.
     ///
-    /// `*.` at the front of the host stands for all hosts below it, and `*` in place of the port for any:
-    /// `https://*.example.com` has `https://a.b.example.com` but not `https://example.com`, and `http://localhost:*` is
-    /// for what runs on one's own machine. The pages of an app have another scheme, such as `tauri://localhost`.
+    /// An origin is `https://app.example`, with a port unless it is the default one.
+    ///
+    /// `*.` at the front of the host stands for all hosts below it: `https://*.example.com` has `https://a.b.example.com` but
+    /// not `https://example.com`. `*` in place of the port stands for any port, as in `http://localhost:*`. The pages of an app
+    /// have another scheme, such as `tauri://localhost`.
     ///
     /// # Errors
     ///
-    /// Fails if `origin` is not a scheme, a host and an optional port. So does `null`, the origin of pages that are kept
-    /// apart from all others, and of files: anybody can make such a page, and
-    /// [`allow_origin_if`](Cors::allow_origin_if) can allow it.
+    /// Fails if `origin` is not a scheme, a host and an optional port. `null` fails as well, the origin of sandboxed pages and
+    /// of files. Anybody can make such a page. [`allow_origin_if`](Cors::allow_origin_if) can allow it.
     pub fn allow_origin(mut self, origin: &str) -> Result<Cors, MessageError> {
         self.rules_mut().allowed.add(origin)?;
         Ok(self)
@@ -143,16 +141,16 @@ impl Cors {
         self
     }
 
-    /// Allows all origins, without credentials, as fits what anybody may know. All pages can read what a server answers
+    /// Allows all origins, without credentials, as fits public content. All pages can then read the responses, even of a server
     /// that only the network of the user reaches.
     pub fn allow_any_origin(mut self) -> Cors {
         self.rules_mut().is_for_any = true;
         self
     }
 
-    /// Allows the pages of an origin to send requests with credentials, and to read the responses: with cookies, with
-    /// passwords that the browser knows, and with certificates of the client. So they can do all that the user can. The
-    /// origin is written as for [`Cors::allow_origin`].
+    /// Allows the pages of an origin to send requests with credentials, and to read the responses. Credentials are cookies,
+    /// passwords of the browser, and certificates of the client. Such pages can do all that the user can. The origin is written
+    /// as for [`Cors::allow_origin`].
     ///
     /// A cookie needs `SameSite=None` if the page is one of another site: see [`SetCookie`](crate::SetCookie).
     ///
@@ -175,13 +173,12 @@ impl Cors {
         self
     }
 
-    /// Sets the methods that preflights allow. Default: the one that is asked for. GET, HEAD and POST need no preflight,
-    /// so this is no guard against them; QUERY needs one, though it is safe (RFC 10008 §4). A method is compared in its
-    /// case, and `patch` is not PATCH.
+    /// Sets the methods that preflights allow. Default: the requested one. GET, HEAD and POST need no preflight, so this is no
+    /// guard against them. QUERY needs one (RFC 10008 §4). Methods are case-sensitive: `patch` is not PATCH.
     ///
     /// # Errors
     ///
-    /// Fails if one is not a method, or is `*`.
+    /// Fails if one is `*` or no method.
     pub fn allow_only_methods<M: TryInto<Method>>(
         mut self,
         methods: impl IntoIterator<Item = M>,
@@ -201,12 +198,11 @@ impl Cors {
         Ok(self)
     }
 
-    /// Sets the fields of requests that preflights allow, such as `content-type`, which JSON needs. Default: those that
-    /// are asked for.
+    /// Sets the fields of requests that preflights allow, such as `content-type` for JSON. Default: the requested ones.
     ///
     /// # Errors
     ///
-    /// Fails if one is not a name of a field, or is `*`.
+    /// Fails if one is `*` or no name of a field.
     pub fn allow_only_fields<'n>(
         mut self,
         names: impl IntoIterator<Item = &'n str>,
@@ -221,7 +217,7 @@ impl Cors {
     ///
     /// # Errors
     ///
-    /// Fails if one is not a name of a field, or is `*`, which would be a name for those who send credentials.
+    /// Fails if one is `*` or no name of a field. With credentials, `*` would be a name.
     pub fn expose_fields<'n>(
         mut self,
         names: impl IntoIterator<Item = &'n str>,

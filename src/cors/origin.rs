@@ -1,4 +1,4 @@
-//! [`OriginSet`] and [`OriginPattern`]: which origins are allowed (Fetch, "CORS check").
+//! [`OriginSet`] and [`OriginPattern`]: allowed origins (Fetch, "CORS check").
 
 use std::collections::HashMap;
 use std::fmt;

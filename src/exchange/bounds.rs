@@ -73,7 +73,7 @@ impl Bounds {
 /// Which way a peer ends cancels a handler that waits, and a response whose content is still made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cancel {
-    /// An end of any kind: most peers that close their sending half have closed the connection.
+    /// An end of any kind. Most peers that close their sending half have closed the connection.
     #[default]
     OnClose,
     /// A reset. A peer that closes its sending half waits for its response (RFC 9112 §9.6).
@@ -113,13 +113,13 @@ impl Cancel {
     }
 }
 
-/// The time limits of a server, for peers and handlers. A limit that a server can do without is an `Option`, and `None` is
-/// no limit.
+/// The time limits of a server, for peers and handlers. A limit that a server can do without is an `Option`. `None` is no
+/// limit.
 ///
-/// The cores of a server check them four times a second: a timeout is never early, and up to half a second late.
+/// The cores of a server check them four times a second. A timeout is never early, and up to half a second late.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Timeouts::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. A later release may add fields. Literals with `..Timeouts::default()` and patterns with
+/// `..` work with both.
 ///
 /// # Examples
 ///
@@ -132,65 +132,68 @@ impl Cancel {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
-    /// it has begun, otherwise no response; close. Default: 10 s.
+    /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: close, with
+    /// 408 for a begun head. Default: 10 s.
     pub head: Duration,
     /// The wait for each next byte of a body, unless the response has to leave first. Then: 408, close. Default: 30 s.
     ///
-    /// Only the time counts in which the server waits for the body, and none in which a handler does something else,
-    /// even after a read that the handler gave up.
+    /// Only the time counts in which the server waits for the body. Time that a handler spends otherwise does not count, even
+    /// after a given-up read.
     pub body: Duration,
-    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies, and for how long a body
-    /// that came faster may then pause. Default: 10 s.
+    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. A body that came faster may then
+    /// pause for as long. Default: 10 s.
     pub body_grace: Duration,
-    /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
-    /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
-    /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
+    /// How many bytes per second of a body must arrive on average, after [`Timeouts::body_grace`]. Below: 408, close. Default:
+    /// 500.
     ///
-    /// The last seconds decide: bytes that came faster than that are credited for the next [`Timeouts::body_grace`], and
-    /// no longer. Megabytes that come at once do not let the rest come octet by octet.
+    /// The average is over the time that the server has waited for the body. With zero, a body may be as slow as
+    /// [`Timeouts::body`] allows. Zero suits peers that converse with a handler during its response.
     ///
-    /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
-    /// late body that comes whole is good, in one packet or in several that follow each other.
+    /// The last seconds decide. Faster bytes are credited for the next [`Timeouts::body_grace`] only. Megabytes that come at
+    /// once do not let the rest come octet by octet.
+    ///
+    /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused. So a late body
+    /// that comes whole is good, in one packet or in successive ones.
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without a response. Default: 60 s.
     pub idle: Duration,
-    /// How long a connection may stay open. Then: the response in progress carries `connection: close`; an idle
-    /// connection is closed. Default: no limit.
+    /// How long a connection may stay open. Then: `connection: close` in the response in progress, or close of an idle
+    /// connection. Default: no limit.
     ///
-    /// Each connection has up to a tenth less, so that connections which opened together are not closed together. With
-    /// a limit, long-lived clients turn to other servers in time, such as to those that a load balancer has got since.
-    /// It has no effect on a connection that was upgraded, nor for a single [route](crate::middleware::timeouts).
+    /// Each connection has up to a tenth less. So connections that opened together are not closed together. With a limit,
+    /// long-lived clients turn to other servers in time, such as new ones of a load balancer. The limit has no effect on a
+    /// connection that was upgraded, nor for a single [route](crate::middleware::timeouts).
     pub connection_age: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
     /// `send_timeout`.
     ///
-    /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than
-    /// 256 KiB since such a limit was reached last is given the time once more: some programs read a lot at once and
-    /// then pause, such as `curl --limit-rate` for up to 100 s.
+    /// Over a socket, bytes count as taken once the peer's operating system has acknowledged them. Some programs read a lot at
+    /// once and then pause, such as `curl --limit-rate` for up to 100 s. Such a peer gets the time once more, after at least
+    /// 256 KiB since the last such limit.
     ///
-    /// A response that takes of [`Limits::memory_max`](crate::Limits::memory_max) while less than half of that is free has
-    /// this time in all.
+    /// A response from [`Limits::memory_max`](crate::Limits::memory_max) has this time in all while less than half of that is
+    /// free.
     pub write: Duration,
-    /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
-    /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.
-    /// Middleware around the handler gets an error, and has as long again to finish.
+    /// The handler, with all its waits. Default: no limit. Then: its future is dropped, 503, close. A response that has begun
+    /// is cut.
     ///
-    /// It ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`),
-    /// which last as long as both sides like: as in nginx, HAProxy and Go, only silence ends them. All other responses
-    /// count until they are sent, streamed ones as well. For a WebSocket or a stream that is to end, use
-    /// `tokio::time::timeout`.
+    /// The handler's own sleep counts, as does a peer that sends or reads all the time. Middleware around the handler gets an
+    /// error, and has as long again to finish.
+    ///
+    /// The time ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`).
+    /// These last as long as both sides like. As in nginx, HAProxy and Go, only silence ends them. All other responses count
+    /// until they are sent, streamed ones as well. To end a WebSocket or a stream, use `tokio::time::timeout`.
     ///
     /// For a part of the application, such as a single route, there is
     /// [`middleware::timeouts`](crate::middleware::timeouts).
     pub handler: Option<Duration>,
-    /// How long a peer that may still be sending is given to read the last response of its connection and close. Then:
-    /// close. Default: 30 s, as nginx's `lingering_time`.
+    /// The time for a peer that may still be sending to read the last response of its connection and close. Then: close.
+    /// Default: 30 s, as nginx's `lingering_time`.
     ///
-    /// Many clients read a response only once they have sent their whole body. So the sending half is closed first, and
-    /// what arrives is read and discarded, however much it is: to close before that would reset the connection, which
-    /// fails the peer's writes and can take the response away (RFC 9112 §9.6).
-    /// [`Limits::drain_max`](crate::Limits::drain_max) bounds only what is read to keep a connection.
+    /// Many clients read a response only once they have sent their whole body. So the sending half is closed first. The rest of
+    /// their input is read and discarded, however much it is. An earlier close would reset the connection, which fails the
+    /// peer's writes and can take the response away (RFC 9112 §9.6). [`Limits::drain_max`](crate::Limits::drain_max) bounds
+    /// only the input that is read to keep a connection.
     pub linger: Duration,
     /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's
     /// `lingering_timeout`; at most 250 ms while the server stops.

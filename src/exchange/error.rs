@@ -31,8 +31,8 @@ pub enum ExchangeError {
     TimedOut(Phase, TimeLimit),
     /// The peer broke RFC 9112, or a limit; with the field or the limit, where there is one.
     Wire(WireError, Option<Box<WireDetail>>),
-    /// Other peers hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)), and a wait for it is not possible or is
-    /// over: of a large response, a message to a slow WebSocket, or a body that has outgrown 256 KiB.
+    /// Other peers hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)), and a wait for it is over or
+    /// impossible. The memory is for a large response, a message to a slow WebSocket, or a body beyond 256 KiB.
     NoMemory,
     /// The application's content is not as long as it announced.
     Length,
@@ -155,7 +155,7 @@ impl ExchangeError {
         }
     }
 
-    /// Returns the status with which the peer is answered, if it can still be answered.
+    /// Returns the status of the response, if the peer can still be answered.
     pub fn status(&self) -> Option<Status> {
         match self {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),

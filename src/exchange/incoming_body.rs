@@ -1,5 +1,5 @@
-//! [`BodyDecoder`], [`MinRate`], [`LargeInput`]: finds the content of a body in its framing (RFC 9112 §6), and bounds how
-//! slowly it arrives, and how much memory its reads take.
+//! [`BodyDecoder`], [`MinRate`], [`LargeInput`]: the content of a body in its framing (RFC 9112 §6), its rate, and the memory
+//! of its reads.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

@@ -25,22 +25,22 @@ use crate::runtime::available_cores;
 /// # assert_eq!(cache.file_bytes_max, FileCacheLimits::default().file_bytes_max);
 /// ```
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..FileCacheLimits::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..FileCacheLimits::default()`,
+/// and patterns in `..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCacheLimits {
     /// Total bytes of content. Default: 64 MiB.
     pub bytes_max: usize,
     /// Number of files. Default: 1,024.
     ///
-    /// Files that are too large for memory are kept open: up to 256 of them, but no more than a quarter of the files
-    /// that the process may open, for all roots together.
+    /// Files that are too large for memory are kept open. Of these there are up to 256 for all roots together, but no
+    /// more than a quarter of the process's limit for open files.
     pub files_max: usize,
     /// Bytes of a file that is kept in memory, at most `bytes_max`. Larger ones are kept open. Default: 64 KiB.
     pub file_bytes_max: usize,
-    /// How long a file is served from memory before the disk is checked again. For this long after a change, and while
-    /// the disk is then checked, the old file may be sent, with its old `etag`. For a file that is kept open, size and
-    /// time are checked each time. Default: 1 s.
+    /// How long a file is served from memory before the disk is checked again. For this long after a change, and during
+    /// that check, the old file may be sent, with its old `etag`. For a file that is kept open, size and time are
+    /// checked each time. Default: 1 s.
     pub fresh: Duration,
 }
 
@@ -58,17 +58,17 @@ impl Default for FileCacheLimits {
 /// Files up to this size are always read whole, which takes less time than to open them and have them sent.
 const SMALL: usize = 64 << 10;
 
-/// How often [`Files`](crate::fs::Files) found a file in their cache, and how much is kept there.
+/// The look-ups in the cache of [`Files`](crate::fs::Files), and its content.
 ///
-/// The parts of the cache are read one after the other while requests go on, so their counts may be a moment apart.
+/// The parts of the cache are read one after the other during requests. Their counts may be a moment apart.
 #[doc(alias = "metrics")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileCacheCounts {
-    /// Look-ups that found a file which had been checked within [`FileCacheLimits::fresh`]. A file that is kept open and has
-    /// changed since is opened again, and counts as well.
+    /// Look-ups that found a file checked within [`FileCacheLimits::fresh`]. A changed file that is kept open is opened
+    /// again, and counts as well.
     pub hits: u64,
-    /// All other look-ups: for files that were not kept, were to be checked again, or do not exist.
+    /// All other look-ups, for files that were not kept, were due for a check, or do not exist.
     pub misses: u64,
     /// Files that are kept now, in memory or open.
     pub files: u64,

@@ -25,22 +25,23 @@ use crate::message::text::percent;
 use crate::runtime::available_cores;
 
 impl<N> Files<N> {
-    /// Keeps compressed copies of files in the directory `copies`, encoded with br, gzip and, with feature `zstd`,
-    /// zstd, and sends them to clients that prefer these codings (RFC 9110 §12.5.3).
+    /// Keeps compressed copies of files in the directory `copies`, for clients that prefer these codings (RFC 9110
+    /// §12.5.3). The codings are br, gzip and, with the feature `zstd`, zstd.
     ///
-    /// The first request for a file waits until its copies are made; while as many are being made as there are cores,
-    /// files without copies are sent as they are. Copies are made of files between 1 KiB and 8 MiB that shrink, and
-    /// that have no [precompressed sibling](Files::precompressed) in that coding.
+    /// The first request for a file waits until its copies are made. Only as many are made at once as there are cores.
+    /// Meanwhile, further files without copies are sent as they are. Copies are made of files between 1 KiB and 8 MiB
+    /// that shrink, without a [precompressed sibling](Files::precompressed) in that coding.
     ///
-    /// A copy is made again if the [`etag`](Files::etag) of its file changes; no copy is made of a file that changed
-    /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. Each `Files` needs a
-    /// directory of its own, since copies are named by host and path, not by root. A copy is renamed into place: it
-    /// appears whole, and replaces any file or link of its name. Copies of files that were removed stay. The directory
+    /// A copy is made again if the [`etag`](Files::etag) of its file changes. No copy is made of a file that changed
+    /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. A copy is renamed into
+    /// place. So it appears whole, and replaces any file or link of its name. Copies of removed files stay.
+    ///
+    /// Each `Files` needs a directory of its own, because copies are named by host and path, not by root. The directory
     /// may be removed and made again, as may a [root](Files::new). Only the server should write to `copies`.
     ///
     /// # Errors
     ///
-    /// Fails if the directory does not exist, or is below one that is served.
+    /// Fails if the directory does not exist or is below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = DiskRoot::new(copies.into())?;
         let path = root.current_dir()?.path.clone();

@@ -16,8 +16,8 @@ use crate::message::Body;
 use crate::net::with_descriptors;
 use crate::runtime::{BlockingLimit, spawn_blocking};
 
-/// A directory of the disk as a source, to lie under or over another one. [`Files::new`](crate::fs::Files::new) serves a
-/// directory alone faster, since it keeps files in memory.
+/// A directory of the disk as a source, to lie under or over another one. [`Files::new`](crate::fs::Files::new) serves
+/// a directory alone faster, from memory.
 ///
 /// No path leads out of the directory, and links in it count as not there. Its `etag` is made of sizes and times. Another
 /// directory that takes its place is served within a second. Clones share it.
@@ -68,7 +68,7 @@ impl DirSource {
     ///
     /// # Errors
     ///
-    /// Fails if the path does not lead to a directory that can be read.
+    /// Fails if the path leads to no directory that can be read.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<DirSource> {
         Ok(DirSource { root: Arc::new(DiskRoot::new(path.into())?) })
     }

@@ -53,38 +53,38 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Responses
 ///
-/// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges,
-/// one or several (§14), are honored, except several of an encoded form, which is then sent whole. A directory is
+/// GET and HEAD are answered with content type, `etag` and `last-modified`. Preconditions (RFC 9110 §13) and ranges
+/// (§14) are honored. Of an encoded form, only one range is honored, and for several it is sent whole. A directory is
 /// answered with its index, `index.html`, if it has one. Small files that are requested often are kept in memory,
-/// within the bounds of [`FileCacheLimits`]. Large files are sent in constant memory, with sendfile(2) where the system has
-/// it. Disks are read on other threads, so that no connection waits for them.
+/// within the bounds of [`FileCacheLimits`]. Large files are sent in constant memory, with sendfile(2) where the system
+/// has it. Disks are read on other threads, and no connection waits for them.
 ///
 /// # Files that are not served
 ///
-/// No path leaves the root: a target is decoded once, and one that contains `..`, an escaped `/` or NUL leads nowhere;
-/// on Windows, neither does one with a backslash or a name that is special there. (Only on Windows could a process that
-/// may replace directories below the root by links lead a request out of it.) Symbolic links, and files whose names
-/// begin with a dot, count as not there, unless set otherwise; pipes, sockets and devices always do. A file that is not
-/// there is answered with 404, or by [another handler](Files::not_found).
+/// No path leaves the root. A target is decoded once, and leads nowhere with `..`, an escaped `/` or NUL in it. On
+/// Windows, the same goes for a backslash and for special names. Only there, a process could lead a request out of the
+/// root by replacing directories below it with links.
+///
+/// Symbolic links, and files whose names begin with a dot, count as missing unless set otherwise. Pipes, sockets and
+/// devices always do. A missing file is answered with 404, or by [another handler](Files::not_found).
 ///
 /// # Entity tags
 ///
-/// The `etag` of a file that is small enough to be kept in memory is made of its content, so it is another one whenever
-/// that changes, and the same for files of a build that have the same time. For larger files, whose size and times
-/// count, and for other choices, see [`Etag`]. The tag is strong, except for a large file that changed less than two
-/// seconds ago: that may change again without a change of its time, so the tag is weak, and a new one each time the
-/// file is checked.
+/// The `etag` of a file that fits into memory is made of its content. So it changes with the content, also for files of
+/// a build with one time. For larger files, size and times count. For other choices see [`Etag`]. The tag is strong,
+/// except for a large file that changed less than two seconds ago. Such a file may change again without a change of its
+/// time. Its tag is weak, and a new one at each check.
 ///
-/// `last-modified` is the time of the file. Times before 1990 are those of builds that give all files one time (1970 as
-/// in Nix, 1980 as in zip, 1985 as in npm), so they are not sent.
+/// `last-modified` is the time of the file. Times before 1990 are not sent. They come from builds with one time for all
+/// files (1970 as in Nix, 1980 as in zip, 1985 as in npm).
 ///
-/// A file that is overwritten while it is sent goes out as a mixture; so replace files by renaming new ones, which are
-/// seen whole or not at all.
+/// A file that is overwritten during a send goes out as a mixture. To replace a file, rename a new one, which is seen
+/// whole or not at all.
 ///
 /// # Fields that were set before
 ///
-/// All fields that describe a file replace those that a handler has set before, except `vary`, to which lines are
-/// added. [`Context::send_file`] keeps them instead.
+/// The fields of a file replace those that a handler has set before. Only `vary` keeps its lines and gets more.
+/// [`Context::send_file`] keeps all fields instead.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
@@ -95,23 +95,22 @@ pub struct Files<N = FilesNotFound> {
 impl Files {
     /// Serves the files below the directory `root`.
     ///
-    /// If another directory takes its place, because it is removed and made again, renamed, or because a link in its
-    /// path is switched, that one is served within a second. For this, requests check the path, but no more than twice
-    /// a second. A file that is being sent by then is sent to its end from the old directory, and nothing else of that is
-    /// kept.
+    /// If another directory takes its place, that one is served within a second. The place may change by removal, by
+    /// renaming, or by a link in the path. Requests check the path, but no more than twice a second. A file that is
+    /// being sent is sent to its end from the old directory, of which nothing else is kept.
     ///
-    /// While there is no directory, no file is [found](Files::not_found): 404, unless another handler answers. One that
-    /// must not be read is answered with 403.
+    /// Without a directory, no file is [found](Files::not_found): 404, unless another handler answers. A directory that
+    /// must not be read leads to 403.
     ///
     /// # Errors
     ///
-    /// Fails if the path does not lead to a directory that can be read.
+    /// Fails if the path leads to no directory that can be read.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
         Ok(Files::from_root(Root::from_path(root.into())?))
     }
 
-    /// Serves files that are part of the program, by their paths. They have no time of change: their `etag` is made of
-    /// their content, and there is no `last-modified`.
+    /// Serves files that are part of the program, by their paths. The `etag` of such a file is made of its content.
+    /// There is no `last-modified`.
     ///
     /// # Examples
     ///
@@ -138,13 +137,13 @@ impl Files {
 
     /// Serves the files of `source`, which is not on this disk: see [`FileSource`].
     ///
-    /// All settings apply, except [`Files::cache`], `compressed_copies`, [`Files::etag`] and [`Files::follow_links`], which
-    /// are about disks. The source is asked for each request, and read for each response that has content.
+    /// All settings apply, except those for disks: [`Files::cache`], `compressed_copies`, [`Files::etag`] and
+    /// [`Files::follow_links`]. The source is asked for each request, and read for each response with content.
     ///
     /// # Examples
     ///
-    /// Files of an archive before those of a directory. [`DirSource`](crate::fs::DirSource) is for overlays that are listed
-    /// as one.
+    /// Files of an archive before those of a directory. (For an overlay with one list, use
+    /// [`DirSource`](crate::fs::DirSource).)
     ///
     /// ```no_run
     /// # use corehttp::fs::FileSource;
@@ -201,15 +200,14 @@ impl<N> Files<N> {
         files.lookup.check_copies().map(|()| files)
     }
 
-    /// Sets the names of index files: a directory is answered with the first one that exists. A name with a `/` in it,
-    /// or one that no file may have, is ignored. Default: `index.html`.
+    /// Sets the names of index files. A directory is answered with the first one that exists. Names that no file may
+    /// have, or with a `/`, are ignored. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
         let names = names.into_iter().map(Into::into).filter(|name: &String| is_valid_name(name.as_bytes()));
         self.with(|lookup| lookup.index = names.collect())
     }
 
-    /// Sets whether the contents of directories are listed that have no index, as a page. Default: no, they are answered
-    /// with 404.
+    /// Sets whether directories without an index are listed as a page. Default: no, they are answered with 404.
     pub fn listing(self, listing: bool) -> Files<N> {
         self.with(|lookup| lookup.listing = if listing { Listing::Html } else { Listing::Off })
     }
@@ -219,8 +217,8 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.listing = Listing::Json)
     }
 
-    /// Lists the contents of directories that have no index, by a function that sets the response. Its status and
-    /// `cache-control` are set already. While the function runs, its core serves no other connection.
+    /// Lists directories without an index by a function, which sets the response. Its status and `cache-control` are
+    /// set already. While the function runs, its core serves no other connection.
     ///
     /// # Examples
     ///
@@ -254,20 +252,22 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.listing = Listing::With(Arc::new(respond)))
     }
 
-    /// Sets whether symbolic links are followed that lead to what is below the root, also by an absolute path. Default:
-    /// no, links count as not there.
+    /// Sets whether symbolic links are followed within the root, also by an absolute path. Default: no, links count as
+    /// missing.
     pub fn follow_links(self, follow: bool) -> Files<N> {
         self.with(|lookup| lookup.links = if follow { Links::Followed } else { Links::Refused })
     }
 
-    /// Sets whether files and directories are served whose names begin with a dot. Default: no, they count as not there.
+    /// Sets whether files and directories with a dot at the front of their names are served. Default: no, they count as
+    /// missing.
     pub fn show_dot_files(self, show: bool) -> Files<N> {
         self.with(|lookup| lookup.dot_files = if show { DotFiles::Shown } else { DotFiles::Hidden })
     }
 
-    /// Sets whether a request for `a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that
-    /// coding (RFC 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: no, such files
-    /// are not looked for.
+    /// Sets whether a request for `a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz`. Default: no.
+    ///
+    /// The client must prefer that coding (RFC 9110 §12.5.3). The file must be smaller than `a.js`, and at most a
+    /// second older.
     pub fn precompressed(self, serve: bool) -> Files<N> {
         self.with(|lookup| {
             lookup.precompressed = if serve { Precompressed::Served } else { Precompressed::Ignored }
@@ -275,7 +275,7 @@ impl<N> Files<N> {
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
-    /// directory. The path is relative to the root and begins with `/`; a `*` in the pattern stands for any characters.
+    /// directory. The path is relative to the root and begins with `/`. A `*` in the pattern stands for any characters.
     /// If several patterns match, the first one counts. Default: no such field.
     ///
     /// # Errors
@@ -286,11 +286,11 @@ impl<N> Files<N> {
         Ok(self.with(|lookup| lookup.cache_control.add(pattern, value.to_owned())))
     }
 
-    /// Sets the content type of files whose path matches `pattern`, as in [`Files::cache_control`]. Default: the type
-    /// that a source [gives](crate::fs::FileMetadata::content_type) the file, or else the one that the name suggests,
-    /// `application/octet-stream` if it suggests none.
+    /// Sets the content type of files whose path matches `pattern`, as in [`Files::cache_control`]. Default: the
+    /// [type](crate::fs::FileMetadata::content_type) from the source, or else from the name, or else
+    /// `application/octet-stream`.
     ///
-    /// Text gets a `charset` besides, as [`Files::charset`] describes, unless the value has one.
+    /// Text without a `charset` in its value gets one by [`Files::charset`].
     ///
     /// # Errors
     ///
@@ -313,9 +313,11 @@ impl<N> Files<N> {
         Ok(self.with(|lookup| lookup.types.add(pattern, value.to_owned())))
     }
 
-    /// Sets the `charset` of text and of XML whose path matches `pattern`, as in [`Files::cache_control`]; with `None`,
-    /// there is none. Default: `utf-8` for `text/*` that is in UTF-8, as its first 64 KiB show, and none for other text,
-    /// which browsers then read as it declares itself, and none for XML, which declares its own (RFC 7303 §3).
+    /// Sets the `charset` of text and of XML whose path matches `pattern`, as in [`Files::cache_control`]. With `None`,
+    /// there is none.
+    ///
+    /// Default: `utf-8` for `text/*` whose first 64 KiB are UTF-8. Other text has none, and browsers read it as it
+    /// declares itself. Nor has XML, which declares its own (RFC 7303 §3).
     ///
     /// # Errors
     ///
@@ -341,9 +343,9 @@ impl<N> Files<N> {
 
     /// Lets `rewrite` choose the file for a request.
     ///
-    /// The function returns a path below the root, which is not decoded, or `None` to use the path of the target. The
-    /// path of a directory ends with `/`. A path that would leave the root is not found. Default: the path of the
-    /// target.
+    /// The function returns a path below the root, or `None` for the path of the target. The returned path is not
+    /// decoded. That of a directory ends with `/`. A path that would leave the root is not found. Default: the path of
+    /// the target.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -358,13 +360,12 @@ impl<N> Files<N> {
         })
     }
 
-    /// Sets the handler that answers requests for which no file is found, whatever the method. Default:
-    /// [`FilesNotFound`].
+    /// Sets the handler for requests without a file, whatever the method. Default: [`FilesNotFound`].
     ///
     /// # Examples
     ///
-    /// A page that has routes of its own (a single-page application): it is sent for every path without a file, except
-    /// one that is the name of a file. A missing script would else be answered with a page, and a cache might keep that.
+    /// A page with routes of its own (a single-page application). Every path without a file gets the page, except the
+    /// name of a file. A missing script would else be answered with a page, perhaps from a cache.
     ///
     /// ```
     /// use corehttp::fs::Files;
@@ -395,7 +396,7 @@ impl<N> Files<N> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }
 
-    /// Returns how often a file was found in the cache so far, and how much is kept there, over all hosts.
+    /// Returns the counts of the cache, over all hosts.
     ///
     /// # Examples
     ///

@@ -7,13 +7,13 @@ use super::files::Files;
 use crate::metrics::{CacheCounts, CountedCache, Metrics};
 
 impl Metrics {
-    /// Shows the counts of the cache of `files` among these metrics, as [`Files::counts`] returns them:
-    /// `corehttp_file_cache_hits_total`, `corehttp_file_cache_misses_total`, `corehttp_file_cache_files` and
-    /// `corehttp_file_cache_bytes`, with the label `cache`, which is `name`.
+    /// Shows the counts of the cache of `files` among these metrics: see [`Files::counts`].
     ///
-    /// Several of one name count together, such as those that each core makes for itself. The counts stay until the files
-    /// are dropped. [`Files::cache`] and [`Files::host`] make new caches, which are not counted if they are called
-    /// afterwards.
+    /// The metrics are `corehttp_file_cache_hits_total`, `corehttp_file_cache_misses_total`,
+    /// `corehttp_file_cache_files` and `corehttp_file_cache_bytes`. The label `cache` is `name`.
+    ///
+    /// Several of one name count together, such as one for each core. The counts stay until the files are dropped. Call
+    /// [`Files::cache`] and [`Files::host`] before: they make new caches.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Files: a handler for those of a directory or of the program itself, with preconditions, ranges and codings.
+//! Files of a directory or of the program itself, served with preconditions, ranges and codings.
 //!
 //! ```no_run
 //! use corehttp::fs::Files;
@@ -12,14 +12,14 @@
 //! }
 //! ```
 //!
-//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file). Files that are not on a disk, such as
-//! those of an archive or of an object store, come from a [`FileSource`].
+//! A handler sends a single file by [`Context::send_file`](crate::Context::send_file). Files of an archive or of an
+//! object store, for example, come from a [`FileSource`].
 //!
 //! # Files that another server names
 //!
-//! An application behind this server decides who gets which file, and this server sends it, as nginx does for
-//! `x-accel-redirect`: with ranges and conditions, and from the page cache to the socket. The field counts in a response
-//! alone. That of a client is removed, and no client sees the one of the application.
+//! An application behind this server chooses a file for a client, and this server sends it, as nginx does for
+//! `x-accel-redirect`. Ranges and conditions are honored, and the file goes from the page cache to the socket. The
+//! field counts in a response alone. A client's field is removed, and no client sees the application's.
 //!
 //! ```
 //! # use corehttp::{Client, Request, Server};

@@ -21,18 +21,18 @@ use crate::server::{Context, Result};
 impl Context {
     /// Answers with the file at `path`, with its content type, `etag` and `last-modified`.
     ///
-    /// Fields that were set before stay as they are, such as `content-disposition` or `cache-control`. A `content-type`
-    /// is that of each part as well, if several ranges are requested, and an `etag` or `last-modified` is what
-    /// conditions are compared with. Set them before this call and not after it: the response may be another one than
-    /// the whole file. With `accept-ranges: none` no ranges are sent.
+    /// Fields that were set before stay as they are, such as `content-disposition` or `cache-control`. Of several
+    /// ranges, each part has this `content-type`. Conditions are compared with an `etag` or `last-modified` that was
+    /// set. Set them before this call. After it, the response need not be the whole file. With `accept-ranges: none` no
+    /// ranges are sent.
     ///
     /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
-    /// decoded, and links in it are followed; if a peer influences the path, use [`Files`](crate::fs::Files) instead. The
-    /// file is opened for each call, on another thread, so that no connection waits for the disk.
+    /// decoded, and links in it are followed. If a peer influences the path, use [`Files`](crate::fs::Files) instead.
+    /// The file is opened for each call, on another thread, and no connection waits for the disk.
     ///
     /// # Errors
     ///
-    /// Fails if there is no file (404), or if it must not be read (403).
+    /// Fails if there is no file (404) or it must not be read (403).
     ///
     /// # Examples
     ///

@@ -246,18 +246,20 @@ pub(super) fn truncate_to_second(time: SystemTime) -> SystemTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Etag {
-    /// The content of a file that is small enough to be kept in memory, see
-    /// [`FileCacheLimits::file_bytes_max`](crate::fs::FileCacheLimits::file_bytes_max). Of a larger one, its size, its time, and, if a
-    /// program has set that time, when it did so: a system notes that (as `ctime`) on Unix, and no program can set it.
-    /// So the `etag` of a large file with such a time is another one on each server that the file is copied to.
+    /// The content of a file that fits into memory: see
+    /// [`FileCacheLimits::file_bytes_max`](crate::fs::FileCacheLimits::file_bytes_max).
+    ///
+    /// Of a larger file, the size and the time. If a program has set that time, also the time of the setting. Unix
+    /// notes it as `ctime`, and no program can set it. So a large file with such a time has another `etag` on each
+    /// server with a copy.
     #[default]
     Auto,
-    /// The content, of any size. A large file is read as a whole when it is first requested, and again after a change,
-    /// and once for each request if it is not kept in the [cache](crate::fs::FileCacheLimits). Servers of one build agree on the
-    /// `etag` of a file that they were given copies of, whatever its time.
+    /// The content, of any size. A large file is read as a whole for its first request, and again after a change. If it
+    /// is not kept in the [cache](crate::fs::FileCacheLimits), it is read for each request. Servers of one build agree
+    /// on the `etag` of a copied file, whatever its time.
     Content,
-    /// Size and time alone, as with nginx, for files whose time changes whenever their content does. A time before
-    /// 1990 counts as none, so such a file has the `etag` of [`Etag::Auto`].
+    /// Size and time alone, as with nginx, for files whose time changes with their content. A time before 1990 counts
+    /// as none. Such a file has the `etag` of [`Etag::Auto`].
     Time,
 }
 

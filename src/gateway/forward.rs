@@ -15,49 +15,51 @@ use crate::runtime::join_first;
 use crate::server::{BodyReader, Context, Error, ForwardReport, IntoResult, Result};
 
 impl Context {
-    /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
-    /// piece by piece, with their trailers, except those that have the name of a field that this server has set: of the
-    /// forwarded request, or of `ctx.response`. So they may be of any size, and the server behind may answer while it
-    /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim responses,
-    /// such as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
+    /// Forwards the request's body through `call`, and answers with the response.
     ///
-    /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
-    /// a [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
-    /// [`Balancer`](crate::client::Balancer::open_call). Pass it without awaiting it, as in the example: to open a call
-    /// may take as long as a response, and this method watches the peer meanwhile. To keep the body out of memory, plan
-    /// to stream it
-    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
-    /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
-    /// passes by itself: both connections are joined once the server behind has agreed. When this server stops, the peer
-    /// is sent a close frame with code 1001 between two frames of the server behind, which gets the peer's answer; a
-    /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever, but a
-    /// peer that takes nothing of what is written to it for [`Timeouts::write`](crate::Timeouts::write), or a server
-    /// behind for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send), ends both connections. Other upgrades are not
-    /// forwarded, nor is that of a request with content, to which the server behind may answer 426; the protocols that a
-    /// 426 names in `upgrade` are passed on (RFC 9110 §15.5.22).
+    /// Both bodies flow at the same time, piece by piece, and may be of any size. The server behind may answer while it reads.
+    /// Once it reads no more, the rest of the request's body is not forwarded. Trailers are forwarded, except under the name of
+    /// a field that this server has set in the forwarded request or in `ctx.response`. Interim responses, such as 103, are sent
+    /// as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0. Fields that are already set in `ctx.response` are
+    /// added to those of the response.
     ///
-    /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set
-    /// [`Context::set_forwarded`] and trust this gateway there
-    /// ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.
+    /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
+    /// [`Client`](crate::Client::open_call), a [`Host`](crate::client::Host::open_call) or a
+    /// [`Balancer`](crate::client::Balancer::open_call). Pass it without awaiting it, as in the example. To open a call may
+    /// take as long as a response, and this method watches the peer meanwhile. To keep the body out of memory, plan to stream
+    /// it ([`BodyPlan::Stream`](crate::BodyPlan::Stream)). A streamed body can be forwarded only once, and only before a part
+    /// of it was read.
+    ///
+    /// A WebSocket passes by itself. Both connections are joined once the server behind has agreed. When this server stops, the
+    /// peer is sent a close frame with code 1001 between two frames of the server behind. That server gets the peer's answer. A
+    /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever. A peer that
+    /// takes no bytes for [`Timeouts::write`](crate::Timeouts::write) ends both connections, as does a server behind for
+    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
+    ///
+    /// Other upgrades are not forwarded, nor is that of a request with content. The latter may be answered with 426, whose
+    /// `upgrade` is passed on (RFC 9110 §15.5.22).
+    ///
+    /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set [`Context::set_forwarded`]
+    /// and trust this gateway there ([`Server::trusted_proxies`](crate::Server::trusted_proxies)), or few browsers get in.
     ///
     /// A peer that takes the response slowly keeps the server behind, and the connection to it, for as long.
-    /// [`Limits::forward_buffer_max`](crate::Limits::forward_buffer_max) lets both go once the whole response is here, and
-    /// a part of it waits in memory. Nothing is ever held back from a peer that reads.
+    /// [`Limits::forward_buffer_max`](crate::Limits::forward_buffer_max) lets both go once the whole response is here, with a
+    /// part of it in memory. Nothing is ever held back from a peer that reads.
     ///
-    /// The server that has answered, and after how many attempts, is in
-    /// [`ExchangeReport::forward`](crate::server::ExchangeReport::forward) and in the access log as JSON.
+    /// [`ExchangeReport::forward`](crate::server::ExchangeReport::forward) has the server that has answered, and the number of
+    /// attempts. So has the access log as JSON.
     ///
-    /// If the peer closes the connection before it has the whole response, the connection to the server behind is
-    /// closed, too, so that server does not work in vain. See [`Server::half_close`](crate::Server::half_close).
+    /// A close by the peer before the end of the response closes the connection to the server behind, too. See
+    /// [`Server::half_close`](crate::Server::half_close).
     ///
     /// # Errors
     ///
-    /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
-    /// ([`ClientError::status`](crate::ClientError::status)); with 500 if the client is
-    /// [lenient](crate::ClientBuilder::lenient), since others may understand the response otherwise (RFC 9112 §11.2); or if
-    /// the request's body is cut short, malformed or too slow. If a response has already been sent, even in part, it fails
-    /// with [`RespondError::Sent`](crate::server::RespondError::Sent) and does not await the call, so a handler that tries
-    /// again sends no request in vain.
+    /// Fails if the request's body is cut short, malformed or too slow. Otherwise fails with:
+    /// - 504 if the call took too long, 502 after another failure of it ([`ClientError::status`](crate::ClientError::status))
+    /// - 500 if the client is [lenient](crate::ClientBuilder::lenient). Others may understand the response otherwise (RFC 9112
+    ///   §11.2).
+    /// - [`RespondError::Sent`](crate::server::RespondError::Sent) if a response has been sent, even in part. The call is not
+    ///   awaited then, and no request is sent in vain.
     ///
     /// # Examples
     ///
@@ -140,16 +142,18 @@ impl Context {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Forwards as [`Context::forward_with`] does, unless `choose` returns a value for the head of the response. Then nothing is
-    /// sent and that value is returned. `ctx.response` is as the handler has left it, without a field of the server behind. The
-    /// content of the response behind is discarded if it is small and comes soon, so that the connection can be used again.
+    /// Forwards as [`Context::forward_with`] does, unless `choose` returns a value for the head of the response.
     ///
-    /// So the server behind may decide, and leave the work to this one: the module `fs` shows how it sends
-    /// [files that another server names](crate::fs#files-that-another-server-names), as nginx does for `x-accel-redirect`.
+    /// With a value, nothing is sent and the value is returned. `ctx.response` is as the handler has left it, without a field
+    /// of the server behind. A small content of the response behind that comes soon is discarded. Then the connection can be
+    /// used again.
     ///
-    /// `choose` may change a response that passes. It does not see interim responses and trailers, which pass as they are, but
-    /// without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left
-    /// to forward to another server: see [`Context::forward`].
+    /// So the server behind may decide, and leave the work to this one. The module `fs` shows it for [files that another server
+    /// names](crate::fs#files-that-another-server-names), like nginx's `x-accel-redirect`.
+    ///
+    /// `choose` may change a response that passes. It does not see interim responses and trailers. They pass as they are, but
+    /// without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left to
+    /// forward to another server: see [`Context::forward`].
     ///
     /// # Errors
     ///

@@ -10,16 +10,16 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
 /// Has another server decide about each request, by its head: nginx's `auth_request`, Traefik's `ForwardAuth`.
 ///
-/// That server gets a GET with the fields of the request, those that [`Context::set_forwarded`] writes, and
-/// `x-forwarded-method` and `x-forwarded-uri` for its method and target. Fields about content, ranges and conditions are left
-/// out, and those in which such servers look for another target (`x-original-url`). If it answers
+/// That server gets a GET with the fields of the request and those of [`Context::set_forwarded`]. `x-forwarded-method` and
+/// `x-forwarded-uri` have the method and target of the request. Fields about content, ranges and conditions are left out. So
+/// are those in which such servers look for another target (`x-original-url`). If the server answers
 ///
 /// - with 2xx, the request passes, with the fields of the answer that [`ForwardAuth::copy`] names;
 /// - with 3xx or 4xx, the peer gets that answer, such as a redirect to a login page or a 401 with `www-authenticate`;
 /// - with anything else, or not at all, the peer gets 502 or 504, and the request does not pass.
 ///
-/// The body of the request is received only after the request has passed. Fields that the peer has sent under a copied
-/// name are removed, even if the answer has none, and however they are spelled: `X_User` is `x-user`.
+/// The body of the request is received only after the request has passed. Fields of the peer under a copied name are removed,
+/// even if the answer has none. The spelling does not matter: `X_User` is `x-user`.
 ///
 /// # Examples
 ///
@@ -68,8 +68,8 @@ struct Settings {
 }
 
 impl ForwardAuth {
-    /// Asks one of `servers`, at `path`, which may have a query. How long an answer may take, and how large it may be, is set
-    /// by the client of the balancer.
+    /// Asks one of `servers`, at `path`, which may have a query. The client of the balancer bounds the time and the size of an
+    /// answer.
     ///
     /// # Errors
     ///

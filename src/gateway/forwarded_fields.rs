@@ -8,18 +8,20 @@ use crate::server::{
 };
 
 impl Context {
-    /// Sets the fields of a request to forward in which the server behind finds the client, and the scheme and host that
-    /// the client has used: those that [`TrustedProxies::headers`](crate::TrustedProxies::headers) names.
+    /// Sets the fields of a request to forward that describe the client to the server behind.
     ///
-    /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, what they have written
-    /// is passed on: `forwarded` and `x-forwarded-for` get a member for the peer, and `x-forwarded-proto` and
-    /// `x-forwarded-host` keep the member that [`Context::forwarded`] finds, or are left out if that is malformed. Any other
-    /// peer is the client, and is not believed.
+    /// They are those of [`TrustedProxies::headers`](crate::TrustedProxies::headers). They have the client's address and the
+    /// scheme and host of its request.
     ///
-    /// Of such fields, all that are not passed on are removed, because the server behind may read one that this gateway does
-    /// not write: `forwarded`, those that begin with `x-forwarded`, `x-real-ip`, `x-client-ip`, `cf-connecting-ip`,
-    /// `true-client-ip` and others that frameworks read, however they are spelled: `X_Real_IP` is one of them. A gateway
-    /// behind a network that writes such a field sets it again.
+    /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, its fields are passed on.
+    /// `forwarded` and `x-forwarded-for` get a member for the peer. `x-forwarded-proto` and `x-forwarded-host` keep the member
+    /// that [`Context::forwarded`] finds. They are left out if that is malformed. Any other peer is the client, and is not
+    /// believed.
+    ///
+    /// All other such fields are removed, because the server behind may read one of them. They are `forwarded`, those that
+    /// begin with `x-forwarded`, `x-real-ip`, `x-client-ip`, `cf-connecting-ip`, `true-client-ip` and others for frameworks.
+    /// The spelling does not matter: `X_Real_IP` is one of them. A gateway behind a network that writes such a field sets it
+    /// again.
     ///
     /// # Examples
     ///

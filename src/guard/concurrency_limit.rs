@@ -14,11 +14,10 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Middleware, Result, p
 
 /// Bounds how many requests a handler has in flight, on all cores together.
 ///
-/// Requests beyond the bound are answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), at once or after
-/// they have [waited](ConcurrencyLimit::wait) for others to end. So what is behind the handler, such as a database, gets
-/// no more work than it can do, and the peers learn that.
+/// Requests beyond the bound are answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), at once or after they have
+/// [waited](ConcurrencyLimit::wait) for others to end. A database that the handler uses gets no more work than it can do.
 ///
-/// Handlers that clones of one limit are put around share it.
+/// Clones of one limit count together.
 ///
 /// A request is in flight until the handler has returned. This includes a response that the handler streams itself, with
 /// [`Context::body_writer`], but not one that is sent after the handler has returned it.
@@ -58,11 +57,11 @@ impl ConcurrencyLimit {
 
     /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
     ///
-    /// A request whose peer closes the connection waits no longer, and its handler is not called, even if that is
-    /// [uncancelled](crate::middleware::uncancelled): middleware around the limit gets an error then.
+    /// The wait ends when the peer closes the connection. The handler is not called then, even if it is
+    /// [uncancelled](crate::middleware::uncancelled). In that case, middleware around the limit gets an error.
     ///
-    /// A request that waits keeps its connection and, unless the handler streams it, its body, so
-    /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
+    /// A waiting request keeps its connection and, unless the handler streams it, its body.
+    /// [`Limits::connections_max`](crate::Limits::connections_max) bounds the number of such requests.
     /// [`Timeouts::handler`](crate::Timeouts::handler) includes the wait.
     pub fn wait(mut self, limit: Duration) -> ConcurrencyLimit {
         self.wait = limit;

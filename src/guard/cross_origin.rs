@@ -8,38 +8,38 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 /// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
 /// request forgery, CSRF).
 ///
-/// Browsers report where a request comes from, so no tokens are needed in forms:
+/// Browsers report where a request comes from. Forms need no tokens. The rules are:
 ///
-/// 1. A request with a safe method (GET, HEAD, OPTIONS, TRACE, QUERY) passes, unless it asks for another protocol by
-///    `upgrade`, as a WebSocket does. So a handler must not change anything on GET, nor on QUERY. No form sends a QUERY,
-///    and a script of another origin only after a preflight, which [`Cors`](crate::middleware::Cors) answers (RFC 10008 §4).
-/// 2. A request whose [`sec-fetch-site`](https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header) is `same-origin`,
-///    or `none` because the user caused it, passes. One with another value passes if its `origin` is
+/// 1. A request with a safe method (GET, HEAD, OPTIONS, TRACE, QUERY) passes, unless it has a field `upgrade`, as for a
+///    WebSocket. So a handler must not change anything on GET or QUERY. No form sends a QUERY. A script of another origin has
+///    to send a preflight first, which [`Cors`](crate::middleware::Cors) answers (RFC 10008 §4).
+/// 2. A request passes if its [`sec-fetch-site`](https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header) is `same-origin`,
+///    or `none` for an act of the user. One with another value passes if its `origin` is
 ///    [trusted](CrossOriginProtection::trust_origin).
-/// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or
-///    from no browser at all. It passes if it has no `origin`, if its origin has the host and port that the request is
-///    for ([`Request::authority`]; behind [proxies](crate::Server::trusted_proxies), that the client has used), or
-///    if its origin is trusted. The default port may be left out or not.
+/// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or from no
+///    browser at all. It passes without an `origin`, with a trusted one, and with one that has the host and port of
+///    [`Request::authority`]. Behind [proxies](crate::Server::trusted_proxies), these are the host and port that the client has
+///    used. The default port may be left out or not.
 ///
-/// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules
-/// of `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`, and for TRACE and QUERY, which are not
-/// safe there. A field that occurs twice, or is spelled as no browser spells it, is no reason to pass.
+/// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules of
+/// `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`, and for TRACE and QUERY, which are not safe there.
+/// A field that occurs twice or has an unusual spelling lets no request pass.
 ///
-/// The guard protects from forged requests only. A page of the same origin can send anything, so one that shows what
-/// users wrote has to escape it. `SameSite` cookies protect from other sites, but not from other origins of one site,
-/// such as `http://` or another subdomain.
+/// The guard protects from forged requests only. A page of the same origin can send anything, and has to escape the texts of
+/// its users. `SameSite` cookies protect from other sites, but not from other origins of one site, such as `http://` or another
+/// subdomain.
 ///
 /// # Pages of other origins
 ///
-/// Three parts of a server have lists of origins, and an origin belongs in each that its pages need:
+/// Three parts of a server have lists of origins. List an origin in each part that its pages need:
 ///
 /// | list | its pages may | pages of all others |
 /// |---|---|---|
-/// | [`Cors`](crate::middleware::Cors) | read responses, and send JSON, DELETE and the like | are answered, and browsers hide it |
+/// | [`Cors`](crate::middleware::Cors) | read responses, and send JSON, DELETE and the like | are answered, but cannot read it |
 /// | `CrossOriginProtection` | send what changes something, such as forms, and open WebSockets | get 403 |
-/// | `websocket::Options::origins` | open WebSockets | get 403, unless they are of the server's own origin |
+/// | `websocket::Options::origins` | open WebSockets | get 403, except those of the server's own origin |
 ///
-/// A server whose pages are all its own leaves `Cors` out, and gives the other two no origin.
+/// A server without pages of other origins leaves out `Cors`, and lists no origin in the other two.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ impl CrossOriginProtection {
         CrossOriginProtection::default()
     }
 
-    /// Trusts an origin, such as `https://admin.example.com` or `http://localhost:3000`: its pages may send any request.
+    /// Trusts an origin, such as `https://admin.example.com` or `http://localhost:3000`. Its pages may send any request.
     ///
     /// # Errors
     ///

@@ -6,20 +6,18 @@ use super::https_redirect::is_secure;
 use crate::message::FieldName;
 use crate::server::{Context, Handler, Middleware, Result};
 
-/// Adds the field `strict-transport-security` to the responses to requests that came over TLS, with which browsers use this
-/// host by `https` alone for a while (RFC 6797 §6.1).
+/// Adds the field `strict-transport-security` to responses over TLS (RFC 6797 §6.1). Browsers then use this host by `https`
+/// alone for a while.
 ///
-/// [`HttpsRedirect`](super::HttpsRedirect) sends a first visitor to `https`, and anybody on the way can have that request
-/// for himself. With the field the browser remembers, so a later visit is not sent in the clear at all, and an invalid
-/// certificate cannot be clicked away (§12.1). Without TLS there is no field, as §7.2 demands. Behind
-/// [proxies](crate::Server::trusted_proxies), the scheme counts that the client has used.
+/// [`HttpsRedirect`](super::HttpsRedirect) alone leaves the first request of each visit in the clear. With the field, a browser
+/// sends no more requests in the clear. An invalid certificate cannot be clicked away (§12.1). Without TLS there is no field,
+/// as §7.2 demands. Behind [proxies](crate::Server::trusted_proxies), the scheme counts that the client has used.
 ///
-/// The field is set before the handler runs, and stays if that fails. It is the only one if the handler sets another by the
-/// same name, which takes its place.
+/// The field is set before the handler runs. It stays if the handler fails. A field of this name that the handler sets replaces
+/// it.
 ///
-/// There is no way back but time: until `max_age` is over, a browser that has seen the field refuses to use this host
-/// without TLS. So begin with an hour, and go on to a year when all works. A `max_age` of zero has browsers forget, once
-/// they have come with TLS again (§6.1.1).
+/// The field cannot be taken back. Until `max_age` is over, browsers refuse to use this host without TLS. Begin with an hour,
+/// and raise it to a year later. With a `max_age` of zero, browsers forget the host at their next visit with TLS (§6.1.1).
 ///
 /// # Examples
 ///
@@ -52,9 +50,10 @@ impl Hsts {
         self.with_directive("includeSubDomains")
     }
 
-    /// Consents to be on the list that browsers ship with, so that even the first visit is secure. The list is entered at
-    /// <https://hstspreload.org>, which wants a `max_age` of a year at least and [`Hsts::include_subdomains`], and takes
-    /// months to leave. No RFC has this directive.
+    /// Consents to be on the list that browsers ship with. Then even the first visit is secure.
+    ///
+    /// Enter the host at <https://hstspreload.org>. The list requires a `max_age` of a year at least and
+    /// [`Hsts::include_subdomains`], and takes months to leave. No RFC has this directive.
     pub fn preload(self) -> Hsts {
         self.with_directive("preload")
     }

@@ -3,16 +3,15 @@
 use crate::message::{Authority, HostMap, MessageError, Scheme, Status, Target, TargetError, split_port};
 use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, plan_guarded};
 
-/// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
-/// received.
+/// Answers requests without TLS with 308 and the same URL with `https`, before a body is received.
 ///
-/// A request that names no host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the
-/// request. They have sent it in the clear by then, so a form is better kept from the clear by a page that is secure.
-/// Behind [proxies](crate::Server::trusted_proxies), the scheme and the host count that the client has used.
+/// A request that names no host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the request,
+/// which they have already sent in the clear. So a page with a form should be secure itself. Behind
+/// [proxies](crate::Server::trusted_proxies), the scheme and the host count that the client has used.
 ///
-/// The host of the URL is the one that the request names, so a cache in front that leaves the host out of its key could be
-/// made to send others to a foreign one. [`HttpsRedirect::allowed_hosts`] bounds that. [`Hsts`](super::Hsts) beside this
-/// has browsers come with TLS from the second visit on.
+/// The host of the URL is the one that the request names. A cache in front could be made to send others to a foreign host, if
+/// its key leaves out the host. [`HttpsRedirect::allowed_hosts`] bounds that. With [`Hsts`](super::Hsts), browsers use TLS from
+/// the second visit on.
 ///
 /// # Examples
 ///
@@ -55,14 +54,13 @@ impl HttpsRedirect {
         self
     }
 
-    /// Sets the hosts that requests may name, with TLS or without. A host is a name, an address, or `*.example.com`, which
-    /// is each name below `example.com` and not that itself. Letters may be small or capital, a port does not matter, nor
-    /// does the dot at the end of a name. Default: each host.
+    /// Sets the hosts that requests may name, with TLS or without. Default: each host.
     ///
-    /// Other requests are answered with 421, as of a server that is not authoritative for their URL (RFC 9110 §7.4,
-    /// §15.5.20), and those that name no host with 400. The host filtering of ASP.NET answers both with 400, which says that
-    /// a request is malformed; nginx and HAProxy leave the answer to their settings. Health checks name the address of the
-    /// server as a rule: either that is allowed, or they are answered outside of this middleware.
+    /// A host is a name, an address, or `*.example.com` for each name below `example.com`, but not for `example.com`. The case
+    /// of letters, a port and the dot at the end of a name do not matter.
+    ///
+    /// Other requests are answered with 421 (RFC 9110 §7.4, §15.5.20), those without a host with 400. As a rule, health checks
+    /// name the address of the server. Allow it, or answer them outside of this middleware.
     ///
     /// # Errors
     ///

@@ -8,22 +8,22 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 
 /// Refuses requests that have waited too long for a busy core.
 ///
-/// A server that gets more requests than its cores can handle lets them wait. In the end each of its connections has a
-/// request that waits for all others, the cores are busy with requests whose peers may have given up, and hardly any
-/// response is in time. Behind this guard, a request that has waited for longer than the bound is answered with 503 and
-/// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are
-/// not late yet. A refusal takes about 7 us of it, most of them in the operating system. At five times the load that a
-/// core can handle, refusals take a tenth of its time if a request takes 300 us, and a quarter if it takes 100 us.
+/// A server that gets more requests than its cores can handle lets them wait. In the end hardly any response is in time, and
+/// the peers of many requests may have given up. With this guard, a request that has waited for longer than the bound is
+/// answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for
+/// requests that are not late yet. A refusal takes about 7 us of it, most of them in the operating system. At five times the
+/// load that a core can handle, refusals take a tenth of its time with requests of 300 us, and a quarter with requests of 100
+/// us.
 ///
-/// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived, or
-/// accepted the connection. A busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at
-/// which the task is known to have been in the queue. So the true wait is longer, up to about twice the bound, and more
-/// where most requests are refused. A core that keeps up refuses nothing, however fast requests come.
+/// The wait is that of the connection's task in the queue of its core. It begins when the core sees new bytes or a new
+/// connection. A busy core looks for bytes once in 61 tasks. Only the time counts in which the task was surely in the queue. So
+/// the true wait is longer: up to about twice the bound, and more with most requests refused. A core that keeps up refuses
+/// nothing, however fast requests come.
 ///
-/// The guard sees handlers that compute, and not those that await: a database or another server that is slow does not
-/// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that
-/// must be called in any case, such as those of health checks, belong outside of the guard. A
-/// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
+/// The guard sees handlers that compute, not waits. A slow database or a slow server does not make requests wait for the core.
+/// For those, use a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that must be called in any case, such
+/// as those of health checks, belong outside of the guard. A [`Service`](crate::Service), whose runtime is the application's,
+/// refuses nothing.
 ///
 /// # Examples
 ///
@@ -45,10 +45,10 @@ pub struct LoadShed {
 }
 
 impl LoadShed {
-    /// Creates a guard that refuses requests which have waited for longer than `wait_max`.
+    /// Creates a guard that refuses requests after a wait of more than `wait_max`.
     ///
-    /// A fifth of the time in which clients want their response is a good bound. A single request delays all others of
-    /// its core by as long as its handler computes, so the bound should be several times as long as that.
+    /// A fifth of the time in which clients want their response is a good bound. A single request delays all others of its core
+    /// while its handler computes. The bound should be several times that long.
     pub fn new(wait_max: Duration) -> LoadShed {
         LoadShed { wait_max }
     }

@@ -1,6 +1,6 @@
-//! Floor 5: guards, which refuse a request before its body is received; and two that set a field: `Hsts` and `RequestId`.
+//! Floor 5: guards refuse a request before its body is received. `Hsts` and `RequestId` set a field.
 //!
-//! In reading order: these; and where two of them count.
+//! In reading order: these, and the counts of two of them.
 
 mod concurrency_limit;
 mod cross_origin;

@@ -14,21 +14,20 @@ use crate::server::{
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
-/// Requests beyond the bound are answered with 429 (RFC 6585 §4), and `retry-after` is the number of seconds after which
-/// the client may send the next one. Their bodies are not received.
+/// Requests beyond the bound are answered with 429 (RFC 6585 §4). Their `retry-after` is the number of seconds until the client
+/// may send the next one. Their bodies are not received.
 ///
-/// A client may send as many requests at once as in the whole interval, unless [`RateLimit::burst`] bounds them, and
-/// then one whenever its share of the interval has passed. This is the generic cell rate algorithm (GCRA), which is the
-/// same as a token bucket. Refused requests do not count. Requests to all handlers that clones of one bound are put around
-/// are counted together.
+/// A client may send as many requests at once as in the whole interval, unless [`RateLimit::burst`] bounds them. Then it may
+/// send one whenever its share of the interval has passed. This is the generic cell rate algorithm (GCRA), the same as a token
+/// bucket. Refused requests do not count. Clones of one bound count together.
 ///
 /// # Clients
 ///
-/// A client is an IPv4 address or, because providers give each customer at least that many addresses, an IPv6 network of
-/// 64 bits. An IPv6 address that stands for an IPv4 address counts as that: one that is mapped, one from a translator
-/// (NAT64, `64:ff9b::/96`), and those of 6to4 and Teredo. Behind a proxy, all requests come from the address of the proxy,
-/// unless [`Server::trusted_proxies`](crate::Server::trusted_proxies) names it. Clients without a known address, such as
-/// those of a Unix socket, share one bound.
+/// A client is an IPv4 address or an IPv6 network of 64 bits. Providers give each customer at least that many IPv6 addresses.
+/// Some IPv6 addresses count as the IPv4 address in them: mapped ones, those of translators (NAT64, `64:ff9b::/96`), of 6to4
+/// and of Teredo. Behind a proxy, all requests come from the address of the proxy, unless
+/// [`Server::trusted_proxies`](crate::Server::trusted_proxies) names it. Clients without a known address, such as those of a
+/// Unix socket, share one bound.
 ///
 /// # Several processes
 ///
@@ -37,10 +36,10 @@ use crate::server::{
 ///
 /// # Memory
 ///
-/// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may
-/// send as many requests as a new one need no room. If more clients than fit send requests at the same time, some are
-/// forgotten, those with the fewest recent requests first: a client may then send more than its bound, but no client is
-/// refused because of others.
+/// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may send as
+/// many requests as a new one need no room. If more clients than fit send requests at the same time, those with the fewest
+/// recent requests are forgotten first. A forgotten client may send more than its bound. No client is refused because of
+/// others.
 ///
 /// # Examples
 ///
@@ -96,8 +95,8 @@ impl RateLimit {
     /// Counts requests by the key that `key` returns, such as a user, an API key or a path, and not by the client. A request
     /// without one counts for its client.
     ///
-    /// Beneath the middleware that finds the user: the key is asked for by the head, and once more before the handler. A
-    /// request that has none by its head is decided about later, after its body has been received.
+    /// Put the bound beneath the middleware that finds the user. `key` is called with the head, and once more before the
+    /// handler. A request that has no key by its head is decided about after its body has been received.
     ///
     /// # Examples
     ///
@@ -120,7 +119,7 @@ impl RateLimit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Attempts to sign in, by the user whom the body names, so the key is found only after the body has been received. A
+    /// The key of attempts to sign in is the user in the body, so it is found only after the body has been received. A
     /// malformed body names no user and counts for its client. Attempts that succeed count as well:
     ///
     /// ```
@@ -147,11 +146,11 @@ impl RateLimit {
         self
     }
 
-    /// Tells clients this bound and what is left of it, under `name`, in the fields `ratelimit-policy` and `ratelimit` of each
-    /// response (draft-ietf-httpapi-ratelimit-headers-10). Default: they are not told.
+    /// Adds this bound, as `name`, and its remainder to each response, in the fields `ratelimit-policy` and `ratelimit`
+    /// (draft-ietf-httpapi-ratelimit-headers-10). Default: no such fields.
     ///
-    /// `q` is the number of requests in an interval, and `w` the interval; `r` is how many may be sent at once now, and `t`
-    /// after how long there are as many as for a new client. Times are in seconds.
+    /// `q` is the number of requests in an interval, and `w` the interval. `r` is the number that may be sent at once now. `t`
+    /// is the time until a whole burst may be sent again. Times are in seconds.
     ///
     /// # Panics
     ///
@@ -177,8 +176,7 @@ impl RateLimit {
         self
     }
 
-    /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
-    /// many as in the whole interval.
+    /// Sets how many requests, at least 1, a client may send at once after a pause. Default: as many as in the whole interval.
     pub fn burst(mut self, requests: u32) -> RateLimit {
         self.rate = self.rate.with_burst(requests);
         self

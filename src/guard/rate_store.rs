@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::server::Result;
 
-/// Where the requests are counted that a [`SharedRateLimit`](super::SharedRateLimit) bounds, such as a Redis. The example
+/// The place where requests are counted for a [`SharedRateLimit`](super::SharedRateLimit), such as a Redis. The example
 /// `shared` of the repository has that one, in a short script.
 ///
 /// The future need not be `Send`, because a request stays on its core. It is dropped when it takes longer than
 /// [`SharedRateLimit::timeout`](super::SharedRateLimit::timeout).
 pub trait RateStore: 'static {
-    /// Counts a request for `key`, unless it is beyond the bound, in one step: of several requests at the same time, no more
-    /// are admitted than may be.
+    /// Counts a request for `key`, unless it is beyond the bound. Both must be one step, to admit no more concurrent requests
+    /// than may be.
     ///
     /// Peers can choose at most 200 octets of the key, none of which is a control character.
     fn count(&self, key: &str, quota: &RateQuota) -> impl Future<Output = Result<RateDecision>>;
@@ -37,8 +37,9 @@ impl RateQuota {
         RateQuota { requests, interval, burst: requests }
     }
 
-    /// Returns the share of the interval that each request has: by the generic cell rate algorithm, each puts off the moment
-    /// at which a whole burst may be sent again by that much.
+    /// Returns the share of the interval that each request has.
+    ///
+    /// By the generic cell rate algorithm, each request puts off the next whole burst by that much.
     pub fn share(&self) -> Duration {
         self.interval / self.requests
     }

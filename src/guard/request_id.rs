@@ -8,18 +8,18 @@ use crate::server::{Context, Handler, Middleware, Result};
 
 /// Gives each request an id, in the field `x-request-id` of the request and of its response.
 ///
-/// Handlers and [error reports](crate::server::ErrorReport::request) find it among the fields of the request, and a request
-/// that is [forwarded](crate::Request::forwarded_to) takes it along. The JSON lines of the access log and the spans of
-/// `Tracing` have it as `request_id`. The field of the response is set before the handler runs. It stays if that fails or
-/// panics, unless the handler replaces `ctx.response`.
+/// Handlers and [error reports](crate::server::ErrorReport::request) find it among the fields of the request. A request that is
+/// [forwarded](crate::Request::forwarded_to) takes it along. The JSON lines of the access log and the spans of `Tracing` have
+/// it as `request_id`. The field of the response is set before the handler runs. It stays after an error or a panic, unless the
+/// handler replaces `ctx.response`.
 ///
-/// The id of a request that a [trusted proxy](crate::Server::trusted_proxies) has sent is kept, if it has 1 to 128 of the
-/// characters that identifiers have, which are letters, digits and `+`, `-`, `.`, `/`, `:`, `=`, `@`, `_`. All other requests
-/// get a new one: a random part that clones of this value share, [`Context::connection_id`] and
-/// [`Context::exchange_number`], such as `9b1c7f6de2a04538-12-1`.
+/// The id of a request from a [trusted proxy](crate::Server::trusted_proxies) is kept if it has 1 to 128 characters, each a
+/// letter, a digit or one of `+`, `-`, `.`, `/`, `:`, `=`, `@`, `_`. All other requests get a new one, such as
+/// `9b1c7f6de2a04538-12-1`. Its parts are a random one that clones of this value share, [`Context::connection_id`] and
+/// [`Context::exchange_number`].
 ///
-/// Put it outermost, so that the spans of `Tracing` and the refusals of other middleware have the id. A request whose head is
-/// refused reaches no middleware, and has none; its connection and its number are in the reports.
+/// Put it outermost, for the spans of `Tracing` and the refusals of other middleware to have the id. A request whose head is
+/// refused reaches no middleware. It has no id. Its connection and its number are in the reports.
 ///
 /// # Examples
 ///

@@ -13,18 +13,17 @@ use crate::server::{
     BodyPlan, Context, Error, GuardKind, Handler, Middleware, Result, defer_body, handle_deferred, subscriber,
 };
 
-/// Bounds how often each client may send a request, as a [`RateLimit`](super::RateLimit) does, but counts in a [`RateStore`],
-/// which several processes share.
+/// Bounds how often each client may send a request to several processes together.
 ///
-/// Each request asks the store once, and waits for its decision before its body is received. If the store fails or takes
-/// longer than [`SharedRateLimit::timeout`], the request is admitted or refused as
-/// [`SharedRateLimit::on_store_failure`] has it. Either way the failure is reported as
+/// The bound is that of a [`RateLimit`](super::RateLimit), counted in a [`RateStore`]. The store is asked once for each
+/// request, before the body is received. If the store fails or takes longer than [`SharedRateLimit::timeout`], the request is
+/// admitted or refused by [`SharedRateLimit::on_store_failure`]. Either way the failure is reported as
 /// [`ErrorCause::Rates`](crate::server::ErrorCause::Rates), once a second, and counted in
 /// [`ErrorCounts::rates`](crate::server::ErrorCounts::rates).
 ///
 /// # Examples
 ///
-/// A store for the example; that of a service asks another process:
+/// A store for the example, in memory:
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -78,10 +77,9 @@ type KeyOf = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
 /// The fate of a request that cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// It is admitted: the bound fails open. For bounds against load, since a store that is away would otherwise take the
-    /// service with it.
+    /// The request is admitted (fail open). For bounds against load: a store that is away does not take the service with it.
     Admit,
-    /// It is refused with 503 and `retry-after: 1`: the bound fails closed. For bounds against guessing, such as that of a
+    /// The request is refused with 503 and `retry-after: 1` (fail closed). For bounds against guessing, such as that of a
     /// sign-in.
     Refuse,
 }
@@ -92,7 +90,7 @@ impl<S: RateStore> SharedRateLimit<S> {
     ///
     /// # Panics
     ///
-    /// Panics if `name` is empty, or has characters other than letters, digits, `-` and `_`.
+    /// Panics if `name` is empty or has characters other than letters, digits, `-` and `_`.
     pub fn new(name: &str, store: S, requests: u32, interval: Duration) -> SharedRateLimit<S> {
         let quota = RateQuota::new(requests, interval);
         SharedRateLimit {
@@ -106,8 +104,7 @@ impl<S: RateStore> SharedRateLimit<S> {
         }
     }
 
-    /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
-    /// many as in the whole interval.
+    /// Sets how many requests, at least 1, a client may send at once after a pause. Default: as many as in the whole interval.
     pub fn burst(mut self, requests: u32) -> SharedRateLimit<S> {
         self.quota.burst = requests.max(1);
         self
@@ -126,10 +123,10 @@ impl<S: RateStore> SharedRateLimit<S> {
         self
     }
 
-    /// Counts requests by the key that `key` returns, such as a user or an API key, and not by the client. A request without
-    /// one counts for its client, and so does one whose key has more than 200 octets or a control character.
+    /// Counts requests by the key that `key` returns, such as a user or an API key, and not by the client. A request without a
+    /// key counts for its client. So does one whose key has more than 200 octets or a control character.
     ///
-    /// Beneath the middleware that finds the user. The key is asked for before the body is received.
+    /// Put the bound beneath the middleware that finds the user. `key` is called before the body is received.
     pub fn by<K: ToString>(
         mut self,
         key: impl Fn(&Context) -> Option<K> + Send + Sync + 'static,
@@ -138,8 +135,8 @@ impl<S: RateStore> SharedRateLimit<S> {
         self
     }
 
-    /// Tells clients this bound and what is left of it, under its name, as [`RateLimit::told_as`](super::RateLimit::told_as)
-    /// does. A response to a request that was not counted has no such fields. Default: they are not told.
+    /// Adds this bound and its remainder to responses, as [`RateLimit::told_as`](super::RateLimit::told_as) does, under its own
+    /// name. A response to a request that was not counted has no such fields. Default: no such fields.
     pub fn told(mut self) -> SharedRateLimit<S> {
         self.is_told = true;
         self

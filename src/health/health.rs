@@ -13,15 +13,18 @@ use super::check::{Check, OnChange};
 use crate::message::{FieldName, Status};
 use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 
-/// Answers the probes of load balancers and orchestrators, such as Kubernetes: whether the server lives, and whether it
-/// is ready for requests.
+/// Answers the liveness and readiness probes of load balancers and orchestrators, such as Kubernetes.
 ///
-/// A server is ready unless a stop has been ordered, the program has said otherwise by [`Health::set_ready`], or one of
-/// the checks fails. Checks run when a probe asks, all at once, and each runs once at a time: the other probes wait for
-/// it, and its outcome is kept for a while. So a flood of probes is none for a database behind. On the cores of a server,
-/// a check that has begun goes on when its probe has given up, and the next one finds its outcome.
+/// A server is ready unless:
 ///
-/// Clones share their state, and a clone that is given a further check shares the earlier ones.
+/// - a stop has been ordered
+/// - the program has called [`Health::set_ready`] with `false`
+/// - a check fails
+///
+/// A probe runs all checks at once. Other probes wait for the same outcomes. These are kept for a while. So a flood of probes
+/// is none for a database behind. On the cores of a server, a check goes on for the next probe after its own has given up.
+///
+/// Clones share their state. A clone with a further check shares the earlier ones.
 ///
 /// # Examples
 ///
@@ -81,8 +84,8 @@ impl Health {
         }
     }
 
-    /// Sets how long each check that is added after this call may take. Default: 1 s. A check that takes longer has
-    /// failed, and is dropped.
+    /// Sets how long each check that is added after this call may take. Default: 1 s. After that the check is dropped, as
+    /// failed.
     pub fn check_timeout(mut self, timeout: Duration) -> Health {
         self.check_timeout = timeout;
         self
@@ -94,11 +97,10 @@ impl Health {
         self
     }
 
-    /// Adds the check of something without which the server is not ready, such as a database. Its name is shown to those
-    /// who ask, and its error is not.
+    /// Adds the check of something without which the server is not ready, such as a database. Responses to probes show its
+    /// name, but not its error.
     ///
-    /// Not every dependency belongs here: if all servers share it, none of them is ready while it fails, and nothing is
-    /// left to answer.
+    /// A dependency that all servers share does not belong here. None of them would be ready during its outage.
     pub fn check<F, E>(mut self, name: &str, check: F) -> Health
     where
         F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,
@@ -108,9 +110,9 @@ impl Health {
         self
     }
 
-    /// Sets a function that is called with the name of a check when its outcome is another than before: with the error
-    /// if the check fails, and with `None` if it works again. A check counts as good before its first outcome, so a
-    /// first success is not reported. Default: none.
+    /// Sets a function that is called when the outcome of a check changes. The arguments are the name of the check and its
+    /// error, `None` for a repaired check. A check counts as good before its first outcome, so a first success is not reported.
+    /// Default: none.
     pub fn on_change(
         mut self,
         on_change: impl Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync + 'static,
@@ -119,12 +121,12 @@ impl Health {
         self
     }
 
-    /// Sets who may ask, in place of everybody: `check` fails for others, with the status that they get, as that of
-    /// [`middleware::guard`](crate::middleware::guard) does. It concerns the handlers that are made after this call. Probes in
-    /// a group of routes that has a guard need none of their own.
+    /// Sets a guard of the probes. If `check` fails, the probe gets the status of the error, as with
+    /// [`middleware::guard`](crate::middleware::guard). The guard concerns the handlers that are made after this call. Probes
+    /// in a group of routes with a guard need none of their own.
     ///
-    /// The names of checks tell strangers what a service is made of. The probes of Kubernetes come from the address of the
-    /// node, those of load balancers from their own.
+    /// The names of checks show strangers the parts of a service. The probes of Kubernetes come from the address of the node,
+    /// those of load balancers from their own.
     ///
     /// # Examples
     ///
@@ -149,10 +151,10 @@ impl Health {
         self
     }
 
-    /// Sets whether the server is ready as far as the program knows, such as once its caches are warm. Default: `true`.
+    /// Sets whether the program is ready, such as after its caches are warm. Default: `true`.
     ///
-    /// Probes may be answered by a second server, on a port of its own. A stop of the first server does not stop the
-    /// second one, whose probes then still say `ready`. So let the future that is given to the first server's
+    /// Probes may be answered by a second server, on a port of its own. A stop of the first server does not stop the second
+    /// one, whose probes are still answered with `ready`. So let the future of the first server's
     /// [`Server::stop_on`](crate::Server::stop_on) call `set_ready(false)` before it completes.
     pub fn set_ready(&self, is_ready: bool) {
         self.is_ready.store(is_ready, Ordering::Relaxed);
@@ -170,8 +172,8 @@ impl Health {
         .into_handler()
     }
 
-    /// Returns the handler that answers 200 if this server is ready, and otherwise 503. The content is a line for all, and
-    /// one for each check.
+    /// Returns the handler that answers 200 from a ready server, and 503 otherwise. The content is a line for all, and one for
+    /// each check.
     pub fn ready(&self) -> impl Handler + Send + Sync + use<> {
         let health = self.clone();
         (async move |ctx: &mut Context| health.respond(ctx).await).into_handler()

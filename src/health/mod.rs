@@ -1,4 +1,4 @@
-//! Probes of load balancers and orchestrators: whether the server lives, and whether it is ready.
+//! Liveness and readiness probes of load balancers and orchestrators.
 //!
 //! ```no_run
 //! use std::time::Duration;

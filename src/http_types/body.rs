@@ -16,10 +16,9 @@ use crate::message::{Body, BodySource};
 
 /// The content and the trailers of a message, as a [body](http_body::Body) of the crate `http-body`.
 ///
-/// Made of a [`Body`](crate::Body), and by the conversions of [`Request`](crate::Request) and
-/// [`Response`](crate::Response). Bytes are one frame, which is not copied. A stream is read piece by piece, each once
-/// the body is polled for it. Converted back before it is polled, it is the [`Body`](crate::Body) that it was made of,
-/// even if that is a file.
+/// Made of a [`Body`](crate::Body), and by the conversions of [`Request`](crate::Request) and [`Response`](crate::Response).
+/// Bytes are one frame, which is not copied. A stream is read piece by piece, as the body is polled. Converted back without a
+/// poll, it is the original [`Body`](crate::Body), even a file.
 ///
 /// # Errors
 ///
@@ -51,11 +50,11 @@ enum Content {
     Whole(Body),
     /// The rest of a stream.
     Stream {
-        /// Never locked: the mutex makes the body `Sync`, which its source need not be.
+        /// Never locked. The mutex makes the body `Sync` without a `Sync` source.
         source: Mutex<BodySource>,
         /// Memory for the next piece.
         memory: BytesMut,
-        /// How many bytes the source has yet to yield, if that is known.
+        /// The bytes left in the source, if known.
         left: Option<u64>,
     },
     End,

@@ -9,32 +9,31 @@ use crate::memory::stable_hash;
 use crate::message::{Authority, FieldName, Problem, Scheme, Status, without_end_dot};
 use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, plan_guarded};
 
-/// Handles each request with an `idempotency-key` once: one with the same key is answered as the first one was, with
+/// Handles each request with an `idempotency-key` once. Another request with the same key gets the same response, with
 /// `idempotency-replayed: true`. See the [module](crate::idempotency).
 ///
 /// | a request that is not [safe](crate::Method::is_safe) | is answered |
 /// |---|---|
 /// | with a new key | by the handler |
 /// | with a key whose request is still being handled | with 409 |
-/// | with a key whose request was handled | with the same response, or with 409 if that was not kept |
+/// | with a key whose request was handled | with the same response if kept, or with 409 |
 /// | with a key of another request: another method, target, content or, by default, `cookie` | with 422 |
 /// | with a malformed key, with several, or without one that is [required](Idempotency::required) | with 400 |
 ///
-/// Safe requests, and those without a key, pass. A key belongs to scheme and host of the request, as its target does, and to
-/// its client, as those of Stripe belong to an account. By default, the client is known by its `authorization`: see
-/// [`Idempotency::scope`].
+/// Safe requests, and those without a key, pass. A key belongs to the scheme and host of the request, as its target does, and
+/// to its client. By default, the client is known by its `authorization`: see [`Idempotency::scope`].
 ///
-/// A handler runs to its end although its peer may be gone, as with [`uncancelled`](crate::middleware::uncancelled), and its
-/// key stays claimed until then. A request that waits for a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit)
-/// beneath this has not begun: it ends with its peer, and its key is free again.
+/// A handler runs to its end even without its peer, as with [`uncancelled`](crate::middleware::uncancelled). Its key stays
+/// claimed until then. A request that waits for a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) beneath this has
+/// not begun. It ends with its peer, and its key is free again.
 ///
-/// A response is kept if the handler succeeds with a status below 500. If it fails, panics or exceeds its time, the key is
-/// free again, since the client is told so; a handler that may have done half of its work answers by itself instead. A
-/// response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is. The content of a
-/// request counts only if the plan is to buffer it.
+/// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler fails, panics or
+/// exceeds its time. The client learns of that from the response. A handler that may have done half of its work answers by
+/// itself instead. A response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is. The
+/// content of a request counts only if the plan is to buffer it.
 ///
-/// If the store fails before the handler is called, that is the response. If it fails afterwards, the response of the handler
-/// is sent, and the key stays claimed.
+/// An error of the store before the call of the handler is the response. After a later error, the response of the handler is
+/// sent, and the key stays claimed.
 #[derive(Clone)]
 #[must_use]
 pub struct Idempotency<S> {
@@ -54,12 +53,13 @@ impl<S: IdempotencyStore> Idempotency<S> {
         Idempotency { store, scope: None, is_required: false, response_max: 64 << 10 }
     }
 
-    /// Sets a function that returns the name of the client to which a key belongs, such as the id of a user. The same key of
-    /// two clients is two keys.
+    /// Sets a function that returns the name of the client of a key, such as the id of a user. The same key of two clients is
+    /// two keys.
     ///
-    /// Default: a hash of `authorization`; and a key whose `cookie` has changed meanwhile is refused with 422. So users who have
-    /// a session in a cookie do not get the responses of each other, and none is handled twice because another cookie has
-    /// changed. A service whose users have sessions should set the function, or they share the room of one client in a
+    /// Default: a hash of `authorization`. A key whose `cookie` has changed meanwhile is refused with 422. So users with a
+    /// session in a cookie do not get the responses of each other. Nor is a request handled twice because of another cookie.
+    ///
+    /// Set the function for a service whose users have sessions. Otherwise they share the room of one client in a
     /// [`MemoryStore`](super::MemoryStore). A service that knows its clients by a certificate, or by a field of its own, must
     /// set it.
     pub fn scope(mut self, scope: impl Fn(&Context) -> String + Send + Sync + 'static) -> Idempotency<S> {

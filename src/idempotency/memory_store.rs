@@ -16,14 +16,14 @@ use crate::server::{Error, Result};
 /// them.
 ///
 /// An outcome is kept for 24 hours, unless its room is needed. Outcomes with a status of 4xx go first, since the requests were
-/// refused. Among these, and after them among the others, the client with the most room loses its oldest one. Clients are
-/// told apart by the [scope](super::Idempotency::scope) of their keys. The room of an outcome is its bytes, and as many more
-/// as there are for each key on average.
+/// refused. Among these, and after them among the others, the client with the most room loses its oldest one. The
+/// [scope](super::Idempotency::scope) of a key names its client. The room of an outcome is its bytes, and as many more as there
+/// are for each key on average.
 ///
-/// So a client that sends many requests pushes out its own outcomes. Of `n` clients whose requests were accepted, one loses
-/// nothing while it has less than half of an `n`th of the keys and less than half of an `n`th of the bytes, unless requests
-/// that are being handled take the room. Clients without a name share one scope, and a client can invent names:
-/// authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware keep both out.
+/// So a client that sends many requests pushes out its own outcomes. Each of `n` clients with accepted requests has a safe
+/// share: less than half of an `n`th of the keys and less than half of an `n`th of the bytes. Within it, a client loses
+/// nothing, unless requests in progress take the room. Clients without a name share one scope, and a client can invent names.
+/// Against both, put authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware.
 ///
 /// The claim of a request that is being handled stays, however long that takes. A client may add one as long as it has no more
 /// of them than there are keys left without a claim. So a client alone can take about half of
@@ -42,8 +42,7 @@ struct Bounds {
 }
 
 impl MemoryStore {
-    /// Creates an empty store with room for 10,000 keys, which have 64 MiB with their responses, and are kept for 24
-    /// hours.
+    /// Creates an empty store with room for 10,000 keys, and for 64 MiB with their responses. Outcomes are kept for 24 hours.
     pub fn new() -> MemoryStore {
         let bounds = Bounds { keys: 10_000, bytes: 64 << 20, time: Duration::from_secs(24 * 60 * 60) };
         MemoryStore { outcomes: Arc::default(), bounds }
@@ -63,7 +62,7 @@ impl MemoryStore {
         self
     }
 
-    /// Sets how long an outcome is kept, which clients should find in the documentation of the service. Default: 24 hours.
+    /// Sets how long an outcome is kept. Default: 24 hours. Clients should find this time in the documentation of the service.
     #[must_use]
     pub fn time(mut self, time: Duration) -> MemoryStore {
         self.bounds.time = time;

@@ -1,4 +1,4 @@
-//! Requests that are sent again, and handled once: the `idempotency-key` of a client
+//! Repeated requests, handled once, by the `idempotency-key` of a client
 //! ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
 //!
 //! ```

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use crate::message::{Headers, Response, Status};
 use crate::server::Result;
 
-/// Where the outcomes of requests are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
+/// A place for the outcomes of requests: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
 ///
 /// A key is the [scope](super::Idempotency::scope) of the client, LF, the `idempotency-key`, a space, and scheme and host
 /// of the request. Neither an `idempotency-key` nor an origin contains an LF. So the last LF ends the scope, and the keys of two
 /// clients differ, whatever their names contain.
 ///
-/// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
-/// a handler is.
+/// The futures need not be `Send`, because a request stays on its core. Errors are answered with their status, like those of
+/// handlers.
 ///
 /// # Examples
 ///
@@ -23,22 +23,22 @@ use crate::server::Result;
 /// | method | statement |
 /// |---|---|
 /// | `claim` | `INSERT INTO requests VALUES ($1, $2, NULL, now()) ON CONFLICT DO NOTHING` |
-/// | | and if that adds no row, `SELECT fingerprint, response FROM requests WHERE key = $1` |
+/// | | and, if no row was added, `SELECT fingerprint, response FROM requests WHERE key = $1` |
 /// | `complete` | `UPDATE requests SET response = $2 WHERE key = $1` |
 /// | `release` | `DELETE FROM requests WHERE key = $1 AND response IS NULL` |
 ///
 /// And from time to time, `DELETE FROM requests WHERE claimed_at < now() - interval '1 day'`. A process that was killed leaves
-/// claims without a response. Whether its handlers had done their work is not known, so only somebody who finds out may
-/// delete them earlier.
+/// claims without a response. Its handlers may have done their work or not. Only after finding that out may an operator delete
+/// the claims earlier.
 pub trait IdempotencyStore: 'static {
-    /// Claims a key for a request with this fingerprint, in one step: of several requests with one key, only one gets
+    /// Claims a key for a request with this fingerprint, in one step. Of several requests with one key, only one gets
     /// [`Claim::New`].
     fn claim(&self, key: &str, fingerprint: u64) -> impl Future<Output = Result<Claim>>;
 
     /// Keeps the response of the request that has claimed the key. `None` is one that was too large or streamed.
     fn complete(&self, key: &str, response: Option<StoredResponse>) -> impl Future<Output = Result>;
 
-    /// Gives a claim up, since the handler has failed: the request may be sent again.
+    /// Gives up a claim after the handler has failed. The request may be sent again.
     fn release(&self, key: &str) -> impl Future<Output = Result>;
 }
 
@@ -51,7 +51,7 @@ pub enum Claim {
     Running,
     /// A request with another fingerprint has claimed it.
     Mismatched,
-    /// The request was handled, and had this response; `None` if that was not kept.
+    /// The request was handled, with this response. `None` if the response was not kept.
     Done(Option<StoredResponse>),
 }
 

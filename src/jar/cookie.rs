@@ -165,7 +165,7 @@ pub enum Error {
     /// The name, value or path is not valid in a field, or is too long. Without a path, the folder of the request
     /// counts, which must not be longer than 1,024 bytes.
     Value,
-    /// The line of a file, which has this number, counted from 1, is not a cookie that a jar has written.
+    /// The line with this number, counted from 1, is not a cookie that a jar has written.
     Line(usize),
 }
 

@@ -24,8 +24,8 @@ pub struct Jar {
 }
 
 impl Jar {
-    /// How many cookies a site may have, over all its hosts: 180. Beyond that, the least recently sent one is dropped,
-    /// and those that are not `Secure` first.
+    /// How many cookies a site may have, over all its hosts: 180. Beyond that, the least recently sent one is dropped. Cookies
+    /// that are not `Secure` go first.
     pub const PER_SITE_MAX: usize = 180;
 
     /// How many cookies there may be in total: 3,300. Beyond that, the least recently sent one is dropped.
@@ -41,7 +41,7 @@ impl Jar {
         Jar { store: Mutex::new(Store::with_limits(per_site_max, cookies_max)) }
     }
 
-    /// Stores the cookies that the response to a request for `target` sets. Cookies that may not be set are ignored;
+    /// Stores the cookies that the response to a request for `target` sets. Cookies that may not be set are ignored.
     /// [`Jar::set`] returns the reason.
     ///
     /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
@@ -74,7 +74,7 @@ impl Jar {
         self.lock().cookie_header(&RequestUri::new(target)?, SystemTime::now())
     }
 
-    /// Removes the cookies that end with a session: all that have no expiry time.
+    /// Removes the cookies without an expiry time, which end with a session.
     pub fn end_session(&self) {
         self.lock().retain(|cookie| cookie.expires.is_some());
     }
@@ -111,12 +111,12 @@ impl Jar {
         out.flush()
     }
 
-    /// Adds the cookies that [`Jar::save`] wrote, except those that have expired.
+    /// Adds the cookies that [`Jar::save`] wrote, except expired ones.
     ///
     /// # Errors
     ///
-    /// Fails if `from` does, and with [`Error::Line`] inside [`io::ErrorKind::InvalidData`] for a line that no jar
-    /// has written. The cookies before it are then in the jar.
+    /// Fails if `from` fails. A line that no jar has written is an [`Error::Line`] inside [`io::ErrorKind::InvalidData`]. The
+    /// cookies before it are then in the jar.
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
         let now = SystemTime::now();
         read_lines(&mut from, |cookie| {

@@ -1,13 +1,15 @@
-//! A cookie jar for clients: keeps the cookies that servers set, and sends them back by the rules of browsers (RFC
-//! 6265bis §5).
+//! A cookie jar for clients, by the rules of browsers (RFC 6265bis §5).
 //!
-//! A [`Jar`] can be shared by any number of requests, on any threads. A jar accepts only cookies that the server may
-//! set: none for a domain that its host is not in, none for a public suffix such as `co.uk` (by [the
-//! list](https://publicsuffix.org) in the crate `psl`), no `Secure` one over `http`, and none that breaks the promise
-//! of its prefix. A jar holds a bounded number of cookies, and none with an expiry time for more than 400 days.
+//! A [`Jar`] can be shared by any number of requests, on any threads. A jar holds a bounded number of cookies, and none with an
+//! expiry time for more than 400 days. It refuses a cookie:
 //!
-//! As in browsers, `http` to `localhost`, `127.0.0.0/8` or `[::1]` counts as secure, so that programs work on one
-//! machine as they do elsewhere. A client that uses a proxy for these hosts sends their cookies there.
+//! - for a domain that the host of the server is not in
+//! - for a public suffix such as `co.uk`, by [the list](https://publicsuffix.org) in the crate `psl`
+//! - that is `Secure`, over `http`
+//! - that breaks the promise of its prefix
+//!
+//! As in browsers, `http` to `localhost`, `127.0.0.0/8` or `[::1]` counts as secure. A client that uses a proxy for these hosts
+//! sends their cookies there.
 //!
 //! `SameSite`, `HttpOnly` and `Partitioned` concern browsers, which run scripts and embed sites in others. They are
 //! kept, and have no effect here.

@@ -18,10 +18,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is of another type, has a content coding, is not JSON, or is not the JSON of a `T`. In a
-    /// handler, `?` turns that into 415, 400 or 422, and the response says what is wrong, and where, as text or as
-    /// [`problem_details`](crate::server::problem_details) has it. Also fails, with 500, if the content has not been
-    /// received.
+    /// Fails if the content is of another type, coded, not JSON, or not the JSON of a `T`. In a handler, `?` turns that into
+    /// 415, 400 or 422. The response names the fault and its place, as text or with
+    /// [`problem_details`](crate::server::problem_details). Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -64,8 +63,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written, for instance because the keys of a map are not texts. The request is then
-    /// without content.
+    /// Fails if `value` cannot be written, such as a map with tuples as keys. The request then has no content.
     ///
     /// # Examples
     ///
@@ -107,8 +105,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received. In a handler,
-    /// `?` turns that into 500, because it is not the peer's fault.
+    /// Fails if the content is a stream or not the JSON of a `T`. In a handler, `?` turns that into 500.
     ///
     /// # Examples
     ///
@@ -145,8 +142,7 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written, for instance because the keys of a map are not texts. The response is then
-    /// without content.
+    /// Fails if `value` cannot be written, such as a map with tuples as keys. The response then has no content.
     #[doc(alias = "serde")]
     pub fn set_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         write(&mut self.body, &mut self.headers, value)
@@ -156,7 +152,7 @@ impl Response {
 impl<S> RequestBuilder<S> {
     /// Makes `value`, written as JSON, the content: see [`Request::set_json`].
     ///
-    /// The `.await` fails if `value` cannot be written, for instance because the keys of a map are not texts.
+    /// The `.await` fails if `value` cannot be written, such as a map with tuples as keys.
     ///
     /// # Examples
     ///
@@ -198,7 +194,7 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received.
+    /// Fails if the content is a stream or not the JSON of a `T`.
     #[doc(alias = "serde")]
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ContentError> {
         if self.is_stream() {
@@ -213,7 +209,7 @@ impl Problem {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written, or if `name` is that of a standard member, such as `detail`.
+    /// Fails if `value` cannot be written or `name` is a standard member, such as `detail`.
     ///
     /// # Examples
     ///

@@ -47,7 +47,7 @@ use crate::message::content::ContentFault;
 /// ```
 #[doc(alias("ndjson", "jsonl", "stream"))]
 pub struct JsonLines<R> {
-    /// How many bytes a line may have. Default: 1 MiB, and 64 KiB of a request: the memory of a line is no part of
+    /// How many bytes a line may have. Default: 1 MiB, and 64 KiB of a request. The memory of a line is no part of
     /// [`Limits::memory_max`](crate::Limits::memory_max), and each peer may withhold its end.
     pub line_max: usize,
     source: BufReader<R>,
@@ -69,8 +69,8 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
         }
     }
 
-    /// Reads from the body of a request, whose peer is to blame if a line is wrong: in a handler, `?` turns that into 400,
-    /// 413 or 422, as [`ContentError::status`](crate::error::ContentError::status) has it. For other sources it is 500.
+    /// Reads from the body of a request, whose peer is to blame for a wrong line. In a handler, `?` turns a wrong line into
+    /// 400, 413 or 422: see [`ContentError::status`](crate::error::ContentError::status). For other sources the status is 500.
     ///
     /// # Examples
     ///
@@ -102,13 +102,13 @@ impl<R: AsyncRead + Unpin> JsonLines<R> {
         JsonLines { line_max: REQUEST_LINE_MAX, is_of_request: true, ..JsonLines::new(source) }
     }
 
-    /// Waits for the next value, whose texts may borrow from its line. Returns `None` at the end of the stream; the last line
+    /// Waits for the next value, whose texts may borrow from its line. Returns `None` at the end of the stream. The last line
     /// need not end with LF. If the future is dropped, nothing is lost.
     ///
     /// # Errors
     ///
-    /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if a line is longer than [`JsonLines::line_max`], or is
-    /// not the JSON of a `T`; within is then a [`ContentError`](crate::error::ContentError). The line is gone, and the
+    /// Fails if reading fails. A line that is longer than [`JsonLines::line_max`] or not the JSON of a `T` is an
+    /// [`io::ErrorKind::InvalidData`] with a [`ContentError`](crate::error::ContentError) within. The line is gone, and the
     /// next call reads the next one.
     pub async fn next<'a, T: Deserialize<'a>>(&'a mut self) -> io::Result<Option<T>> {
         while self.read_line().await? {

@@ -1,5 +1,4 @@
-//! Floor 0: memory that is filled, emptied all at once, and filled again; locks around memory that threads share; and how
-//! much memory there is.
+//! Floor 0: memory that is filled, emptied all at once, and filled again, locks around shared memory, and the size of memory.
 //!
 //! Nothing in this folder depends on the meaning of the bytes.
 

@@ -14,7 +14,7 @@ use super::lock::Counter;
 pub struct PoolCounts {
     /// How often an object was used again.
     pub reused: u64,
-    /// How often none was free, so that one was made.
+    /// How many objects were made for lack of a free one.
     pub created: u64,
     /// How many objects are free now.
     pub kept: u64,

@@ -1,4 +1,4 @@
-//! [`Cookies`] and [`SetCookie`]: state that a user agent keeps for a server (RFC 6265bis), as it is sent back and set.
+//! [`Cookies`] and [`SetCookie`]: the state of a user agent for a server (RFC 6265bis).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,12 +12,12 @@ use crate::message::text::date;
 
 /// A view of the cookies of a request.
 ///
-/// All that browsers send is accepted, which is more than the standard lets a server set. A value ends at the next `;`,
-/// and may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and
-/// nothing is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no
-/// server that uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::get_bytes`] and [`Cookies::iter_bytes`].
+/// All that browsers send is accepted, even beyond the standard for servers. A value ends at the next `;`, and may
+/// contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers. Nothing is
+/// decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, except by
+/// [`Cookies::get_bytes`] and [`Cookies::iter_bytes`]. [`SetCookie`](crate::SetCookie) cannot set such a cookie.
 ///
-/// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
+/// Only the first [`Cookies::PAIRS_MAX`] pieces are read. Browsers send back fewer than 200.
 ///
 /// # Examples
 ///
@@ -58,14 +58,13 @@ impl<'a> Cookies<'a> {
         self.all(name).next()
     }
 
-    /// Returns the value of the first cookie with this name as a number, a `bool`, or any other type that is
-    /// [`FromText`]; `None` if there is no such cookie.
+    /// Returns the value of the first cookie with this name as a number, a `bool` or another type that is [`FromText`].
+    /// `None` if there is no such cookie.
     ///
     /// # Errors
     ///
-    /// Fails if the value is not a `T`; an empty one usually is not. In a handler, `?`
-    /// turns that into 400. As a browser sends a bad cookie again each time, `.unwrap_or_default()` is kinder if the
-    /// value is not essential.
+    /// Fails if the value is not a `T`. An empty value usually is not. In a handler, `?` turns that into 400. A browser
+    /// sends a bad cookie again each time. If the value is not essential, `.unwrap_or_default()` is kinder.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, ValueError> {
         self.get(name)
             .map(|value| T::from_text(value).ok_or_else(|| ValueError::value_type::<T>(name)))
@@ -110,7 +109,7 @@ impl<'a> Cookies<'a> {
             .filter_map(parse_pair)
     }
 
-    /// Returns whether there are no cookies that are text.
+    /// Returns whether no cookie is text.
     pub fn is_empty(self) -> bool {
         self.iter().next().is_none()
     }
@@ -141,14 +140,14 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
+/// A `Set-Cookie` field: a name, a value, and attributes for user agents.
 ///
 /// A cookie is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a
 /// response that a client received are in [`Response::cookies`](crate::Response::cookies). Some servers set cookies
 /// that are not UTF-8: see [`RawSetCookie`].
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..SetCookie::new(name, value)`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..SetCookie::new(name, value)`,
+/// and patterns in `..`.
 ///
 /// # Examples
 ///
@@ -176,12 +175,12 @@ pub struct SetCookie<'a> {
     /// The value: visible ASCII without quotes, commas, semicolons and backslashes, optionally in quotes. Anything else
     /// has to be encoded first.
     pub value: &'a str,
-    /// How long the cookie lives, in whole seconds; 0 removes it. Takes precedence over `expires`. Default: none, so
-    /// that the cookie ends with the session of the user agent.
+    /// The lifetime of the cookie in whole seconds. 0 removes it. Takes precedence over `expires`. Default: none, which
+    /// ends the cookie with the session of the user agent.
     pub max_age: Option<Duration>,
     /// When the cookie ends, to the second. Default: none.
     pub expires: Option<SystemTime>,
-    /// The domain whose hosts all get the cookie. Default: none, so that only the host that sets it does.
+    /// The domain whose hosts all get the cookie. Default: none, for only the host that sets the cookie.
     pub domain: Option<&'a str>,
     /// The path below which the cookie is sent. Default: none, which means the folder of the request.
     pub path: Option<&'a str>,
@@ -196,7 +195,7 @@ pub struct SetCookie<'a> {
     pub partitioned: bool,
 }
 
-/// Whether a cookie is sent with requests that other sites cause (RFC 6265bis §4.1.2.7).
+/// Whether a cookie is sent with requests from other sites (RFC 6265bis §4.1.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SameSite {
@@ -229,16 +228,16 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Parses a `Set-Cookie` field as browsers do: unknown attributes are ignored, and of a repeated one the last
-    /// counts (RFC 6265bis §5.6).
+    /// Parses a `Set-Cookie` field as browsers do (RFC 6265bis §5.6). Unknown attributes are ignored, and of a repeated
+    /// one the last counts.
     ///
-    /// Returns `None` if the name or the value is not UTF-8, and where [`RawSetCookie::parse`] does.
+    /// Returns `None` where [`RawSetCookie::parse`] does, and for a name or a value that is not UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let RawSetCookie { name, value, attributes } = RawSetCookie::parse(field)?;
         Some(SetCookie { name: str::from_utf8(name).ok()?, value: str::from_utf8(value).ok()?, ..attributes })
     }
 
-    /// Returns the cookie that removes this one, which user agents find by name, domain and path.
+    /// Returns the cookie that removes this one. User agents find it by name, domain and path.
     #[must_use]
     pub fn removal(self) -> SetCookie<'a> {
         SetCookie {
@@ -254,9 +253,11 @@ impl<'a> SetCookie<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the name, value, domain or path could break out of its place, or would be dropped by user agents; if
-    /// the cookie does not keep the promise of its prefix, such as `__Host-`; and if it has `SameSite=None` or
-    /// `Partitioned` without `Secure`.
+    /// Fails if:
+    ///
+    /// - The name, value, domain or path could break out of its place, or user agents would drop it.
+    /// - The cookie breaks the promise of its prefix, such as `__Host-`.
+    /// - The cookie has `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), MessageError> {
         let is_valid =
             |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
@@ -280,11 +281,11 @@ impl<'a> SetCookie<'a> {
         Err(MessageError::from_cookie(fault, self.name))
     }
 
-    /// Returns whether the cookie keeps what the prefix of its name promises (RFC 6265bis §4.1.3): with `__Secure-`,
-    /// that it is `secure`; with `__Host-`, that it is `secure`, and has no domain and the path `/`.
+    /// Returns whether the cookie keeps the promise of the prefix of its name (RFC 6265bis §4.1.3). With `__Secure-`,
+    /// it must be `secure`. With `__Host-`, it must be `secure`, without a domain, and with the path `/`.
     ///
-    /// A cookie without a name whose value begins with a prefix never does: it would be sent back as if the value were
-    /// its name.
+    /// A cookie without a name never does if its value begins with a prefix. User agents would send that value back
+    /// like a name.
     pub fn has_valid_prefix(&self) -> bool {
         RawSetCookie::from(*self).has_valid_prefix()
     }
@@ -345,8 +346,7 @@ impl<'a> SetCookie<'a> {
     }
 }
 
-/// A `Set-Cookie` field as a server of any kind may send it: its name and its value are octets that need not be UTF-8
-/// (RFC 6265bis §5.6).
+/// A `Set-Cookie` field of any server. Its name and its value are octets, not always UTF-8 (RFC 6265bis §5.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawSetCookie<'a> {
@@ -361,9 +361,11 @@ pub struct RawSetCookie<'a> {
 impl<'a> RawSetCookie<'a> {
     /// Parses a field as [`SetCookie::parse`] does.
     ///
-    /// Returns `None` if the whole field must be ignored: if it contains a control character other than HTAB, has
-    /// neither name nor value, if these are longer than [`SetCookie::LEN_MAX`] together, or if its domain or path is
-    /// not UTF-8, which no URL matches.
+    /// Returns `None` for a field that must be ignored:
+    ///
+    /// - It contains a control character other than HTAB.
+    /// - It has neither name nor value, or both are longer than [`SetCookie::LEN_MAX`] together.
+    /// - Its domain or path is not UTF-8, which no URL matches.
     pub fn parse(field: &'a [u8]) -> Option<RawSetCookie<'a>> {
         if !is_field_value(field) {
             return None;

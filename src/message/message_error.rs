@@ -42,12 +42,12 @@ pub enum MessageError {
     Origin(TargetError, Box<str>),
     /// The number is not a status code: it is below 100 or above 599 (RFC 9110 §15).
     Status,
-    /// The name of a field is not a token, so it would break the head, or add other fields to it (RFC 9110 §5.1).
+    /// The name of a field is not a token. It would break the head or add other fields to it (RFC 9110 §5.1).
     FieldName(Box<str>),
     /// The value of this field contains CR, LF, NUL or another control character than HTAB (RFC 9110 §5.5).
     FieldValue(Box<str>),
-    /// The value of this field is no URI reference: browsers take a `\` at its front or in its host for a `/`, and go to
-    /// another host.
+    /// The value of this field is no URI reference. Browsers take a `\` at its front or in its host for a `/`, and go
+    /// to another host.
     Reference(Box<str>),
     /// The cookie with this name cannot be set.
     Cookie(CookieFault, Box<str>),
@@ -57,7 +57,7 @@ pub enum MessageError {
     Credentials,
     /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
     Token,
-    /// The id of a server-sent event contains CR, LF or NUL: it would be read as another event, or as several. Browsers
+    /// The id of a server-sent event contains CR, LF or NUL. Recipients would read another event, or several. Browsers
     /// ignore an id with NUL.
     EventId,
     /// The type of a server-sent event contains CR, LF or NUL.
@@ -81,7 +81,7 @@ pub enum CookieFault {
     TooLong,
     /// The domain is malformed.
     Domain,
-    /// The path does not begin with `/`, is too long, or contains a byte that must be escaped.
+    /// The path does not begin with `/`, is too long, or is not escaped.
     Path,
     /// The cookie does not keep what the prefix of its name promises.
     Prefix,
@@ -197,26 +197,26 @@ impl From<Infallible> for MessageError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The target has none of the four forms, or one that does not fit the method (RFC 9112 §3.2).
+    /// The target has none of the four forms, or not that of the method (RFC 9112 §3.2).
     Form,
     /// The path or query contains a byte that is not allowed there.
     Byte,
     /// The scheme is neither `http` nor `https`.
     Scheme,
     /// The host or port is missing or malformed. A received target has no userinfo either, and no host with escapes,
-    /// since not everyone decodes them (RFC 9110 §4.2).
+    /// which not everyone decodes (RFC 9110 §4.2).
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or stands for an origin, which has none.
+    /// The user and the password in the URL cannot be sent (RFC 7617 §2), or the URL stands for an origin.
     Userinfo,
-    /// The path contains a `..`, which could lead out of the base that it must stay below: see
+    /// The path contains a `..`, which could lead out of its base: see
     /// [`Request::forwarded_to`](crate::Request::forwarded_to).
     Outside,
     /// The path is not below the prefix that it should have: see
     /// [`Request::forwarded_below`](crate::Request::forwarded_below).
     Prefix,
-    /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
+    /// The request may not be forwarded, because its `max-forwards` is 0 or malformed (RFC 9110 §7.6.2).
     MaxForwards,
     /// The request has passed this gateway before, by its `via` (RFC 9110 §7.6.3): see
     /// [`Request::add_via`](crate::Request::add_via).

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Counts whole numbers, such as nanoseconds or bytes, by their size. Threads share it without locks.
 ///
-/// A percentile is at most 1.6% away from the value that it stands for, or 1 if that is more; values above 2^42, which
-/// are 73 minutes in nanoseconds, count as 2^42. A histogram takes 10 KB, however many values it counts.
+/// A percentile is at most 1.6%, or 1, away from the value that it stands for. Values above 2^42 (73 minutes in nanoseconds)
+/// count as 2^42. A histogram takes 10 KB, however many values it counts.
 ///
 /// # Examples
 ///
@@ -90,8 +90,8 @@ impl HistogramCounts {
         self.sum
     }
 
-    /// Returns the value that this fraction of all values does not exceed: 0.99 for the 99th percentile, 0.5 for the
-    /// median. `None` if there are no values. A fraction below 0 counts as 0, one above 1 as 1.
+    /// Returns the value that this fraction of all values does not exceed: 0.99 for the 99th percentile, 0.5 for the median.
+    /// `None` if there are no values. A fraction below 0 counts as 0, one above 1 as 1.
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
         // The last digits of a product that is a rank must not make it the next one.
         let rank = fraction.clamp(0.0, 1.0) * self.count() as f64 * (1.0 - 1e-12);

@@ -21,17 +21,17 @@ use crate::client::{Balancer, ClientCounters, ClientCounts, ClientObserver, Host
 use crate::memory::lock;
 use crate::server::{CoreCounters, CoreEvents, Observer};
 
-/// Counts the exchanges of a server by route and status: how long they took and how large they were.
+/// Counts the exchanges of a server by route and status, with their times and sizes.
 ///
-/// Each core counts for itself, without locks and without allocations once a route is known. A clone refers to the same
-/// counts. Servers that share them are counted together, each core with those of the same number.
+/// Each core counts for itself, without locks and without allocations once a route is known. A clone refers to the same counts.
+/// Servers that share them are counted together, each core with those of the same number.
 ///
-/// For each route and core the counts take 20 KB, and 30 KB for each class of status that it answers with. Methods are
-/// counted, but have no histograms, which would take 30 KB for each method and class.
+/// For each route and core the counts take 20 KB, and 30 KB for each class of status among the responses. Methods are only
+/// counted. Their histograms would take 30 KB for each method and class.
 ///
-/// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
-/// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
-/// as long as the core was busy at a stretch, which [`Options::times_polls`] shows.
+/// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and across the
+/// way to another core. The time before, in the queue of the system, cannot be measured here. It is at most the time for which
+/// the core was busy at a stretch ([`Options::times_polls`]).
 ///
 /// A client takes them as well: [`ClientBuilder::observe`](crate::ClientBuilder::observe).
 ///
@@ -71,19 +71,19 @@ type Collector = Arc<dyn Fn(&mut Writer) + Send + Sync>;
 
 /// The options of [`Metrics`].
 ///
-/// More options may come, so set those that matter and take the others from [`Options::default`].
+/// More options may come. Take the options that do not matter from [`Options::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many routes each core counts apart, at least 1 and at most 10,000; a number beyond is taken as the nearest
-    /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
-    /// routes that they see first, so [`Metrics::routes`] may return more.
+    /// How many routes each core counts apart. At least 1, at most 10,000. Default: 64. The exchanges of further routes are
+    /// counted together, as `(other)`. Cores may differ in their first routes, so [`Metrics::routes`] may return more.
     pub routes_max: usize,
     /// For how many hosts the times of clients are kept apart. The times of further hosts are counted together, as
     /// `(other)`. Default: 32. See [`ClientBuilder::observe`](crate::ClientBuilder::observe).
     pub hosts_max: usize,
-    /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
-    /// took more than 10 ms, so that a handler that blocks shows. A [`Page`](crate::metrics::Page) names the route
-    /// of the longest time, once its exchange is over. Reads the clock twice each time. Default: no.
+    /// Whether each core measures its time in one connection before the next one. Default: no.
+    ///
+    /// Handlers that block show in the number of times above 10 ms. A [`Page`](crate::metrics::Page) names the route of the
+    /// longest time, once its exchange is over. Each measurement reads the clock twice.
     pub times_polls: bool,
 }
 
@@ -123,17 +123,24 @@ impl Metrics {
         routes.into_values().collect()
     }
 
-    /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
-    /// [`CoreCounts::pools`](crate::server::CoreCounts::pools) has them), of the hosts of clients and balancers, of caches,
-    /// of the logs of the process and of itself (on Linux), and of the functions of [`Metrics::add_collector`].
+    /// Returns all metrics as text.
+    ///
+    /// The metrics are those of:
+    /// - the routes
+    /// - the cores, with their pools of objects ([`CoreCounts::pools`](crate::server::CoreCounts::pools))
+    /// - the hosts of clients and balancers
+    /// - caches
+    /// - the logs of the process, and the process itself (on Linux)
+    /// - the functions of [`Metrics::add_collector`]
     ///
     /// A route with responses of one class takes 53 lines, most of them the buckets of four histograms, and 36 more for each
     /// other class. So 64 such routes, as many as are counted apart by default, make 3,392 lines, and as many series in a
-    /// database; with two classes each, 5,696. A route that had no exchange takes none, nor does a class of status, and each
-    /// further method takes one. To have fewer, set [`Options::routes_max`], or let Prometheus drop what no panel shows, for
-    /// example the buckets `corehttp_exchange_(until_response_seconds|received_bytes|sent_bytes)_bucket` by
-    /// `metric_relabel_configs`. Their sums and counts stay, which averages are made of. [`Metrics::routes`] has percentiles
-    /// to within 1.6%.
+    /// database. With two classes each, they make 5,696. A route without exchanges takes none, nor does a class of status. Each
+    /// further method takes one.
+    ///
+    /// To have fewer, set [`Options::routes_max`]. Prometheus can also drop unused ones by `metric_relabel_configs`, for
+    /// example the buckets `corehttp_exchange_(until_response_seconds|received_bytes|sent_bytes)_bucket`. Their sums and counts
+    /// stay, for averages. [`Metrics::routes`] has percentiles to within 1.6%.
     pub fn to_text(&self, format: Format) -> String {
         let mut writer = Writer::new(format);
         write_routes(&mut writer, &self.routes());
@@ -153,10 +160,12 @@ impl Metrics {
         writer.finish()
     }
 
-    /// Adds a function that writes metrics of the application. Each call of [`Metrics::to_text`], and so each request
-    /// to a [`Text`](crate::metrics::Text), calls the function; a [`Page`](crate::metrics::Page) does not. The
-    /// function writes counters and gauges that the application or another crate keeps, and values of a
-    /// [`Histogram`](crate::metrics::Histogram). A panic of the function is ignored; lines that were written before it stay.
+    /// Adds a function that writes metrics of the application.
+    ///
+    /// Each call of [`Metrics::to_text`], and so each request to a [`Text`](crate::metrics::Text), calls the function. A
+    /// [`Page`](crate::metrics::Page) does not. The function writes counters and gauges that the application or another crate
+    /// keeps, and values of a [`Histogram`](crate::metrics::Histogram). A panic of the function is ignored. Lines from before
+    /// the panic stay.
     ///
     /// # Examples
     ///
@@ -185,8 +194,8 @@ impl Metrics {
         lock(&self.inner.collectors).push(Arc::new(collector));
     }
 
-    /// Shows the hosts of `balancer` under this name: whether they are up, and what they answer. Balancers of one name count
-    /// as one. The balancer is not kept alive.
+    /// Shows the hosts of `balancer` under this name, with their state and their responses. Balancers of one name count as one.
+    /// The balancer is not kept alive.
     ///
     /// # Examples
     ///

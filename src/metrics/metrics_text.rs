@@ -7,11 +7,12 @@ use super::metrics::Metrics;
 use super::metrics_writer::Format;
 use crate::server::{Context, Handler, Result, SharedGuard};
 
-/// A handler that answers with all metrics as text, in the format of Prometheus, or in that of OpenMetrics if the client
-/// prefers it.
+/// A handler that answers with all metrics as text.
 ///
-/// The handler answers everybody, and the text names all routes: it belongs on a server that only the machines which
-/// collect metrics reach, or behind a [guard](Text::guarded_by).
+/// The format is that of Prometheus, or of OpenMetrics if the client prefers it.
+///
+/// The handler answers everybody, and the text names all routes. It belongs on a server for the machines that collect metrics,
+/// or beneath a [guard](Text::guarded_by).
 ///
 /// # Examples
 ///
@@ -40,7 +41,7 @@ impl Text {
         Text { metrics: metrics.clone(), guard: None }
     }
 
-    /// Sets who may see the text, in place of everybody: `check` fails for others, with the status that they get.
+    /// Sets who may see the text, in place of everybody. If `check` fails, its error is the response.
     ///
     /// This is the same as `wrap(guard(check), text)`, with the [`guard`](crate::middleware::guard) of all middleware. In a
     /// group of routes that has a guard, the text needs none of its own.

@@ -27,8 +27,8 @@ impl Format {
 
 /// Writes metrics as text, for functions of [`Metrics::add_collector`](super::Metrics::add_collector).
 ///
-/// Characters that a name cannot have are written as `_`. A metric whose name was written before is left out, because a
-/// reader would refuse the whole text.
+/// Characters that a name cannot have are written as `_`. A second metric of the same name is left out, because readers refuse
+/// the whole text for it.
 pub struct Writer {
     out: String,
     format: Format,
@@ -40,7 +40,7 @@ impl Writer {
         Writer { out: String::new(), format, written: BTreeSet::new() }
     }
 
-    /// Begins a counter, which only grows. Its name ends in `_total`, which is added if it is missing.
+    /// Begins a counter, which only grows. Its name ends in `_total`, which is added if need be.
     pub fn counter(&mut self, name: &str, help: &str) -> Samples<'_> {
         self.begin(name.strip_suffix("_total").unwrap_or(name), Kind::Counter, help)
     }
@@ -50,11 +50,13 @@ impl Writer {
         self.begin(name, Kind::Gauge, help)
     }
 
-    /// Begins a histogram. The values that were recorded are multiplied by `unit`: 1e-9 for times, which must be
-    /// recorded in nanoseconds and have a name that ends in `_seconds`, and 1 for sizes in bytes.
+    /// Begins a histogram of values that are multiplied by `unit`.
     ///
-    /// The bounds of the buckets are fixed powers of two, before the multiplication: for a unit below 1, the 14 from 2^20 to
-    /// 2^33, which are 1 ms and 8.6 s in nanoseconds; else 2^10, 2^15, 2^20, 2^25 and 2^30, which are 1 KiB to 1 GiB. Times
+    /// For times, `unit` is 1e-9. They must be recorded in nanoseconds, and the name must end in `_seconds`. For sizes in
+    /// bytes, `unit` is 1.
+    ///
+    /// The bounds of the buckets are fixed powers of two, before the multiplication. For a unit below 1, they are the 14 from
+    /// 2^20 to 2^33 (1 ms to 8.6 s in nanoseconds). Otherwise they are 2^10, 2^15, 2^20, 2^25 and 2^30 (1 KiB to 1 GiB). Times
     /// in other units than nanoseconds do not fit them. OpenTelemetry has as many buckets for times, from 5 ms to 10 s.
     pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> Samples<'_> {
         self.begin(name, Kind::Histogram { unit }, help)

@@ -13,9 +13,9 @@
 //! }
 //! ```
 //!
-//! The program ends with the server that it runs, so a signal to stop belongs there.
+//! The program ends with the server that it runs. A signal to stop belongs there.
 //!
-//! [`Metrics::add_collector`] adds the application's own, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
+//! [`Metrics::add_collector`] adds metrics of the application, [`ClientBuilder::observe`](crate::ClientBuilder::observe) those
 //! of a client, and [`Metrics::add_balancer`] the hosts of a balancer.
 
 // Floor 6: what a server does, counted on each core without locks, and shown to programs and people.

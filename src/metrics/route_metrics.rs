@@ -209,8 +209,8 @@ const ROUTES_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RouteCounts {
-    /// The pattern of the route, such as `/users/{id}`; `(none)` for requests that no router has matched, and `(other)`
-    /// for those of routes beyond [`Options::routes_max`](super::Options::routes_max).
+    /// The pattern of the route, such as `/users/{id}`. Requests that no router has matched are under `(none)`, those of routes
+    /// beyond [`Options::routes_max`](super::Options::routes_max) under `(other)`.
     pub pattern: String,
     /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],
@@ -229,7 +229,7 @@ pub struct ClassCounts {
     /// The class of the status: `1xx` to `5xx`, or `none` for exchanges without a response. A status from 600 on counts
     /// as `5xx`.
     pub class: &'static str,
-    /// The times until the handler was called, of those exchanges for which it was.
+    /// The times until the handler was called. Exchanges without such a call are left out.
     pub until_handler: HistogramCounts,
     /// The times until the head of the response was written.
     pub until_response: HistogramCounts,
@@ -253,8 +253,9 @@ impl RouteCounts {
         self.classes.iter().map(|class| class.duration.count()).sum()
     }
 
-    /// Returns how many exchanges there were with each method, of those that there were any with. Methods
-    /// that have no variant in [`Method`](crate::Method) are counted together, as `_OTHER`, and so are heads that were
+    /// Returns how many exchanges there were with each method, without methods that had none.
+    ///
+    /// Methods that have no variant in [`Method`](crate::Method) are counted together, as `_OTHER`. So are heads that were
     /// refused.
     pub fn methods(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         zip(METHODS, self.methods).filter(|(_, count)| *count > 0)

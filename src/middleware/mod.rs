@@ -51,8 +51,8 @@
 //!
 //! # Where it goes
 //!
-//! Middleware is listed in the order in which requests pass through it: the first is outermost. Responses come back in the
-//! opposite order. A `ServiceBuilder` of tower has the same order; calls of axum's `.layer(..)` have the opposite one.
+//! Requests pass through middleware in the order of the list. The first is outermost. Responses come back in the opposite
+//! order. A `ServiceBuilder` of tower has the same order. Calls of axum's `.layer(..)` have the opposite one.
 //!
 //! | around | is written |
 //! |---|---|
@@ -70,8 +70,8 @@
 //! | for | is |
 //! |---|---|
 //! | bodies that are read as streams | [`BodyPlan::Stream`](crate::BodyPlan::Stream), [`plan`] |
-//! | how much peers may send, and how long they and handlers may take | [`limits`], [`timeouts`] |
-//! | handlers that must end, although their clients are gone | [`uncancelled`] |
+//! | sizes of requests, and times of peers and handlers | [`limits`], [`timeouts`] |
+//! | handlers that must end even without their clients | [`uncancelled`] |
 //! | how often and how many at once | [`RateLimit`], [`ConcurrencyLimit`], [`LoadShed`] |
 //! | how often, counted by several processes together | [`SharedRateLimit`], on a [`RateStore`] |
 //! | forged requests, those for foreign hosts, and those without TLS | [`CrossOriginProtection`], [`HttpsRedirect`], [`Hsts`] |
@@ -87,14 +87,14 @@
 //!
 //! # Writing one
 //!
-//! A type with [`Middleware::call`] costs no allocation and is compiled once for each handler, whose type it does not
-//! mention: twenty of them take hardly longer to compile than one. Its fields are its settings and its state. A function
-//! is shorter, and costs an allocation for each request whose handler is `async`. A closure has the types of both parameters
-//! written out: `async |ctx: &mut Context, next: Next<'_>| ..`. One of `ctx` alone becomes middleware by [`guard`]; without it,
-//! the compiler expects two arguments (E0593). For other errors, see [`Handler`](crate::Handler#when-it-does-not-compile).
+//! A type with [`Middleware::call`] costs no allocation. Twenty of them take hardly longer to compile than one. Its fields are
+//! its settings and its state. A function is shorter, and costs an allocation for each request with an `async` handler. A
+//! closure has the types of both parameters written out: `async |ctx: &mut Context, next: Next<'_>| ..`. A closure of `ctx`
+//! alone becomes middleware by [`guard`]. Without `guard`, the compiler expects two arguments (E0593). For other errors, see
+//! [`Handler`](crate::Handler#when-it-does-not-compile).
 //!
-//! Fields that middleware sets in `ctx.response.headers` are on errors as well, whether it sets them before or after `next`,
-//! unless the response has begun ([`Context::has_responded`](crate::Context::has_responded)):
+//! Fields that middleware sets in `ctx.response.headers` are on errors as well. They can be set before or after `next`, unless
+//! the response has begun ([`Context::has_responded`](crate::Context::has_responded)):
 //!
 //! ```
 //! use std::time::Instant;
@@ -119,20 +119,20 @@
 //! # }
 //! ```
 //!
-//! When `next` returns, its outcome is not yet a response. After an error, `ctx.response.status` is unchanged; the error
-//! itself has the status to answer with. But if the response has begun, its status has been sent, and the error cuts the
-//! response off, as when a peer leaves a stream of events. So the log above looks at all three. (For a log of all
-//! exchanges, there is [`Server::on_exchange`](crate::Server::on_exchange).)
+//! When `next` returns, its outcome is not yet a response. After an error, `ctx.response.status` is unchanged. The error itself
+//! has the status to answer with. If the response has begun, its status is sent already. The error then cuts the response off,
+//! as when a peer leaves a stream of events. So the log above looks at all three. (For a log of all exchanges, there is
+//! [`Server::on_exchange`](crate::Server::on_exchange).)
 //!
 //! [`Body::known_len`](crate::Body::known_len) returns how large a response is. If the handler streams it, a
 //! [`Transform`](crate::server::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
-//! response: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
+//! response. The body is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
 //! [reason](crate::Status::reason) of the status.
 //!
 //! # Refusals
 //!
-//! Middleware also gets the refusals of what is beneath it, as the error that `next` returns, so fields such as those of
-//! CORS, logs and sessions hold for them as well. A panic alone undoes what layers of tower would have added:
+//! Middleware also gets the refusals of what is beneath it, as the error that `next` returns. Fields such as those of CORS,
+//! logs and sessions hold for them as well. Only a panic undoes the additions of tower's layers:
 //!
 //! | refused is | its status | its [cause](crate::server::ErrorCause) |
 //! |---|---|---|
@@ -142,21 +142,25 @@
 //! | a handler that panics | 500 | `Panic` |
 //! | a handler that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
 //!
-//! The handler is not called for a request whose head or body is refused, and neither is middleware beneath the one that
-//! has refused it by the head. The body of such a request is empty. Once the time of a handler is over, the handler is
-//! dropped, and the middleware around it has as long again to finish. Middleware that answers in place of the error has
-//! dealt with it: [`Server::on_error`](crate::Server::on_error) is not called then, not even for a panic.
+//! The handler is not called for a request whose head or body is refused. Neither is middleware beneath the one that has
+//! refused the head. The body of such a request is empty. After its time limit a handler is dropped, and the middleware around
+//! it has as long again to finish. If middleware answers in place of the error, [`Server::on_error`](crate::Server::on_error)
+//! is not called, not even for a panic.
 //!
-//! Middleware does not see a request that never reaches a handler, such as one with a malformed head or an expectation that
-//! is unknown (417): its response is made by [`Server::error_response`](crate::Server::error_response) alone. It does not
-//! see a peer that leaves before its request is complete. Nor does it see whether a response that is not streamed arrives,
-//! since that is sent later. [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
+//! Middleware does not see:
+//!
+//! - a request that never reaches a handler, such as one with a malformed head or an unknown expectation (417)
+//! - a peer that leaves before its request is complete
+//! - the arrival of a response that is not streamed
+//!
+//! [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
+//! [`Server::error_response`](crate::Server::error_response) makes the responses to the first kind.
 //!
 //! # Guards that wait
 //!
-//! A guard that decides at once does so by the head, as [`guard`] does. One that has to wait leaves the body for later, so
-//! it receives none in vain. `guard` makes such a one of an `async` function. A type does the same with [`defer_body`] and
-//! [`handle_deferred`], which asks what is beneath for its plan once more: it may depend on what the guard has learned.
+//! A guard that decides at once does so by the head, as [`guard`] does. A guard that has to wait leaves the body for later, so
+//! it receives none in vain. [`guard`] makes such a guard of an `async` function. A type does the same with [`defer_body`] and
+//! [`handle_deferred`]. The handler beneath then makes its plan once more, which may depend on results of the guard.
 //!
 //! ```
 //! use corehttp::middleware::{Middleware, defer_body, handle_deferred, wrap};

@@ -10,10 +10,10 @@ use crate::wire::WireDetail;
 
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
-/// The error is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A
-/// handler that passes it on with `?` answers with [the status it owes](MultipartError::status).
+/// The error is inside the [`io::Error`] of a read of parts, unless the body itself could not be read. A handler that passes it
+/// on with `?` answers with [the status it owes](MultipartError::status).
 ///
-/// Parts are named by their number, from 1, or by the quoted beginning of their name; limits with their value.
+/// Parts are named by their number, from 1, or by the quoted beginning of their name. Limits have their value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MultipartError {
@@ -22,12 +22,13 @@ pub enum MultipartError {
     /// The body has a content coding, which [`Context::decode_body`](crate::Context::decode_body) can undo (RFC 9110
     /// §8.4).
     ContentCoding,
-    /// The content is not in memory: it is a stream, or was not received before the application read it.
+    /// The content is not in memory, but a stream or not yet received.
     Unread,
     /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
-    /// The boundary after this part is followed by something other than the end of its line, or follows the head at
-    /// once; part 0 stands for the preamble, in which a boundary must be at the start of a line (§5.1.1).
+    /// The boundary after this part is followed by something other than the end of its line, or follows the head at once.
+    ///
+    /// Part 0 stands for the preamble. A boundary in it must be at the start of a line (§5.1.1).
     Delimiter(usize),
     /// The head of this part is malformed (§5.1).
     PartHead(usize),
@@ -35,13 +36,11 @@ pub enum MultipartError {
     Disposition(usize),
     /// This part has a transfer encoding (RFC 7578 §4.7).
     TransferEncoding(usize),
-    /// The body ends within this part, or after it, but before the last boundary (RFC 2046 §5.1.1); part 0 stands for
-    /// the preamble.
+    /// The body ends before the last boundary (RFC 2046 §5.1.1), within this part or after it. Part 0 stands for the preamble.
     Incomplete(usize),
     /// This part, which is read as text, is not UTF-8.
     Text(Box<str>),
-    /// The name under which a part is to be saved, which is in quotes and may be cut short, is not the plain name of a
-    /// file, or too long for one.
+    /// The name for a part to save is not the plain name of a file, or too long. The name is in quotes and may be cut short.
     FileName(Box<str>),
     /// There are more parts than the limit.
     TooManyParts(Box<WireDetail>),
@@ -56,7 +55,7 @@ pub enum MultipartError {
 }
 
 impl MultipartError {
-    /// Returns the status that a peer who sent such a body is answered with (RFC 9110 §15.5).
+    /// Returns the status of the response to such a body (RFC 9110 §15.5).
     pub fn status(&self) -> Status {
         self.explained().0
     }
@@ -138,8 +137,8 @@ impl From<MultipartError> for io::Error {
 
 /// Bounds on every size and count of a multipart body. Exceeding one is a [`MultipartError`](super::MultipartError).
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..MultipartLimits::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. A later release may add fields. Literals with `..MultipartLimits::default()` and patterns
+/// with `..` work with both.
 ///
 /// # Examples
 ///

@@ -11,11 +11,10 @@ use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
 ///
-/// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines. Backslashes are doubled,
-/// which browsers do not do: to most readers, a single one escapes what follows it (RFC 2183 §2).
+/// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines. Backslashes are doubled, unlike
+/// in browsers. To most readers, a single one escapes the next character (RFC 2183 §2).
 ///
-/// The boundary is random, 128 bits that are drawn after the content was added, so no content can contain it, not even
-/// by design.
+/// The boundary is random, 128 bits that are drawn after the content was added. No content can contain it, not even by design.
 ///
 /// # Examples
 ///
@@ -54,8 +53,7 @@ impl Form {
         self.push(name, None, &Headers::new(), ChainLink::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Appends a file from memory. The bytes are copied once, by [`Request::set_multipart`], unless the form contains a
-    /// stream.
+    /// Appends a file from memory. [`Request::set_multipart`] copies the bytes, except in a form with a stream.
     ///
     /// # Errors
     ///
@@ -73,8 +71,8 @@ impl Form {
 
     /// Appends a file that is read while it is sent.
     ///
-    /// If the length of all such files is given, the length of the body is known; a source that yields more or less
-    /// then fails the request.
+    /// If the length of all such files is given, the length of the body is known. A source that yields more or less then fails
+    /// the request.
     ///
     /// # Errors
     ///
@@ -95,7 +93,7 @@ impl Form {
     /// a file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::append_file`] and [`Form::append_stream`]
     /// take them.
     ///
-    /// The form writes `content-disposition` itself; one among the fields is left out.
+    /// The form writes `content-disposition` itself. One among the fields is left out.
     ///
     /// # Errors
     ///

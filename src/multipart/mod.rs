@@ -1,6 +1,6 @@
 //! `multipart/form-data`, in which browsers send files (RFC 7578, RFC 2046 §5.1).
 //!
-//! [`Multipart`] reads a body part by part as it arrives, in constant memory; [`Form`] writes one.
+//! [`Multipart`] reads a body part by part as it arrives, in constant memory. [`Form`] writes one.
 //!
 //! ```no_run
 //! use corehttp::middleware::wrap;
@@ -26,13 +26,13 @@
 //! }
 //! ```
 //!
-//! The time in which an upload is read counts for [`Timeouts::handler`](crate::Timeouts::handler). If a server has that limit,
-//! its routes for uploads have [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts):
-//! [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still bound peers
-//! that are slow.
+//! The time in which an upload is read counts for [`Timeouts::handler`](crate::Timeouts::handler). Lift that limit for routes
+//! with uploads by [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts).
+//! [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still bound slow
+//! peers.
 //!
-//! A body that breaks the rules, or exceeds a limit of [`MultipartLimits`], is an error that becomes 400, 413, 415 or
-//! 431 with `?`.
+//! A body that breaks the rules, or a limit of [`MultipartLimits`], is an error. With `?`, the error becomes 400, 413, 415 or
+//! 431.
 
 mod multipart;
 mod parser;

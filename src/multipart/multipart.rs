@@ -70,8 +70,8 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         Ok(Multipart { parser: Parser::new(source, Boundary::new(boundary.as_bytes())?, limits) })
     }
 
-    /// Returns the next part as soon as its head has arrived; `None` after the last one, when the whole body has been
-    /// read. The rest of the previous part is skipped.
+    /// Returns the next part as soon as its head has arrived. The rest of the previous part is skipped. `None` after the last
+    /// part, when the whole body has been read.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`]; also if the content is a stream, or has not been received (500).
+    /// As [`Context::multipart`]. Also fails if the content is a stream or has not been received (500).
     pub fn multipart(&self) -> Result<Multipart<&[u8]>, MultipartError> {
         self.multipart_up_to(MultipartLimits::default())
     }

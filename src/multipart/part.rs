@@ -30,7 +30,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
         Part { parser }
     }
 
-    /// Returns the next piece of the content, as large as it arrived; `None` at its end.
+    /// Returns the next piece of the content, as large as it arrived. `None` at its end.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// # Errors
     ///
-    /// As [`Part::chunk`], or if there is more than that.
+    /// As [`Part::chunk`]. Also fails if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let memory_max = self.parser.limits.memory_max;
@@ -71,7 +71,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// # Errors
     ///
-    /// As [`Part::bytes`], or if the text is not UTF-8.
+    /// As [`Part::bytes`]. Also fails if the text is not UTF-8.
     pub async fn text(&mut self) -> io::Result<String> {
         String::from_utf8(self.bytes().await?)
             .map_err(|_| MultipartError::Text(self.parser.part_name()).into())
@@ -79,8 +79,9 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
 }
 
 impl<R> Part<'_, R> {
-    /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name. Octets
-    /// that are not UTF-8, such as those from a page in another charset, are U+FFFD here and in the name of the file;
+    /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name.
+    ///
+    /// Octets that are not UTF-8, such as those from a page in another charset, are U+FFFD here and in the name of the file.
     /// [`Part::headers`] has them as they came.
     pub fn name(&self) -> &str {
         &self.parser.head.disposition.name
@@ -138,13 +139,12 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// Writes the rest of the content to a new file in `dir`, under a random name of 32 hexadecimal digits. The peer's
     /// name for the file is not used.
     ///
-    /// The file is written on threads for blocking work, up to
-    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max) bytes. The file is removed if that fails, or the
-    /// future is dropped.
+    /// The file is written on threads for blocking work, up to [`MultipartLimits::part_max`](super::MultipartLimits::part_max)
+    /// bytes. The file is removed after a failure, or with the future.
     ///
     /// # Errors
     ///
-    /// As [`Part::chunk`], or if the file cannot be written.
+    /// As [`Part::chunk`]. Also fails if the file cannot be written.
     pub async fn save(&mut self, dir: impl AsRef<Path>) -> io::Result<Saved> {
         let name = random_token()?;
         self.save_as(dir, &name).await
@@ -154,9 +154,10 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     ///
     /// # Errors
     ///
-    /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path
-    /// or, on Windows, that of a device, begins with a dot, contains a colon or a control character or is too long; and
-    /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
+    /// As [`Part::save`]. Also fails with:
+    /// - [`MultipartError::FileName`] (400) for a name that is empty, too long, a path or, on Windows, that of a device
+    /// - the same error for a name with a dot in front, a colon or a control character
+    /// - [`io::ErrorKind::AlreadyExists`] if there already is a file with this name
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain_name(name) {
             return Err(MultipartError::from_file_name(name).into());

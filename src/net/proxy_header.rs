@@ -1,7 +1,6 @@
-//! [`ProxyHeader`]: the header of the PROXY protocol, with which a proxy begins a connection.
+//! [`ProxyHeader`]: the first bytes of a connection from a proxy, by the PROXY protocol.
 //!
-//! The crate `proxy-header` parses whole headers. How many bytes belong to a header, and which are to be refused although
-//! they parse, is decided here.
+//! The crate `proxy-header` parses whole headers. Their length, and refusals of those that parse, are decided here.
 
 use std::net::SocketAddr;
 
@@ -9,8 +8,8 @@ use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader as Parsed};
 
 use super::address::PeerAddr;
 
-/// The header with which a proxy began a connection: the addresses of its client's connection and, in version 2, what
-/// else it has written about it.
+/// The header of a connection from a proxy. It has the addresses of the client's connection and, in version 2, further
+/// fields about it.
 ///
 /// # Examples
 ///
@@ -27,7 +26,7 @@ use super::address::PeerAddr;
 pub struct ProxyHeader(Parsed<'static>);
 
 impl ProxyHeader {
-    /// Creates a header to send: the address of the client, and the one that it has connected to.
+    /// Creates a header to send, from the addresses of the client and of its destination.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> ProxyHeader {
         ProxyHeader(Parsed::with_address(ProxiedAddress::stream(source, destination)))
     }
@@ -38,8 +37,8 @@ impl ProxyHeader {
         ProxyHeader(Parsed::with_local())
     }
 
-    /// Returns the address of the client. `None` if the proxy connects for itself, as for a health check, does not know
-    /// the address, or has accepted the client on a Unix socket.
+    /// Returns the address of the client. `None` for a connection of the proxy itself, as for a health check, for an
+    /// unknown address, and for a client on a Unix socket.
     pub fn source(&self) -> Option<SocketAddr> {
         Some(self.0.proxied_address()?.source)
     }
@@ -59,14 +58,14 @@ impl ProxyHeader {
         self.0.alpn()
     }
 
-    /// Returns the identifier that the proxy has given the connection, for logs (`PP2_TYPE_UNIQUE_ID`), which find it by
+    /// Returns the proxy's identifier of the connection, for logs (`PP2_TYPE_UNIQUE_ID`). Logs find it by
     /// [`ExchangeReport::proxy_header`](crate::server::ExchangeReport::proxy_header).
     pub fn unique_id(&self) -> Option<&[u8]> {
         self.0.unique_id()
     }
 
-    /// Returns the TLS between client and proxy (`PP2_TYPE_SSL`). `None` if the client's connection is in the clear, or
-    /// the proxy has not said.
+    /// Returns the TLS between client and proxy (`PP2_TYPE_SSL`). `None` if the client's connection is in the clear or
+    /// nothing is known of it.
     pub fn tls(&self) -> Option<ProxyTls> {
         let tls = self.0.ssl().filter(proxy_header::SslInfo::client_ssl)?;
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -79,7 +78,7 @@ impl ProxyHeader {
     }
 
     /// Returns the value of the first field (TLV) of this type, such as 0xEA of AWS, or one of your own. `None` if
-    /// there is none, or if the specification defines the type.
+    /// there is none or the specification defines the type.
     pub fn value(&self, kind: u8) -> Option<Vec<u8>> {
         self.0.tlvs().find_map(|field| match field {
             Ok(proxy_header::Tlv::Custom(found, value)) if found == kind => Some(value.into_owned()),
@@ -100,9 +99,9 @@ impl ProxyHeader {
         }
     }
 
-    /// Returns the header in binary, version 2. A header that was received keeps its fields (TLVs); one that
-    /// [`ProxyHeader::new`] made has none. A header without addresses, or with addresses of two families, is `LOCAL`,
-    /// so the peer sees the address of the socket.
+    /// Returns the header in binary, version 2. A received header keeps its fields (TLVs), and a header of
+    /// [`ProxyHeader::new`] has none. A header without addresses, or with addresses of two families, is `LOCAL`. The
+    /// peer then sees the address of the socket.
     pub fn to_bytes_v2(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.0.encode_v2(&mut bytes).is_err() {
@@ -167,7 +166,7 @@ pub struct ProxyTls {
     pub cipher: Option<String>,
     /// The common name in the client's certificate.
     pub common_name: Option<String>,
-    /// Whether the client has shown a certificate in this session, and the proxy has verified it.
+    /// Whether the proxy has verified a certificate of the client in this session.
     pub verified: bool,
 }
 

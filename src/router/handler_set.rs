@@ -7,10 +7,10 @@ use crate::server::{BodyPlan, BoxHandler, BoxedFuture, Context, Handler, Refusal
 
 /// The handlers of a [`Router`](crate::Router), counted from 0.
 ///
-/// [`routes!`](crate::routes) makes tuples, in which each handler keeps its type: a call is inlined, and its future needs
-/// no allocation. In a `Vec` they are in boxes, so that routes can be added while the program runs.
+/// [`routes!`](crate::routes) makes tuples, in which each handler keeps its type. A call is inlined, and its future needs no
+/// allocation. In a `Vec` they are in boxes. Then routes can be added at run time.
 pub trait HandlerSet: 'static {
-    /// How many handlers a set has whose type determines that.
+    /// The number of handlers, as far as the type of the set determines it.
     const LEN: usize;
 
     /// Calls [`Handler::on_head`] of a handler.
@@ -175,8 +175,7 @@ fn not_found<'a>() -> BoxedFuture<'a> {
     Box::pin(ready(Err(Status::NOT_FOUND.into())))
 }
 
-/// A box that handlers of type `H` fit into: a [`BoxHandler`] for those that cores can share, and a `Box<dyn Handler>`
-/// for the others.
+/// A box for handlers of type `H`: a [`BoxHandler`] for handlers of all cores, a `Box<dyn Handler>` for others.
 pub trait FromHandler<H>: Handler + 'static {
     /// Boxes `handler`.
     fn from_handler(handler: H) -> Self;

@@ -7,11 +7,11 @@ use std::fmt;
 use super::pattern::{fault, param, params};
 use crate::message::Target;
 
-/// Makes paths of a [pattern](crate::Router#patterns), so that links and redirects lead to the route that has it.
+/// Makes paths of a [pattern](crate::Router#patterns), for links and redirects to the route that has it.
 ///
-/// The pattern is checked while the program is compiled, and the values when a path is made: each parameter has one, which is
-/// escaped (RFC 3986 §2.1). That the pattern belongs to a route is seen by [`Router::routes`](crate::Router::routes), best in
-/// a test.
+/// The pattern is checked while the program is compiled. The values are checked when a path is made. Each parameter has one,
+/// which is escaped (RFC 3986 §2.1). Compare the pattern with those of [`Router::routes`](crate::Router::routes), best in a
+/// test.
 ///
 /// # Examples
 ///
@@ -53,7 +53,7 @@ impl Link {
     ///
     /// # Panics
     ///
-    /// Panics, which is an error of the compiler in a constant, if the pattern is malformed or has a host.
+    /// Panics if the pattern is malformed or has a host. In a constant, this is an error of the compiler.
     pub const fn new(pattern: &'static str) -> Link {
         if let Some(fault) = fault(pattern) {
             panic!("{}", fault.text());
@@ -107,9 +107,11 @@ impl LinkValues {
     ///
     /// # Errors
     ///
-    /// Fails if a parameter has no value, if a value has no parameter, or if a value matches no path: an empty one for
-    /// `{name}`, and `.` or `..` as a segment, which leads elsewhere even if it is escaped. In a handler, `?` turns that into
-    /// 500.
+    /// Fails, with 500 by `?` in a handler, if:
+    /// - a parameter has no value
+    /// - a value has no parameter
+    /// - the value for a `{name}` is empty
+    /// - a segment is `.` or `..`, which leads elsewhere in spite of escapes
     pub fn path(&self) -> Result<String, LinkError> {
         let pattern = self.link.pattern();
         let fails = |name, fault| Err(LinkError { pattern, name, fault });

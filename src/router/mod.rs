@@ -1,7 +1,7 @@
-//! Floor 5: routes. Which handler answers which path and method.
+//! Floor 5: routes. They lead a path and a method to a handler.
 //!
-//! In reading order: how a pattern is written; how a path is spelled; the edges of a tree, and the trees that find a host
-//! and a path; handlers of different types under one index; the router, and the macro that makes one; links, and lists of routes.
+//! In reading order: the pattern, the spelling of a path, the edges of a tree, the trees of hosts and paths, the handlers under
+//! one index, the router and its macro, links, and lists of routes.
 
 mod pattern;
 mod spelling;

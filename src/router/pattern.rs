@@ -1,6 +1,6 @@
-//! How a pattern is written, and [`RouteError`]: what is wrong with one.
+//! How a pattern is written, and [`RouteError`]: the fault of one.
 //!
-//! The checks are `const`, so that `routes!` makes them while it is compiled.
+//! The checks are `const`, for `routes!` to make them at compile time.
 
 use std::error::Error;
 use std::fmt;

@@ -5,8 +5,8 @@ use crate::message::{Method, RoutePattern};
 
 /// A route of a [`Router`](crate::Router), as [`Router::routes`](crate::Router::routes) lists it.
 ///
-/// With it, a program makes an OpenAPI document, whose paths have the same parameters in braces, or checks that each route is
-/// documented.
+/// With it, a program makes an OpenAPI document, whose paths have the same parameters in braces. A test can check that each
+/// route is documented.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ impl<'r> RouteInfo<'r> {
         RouteInfo { method, pattern: pattern.text(), is_mount: pattern.prefix_len().is_some() }
     }
 
-    /// Returns the method. `None` if the route takes all methods that have no route of their own on the same path.
+    /// Returns the method. `None` if the route takes all methods without a route of their own on the same path.
     pub fn method(&self) -> Option<Method> {
         self.method
     }
@@ -48,7 +48,7 @@ impl<'r> RouteInfo<'r> {
         params(self.pattern)
     }
 
-    /// Returns whether a handler is mounted there, which gets all requests below its prefix.
+    /// Returns whether a handler is mounted there. It gets all requests below its prefix.
     pub fn is_mount(&self) -> bool {
         self.is_mount
     }

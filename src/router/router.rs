@@ -17,14 +17,14 @@ use crate::server::{
     BodyPlan, BoxHandler, BoxedFuture, Context, Handler, IntoHandler, Refusal, Result, Wrap,
 };
 
-/// A handler that calls the one whose route a request matches.
+/// A handler that calls the handler of the matching route.
 ///
-/// There are two ways to a router, which match alike:
+/// There are two ways to a router. Both match alike:
 ///
-/// - [`routes!`](crate::routes), for routes that are known while the program is compiled. Each handler keeps its type, so
-///   a request allocates nothing, and a malformed pattern does not compile.
-/// - [`Router::new`], for routes that are added while the program runs. The handlers are in boxes: an `async` one costs
-///   an allocation per request, a plain one none.
+/// - [`routes!`](crate::routes), for routes that are known at compile time. Each handler keeps its type. A request allocates
+///   nothing, and a malformed pattern does not compile.
+/// - [`Router::new`], for routes that are added at run time. The handlers are in boxes. An `async` one costs an allocation per
+///   request, a plain one none.
 ///
 /// ```
 /// use corehttp::{Context, Router, Server, Status};
@@ -55,38 +55,39 @@ use crate::server::{
 ///
 /// # Patterns
 ///
-/// A pattern is a path, written as paths are sent: escaped where it must be. A segment `{name}` stands for one that is
-/// not empty, and a catch-all `{*name}` at the end for the rest of the path, which may be empty: `/files/{*path}` matches
-/// `/files/`, but not `/files`. A host before the path restricts the route to it, in any case, with any port, and with a
-/// dot at its end: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for one label.
-/// [`Request::params`] reads the parameters.
+/// A pattern is a path as it is sent, with the escapes that it needs. A segment `{name}` stands for one that is not empty. A
+/// catch-all `{*name}` at the end stands for the rest of the path, which may be empty. So `/files/{*path}` matches `/files/`,
+/// but not `/files`. A host before the path restricts the route to it, in any case, with any port, and with a dot at its end.
+/// Examples are `api.example.com/users`, and `{tenant}.example.com/` with a parameter for one label. [`Request::params`] reads
+/// the parameters.
 ///
-/// Where several patterns match, each label of the host and then each segment from the left prefers an equal text to a
-/// parameter, and both to the rest of a path; routes with a host are tried before those without. The path decides before
-/// the method. Thousands of hosts and routes take no longer than a few.
+/// Where several patterns match, an equal text is preferred to a parameter, and both to the rest of a path. This is decided for
+/// each label of the host and then for each segment, from the left. Routes with a host are tried before those without. The path
+/// decides before the method. Thousands of hosts and routes take no longer than a few.
 ///
-/// The pattern `*` takes all requests whose path matches no other pattern; without it they are answered with 404. A path
-/// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for
-/// GET, and OPTIONS by the router, with 204 and `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7,
-/// §15.5.5, §15.5.6)
+/// The pattern `*` takes all requests whose path matches no other pattern. Without it they are answered with 404. A path
+/// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for GET, and
+/// OPTIONS by the router, with 204 and `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7, §15.5.5,
+/// §15.5.6)
 ///
 /// # Other spellings
 ///
-/// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone,
-/// the normal form (RFC 3986 §6.2.2): no needless escapes and no missing ones, since user agents send `|` and `[` as they
-/// are; no empty segments, no `.` and `..`. A path in another form is redirected (308) to the normal form, if that matches
-/// a route, except where both match the same route: `/files/a//b` and `/files/%7Ejoe` reach the handler of
-/// `/files/{*path}` as they were sent. So middleware around a route sees all requests for it, and middleware in front of
-/// the router that compares [`Request::path`] with the text of a pattern misses none. An escaped `/` is part of its
-/// segment. A trailing slash makes another path, unless [`Router::redirect_slashes`] is on.
+/// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone, the
+/// normal form (RFC 3986 §6.2.2). It has no needless escapes, no empty segments, no `.` and `..`. No escapes are missing
+/// either, since user agents send `|` and `[` as they are.
+///
+/// A path in another form is redirected (308) if the normal form matches a route. It is not redirected if both match the same
+/// route: `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware around a
+/// route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the text of a pattern,
+/// and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
+/// [`Router::redirect_slashes`] is on.
 ///
 /// # Middleware, plans, limits
 ///
-/// A route takes any handler: a closure, a function [with state](crate::with_state), a `Files`, a `Tower`, another router,
-/// and each of them with [middleware](crate::middleware) around it, which is also what plans and limits are. The same goes
-/// around a router as a whole, around the routes of one ([`Router::wrap`]), and around a group of
-/// [`routes!`](crate::routes). Routers can be called one after the other, as by middleware that tries a second one after a
-/// 404, but not inside themselves.
+/// A route takes any handler: a closure, a function [with state](crate::with_state), a `Files`, a `Tower`, another router, and
+/// each of them with [middleware](crate::middleware) around it. Plans and limits are middleware, too. It can also be around a
+/// whole router, around the routes of one ([`Router::wrap`]), and around a group of [`routes!`](crate::routes). Routers can be
+/// called one after the other, as by middleware that tries a second one after a 404, but not inside themselves.
 #[doc(alias("ServeMux", "route"))]
 pub struct Router<S = Vec<BoxHandler>> {
     /// Identifies this router in the [`MatchedRoute`](crate::message::MatchedRoute) of a request.
@@ -97,13 +98,13 @@ pub struct Router<S = Vec<BoxHandler>> {
 }
 
 impl<S> Router<S> {
-    /// Creates a router with these routes, whose handlers are `handlers`, in the same order. This is what
-    /// [`routes!`](crate::routes) calls.
+    /// Creates a router with these routes, whose handlers are `handlers`, in the same order. [`routes!`](crate::routes) calls
+    /// this function.
     ///
     /// # Panics
     ///
-    /// Panics if a `mount` and an `any` route match the same paths (`mount "/a"` and `any "/a/{*rest}"`), which is not
-    /// checked at compile time, or if a method has more than 23 bytes: before the program serves a request.
+    /// Panics if a method has more than 23 bytes. Panics if a `mount` and an `any` route match the same paths, such as
+    /// `mount "/a"` and `any "/a/{*rest}"`. Neither is checked at compile time.
     pub fn from_list(list: RouteList, handlers: S) -> Router<S> {
         let mut router = Router::with_handlers(handlers);
         for (method, pattern) in list.routes() {
@@ -126,17 +127,17 @@ impl<S> Router<S> {
         Router { id, table: RouteTable::default(), handlers, redirects_slashes: false }
     }
 
-    /// Redirects a path that matches no route to the one with or without a trailing slash, if that matches (308).
-    /// Default: off, the two are different paths.
+    /// Redirects (308) a path without a route to its form with or without a trailing slash, if this form has one.
     ///
-    /// Of routers inside each other, the setting of the one that does not find the path counts.
+    /// Default: off, the two are different paths. Of routers inside each other, the setting of the one that does not find the
+    /// path counts.
     pub fn redirect_slashes(mut self, on: bool) -> Router<S> {
         self.redirects_slashes = on;
         self
     }
 
-    /// Returns the routes in the order in which they were added, for documents and tests that list them. A handler that is
-    /// mounted is one route, even if it is a router.
+    /// Returns the routes in the order of their addition, for documents and tests. A handler that is mounted is one route, even
+    /// if it is a router.
     ///
     /// # Examples
     ///
@@ -213,7 +214,7 @@ impl Router {
 }
 
 impl Router<Vec<Box<dyn Handler>>> {
-    /// Creates a router without routes, for handlers that need not be [`Send`]: those of one core, as
+    /// Creates a router without routes, for handlers that need not be [`Send`]. They are those of one core, as
     /// [`Server::run_per_core`](crate::Server::run_per_core) makes them.
     pub fn new_local() -> Router<Vec<Box<dyn Handler>>> {
         Router::default()
@@ -244,12 +245,11 @@ macro_rules! methods {
 }
 
 impl<B> Router<Vec<B>> {
-    /// Adds a route: requests with this method whose path matches the [pattern](Router#patterns) are answered by
-    /// `handler`.
+    /// Adds a route. Its `handler` answers requests with this method and a path that matches the [pattern](Router#patterns).
     ///
     /// # Errors
     ///
-    /// Fails if the pattern is malformed, or if another route matches the same requests. The error names both.
+    /// Fails if the pattern is malformed or another route matches the same requests. The error names both.
     ///
     /// # Examples
     ///
@@ -304,13 +304,14 @@ impl<B> Router<Vec<B>> {
         Ok(self)
     }
 
-    /// Mounts a handler: it gets all requests for `prefix`, and for all paths below it. A router in it, even inside of
-    /// middleware, and a `Files` see the part of the path [below the prefix](crate::Request::mounted_path). The prefix
-    /// may have parameters and a host; an empty one stands for all paths.
+    /// Mounts a handler for all requests for `prefix` and for all paths below it.
+    ///
+    /// A router in it, even inside of middleware, and a `Files` see the part of the path [below the
+    /// prefix](crate::Request::mounted_path). The prefix may have parameters and a host. An empty one stands for all paths.
     ///
     /// # Errors
     ///
-    /// As [`Router::route`], or if the prefix ends with a slash.
+    /// As [`Router::route`]. Also fails if the prefix ends with a slash.
     ///
     /// # Examples
     ///
@@ -347,8 +348,9 @@ impl<B> Router<Vec<B>> {
         Ok(self)
     }
 
-    /// Adds all routes of another router below a prefix, which may have parameters, or be a host alone. The inner `/` is
-    /// the prefix itself, with a slash and without; the inner `*` takes what is left below the prefix.
+    /// Adds all routes of another router below a prefix, which may have parameters, or be a host alone.
+    ///
+    /// The inner `/` is the prefix itself, with a slash and without. The inner `*` takes the rest below the prefix.
     ///
     /// # Errors
     ///
@@ -368,10 +370,11 @@ impl<B> Router<Vec<B>> {
         self.nest("", router)
     }
 
-    /// Puts middleware around each route that has been added so far: one, or a tuple of several, in the order in which
-    /// requests pass through them. Routes that are added later are not concerned, and neither are requests without a
-    /// route, which [`wrap`](crate::middleware::wrap) around the router is for. Each route has a copy of its own. The call
-    /// is one more allocation for each request.
+    /// Puts middleware around each route that has been added so far.
+    ///
+    /// `middleware` is one, or a tuple of several, in the order in which requests pass through them. Later routes and requests
+    /// without a route are not concerned. For those, use [`wrap`](crate::middleware::wrap) around the router. Each route has a
+    /// copy of its own. The call is one more allocation for each request.
     ///
     /// # Examples
     ///

@@ -1,21 +1,21 @@
-//! [`routes!`](crate::routes): a router whose routes are known while the program is compiled.
+//! [`routes!`](crate::routes): a router with routes that are known at compile time.
 
 use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 
-/// Makes a [`Router`](crate::Router) of routes that are known while the program is compiled.
+/// Makes a [`Router`](crate::Router) whose routes are known at compile time.
 ///
 /// Each line has a method, a [pattern](crate::Router#patterns) and a handler: a function, a closure, or another
-/// [`Handler`](crate::Handler). The method is written as it is sent, in upper case; `any` stands for all others, and
-/// `mount` for a handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The
-/// pattern `*` takes all requests whose path matches no other pattern.
+/// [`Handler`](crate::Handler). The method is written as it is sent, in upper case. `any` stands for all others. `mount` stands
+/// for a handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The pattern `*`
+/// takes all requests whose path matches no other pattern.
 ///
-/// A line `wrap middleware => { .. }` is a group: its routes have the middleware around them, one or a tuple of several, in
-/// the order in which requests pass through them. Requests that the router answers itself, with 404, 405 or to OPTIONS, do not.
-/// Groups may have groups. The middleware is made once, and cloned for each route. More than some 400 routes in a list with
-/// groups need a greater `#![recursion_limit]`.
+/// A line `wrap middleware => { .. }` is a group of routes with the middleware around them. It is one, or a tuple of several,
+/// in the order in which requests pass through them. Requests that the router answers itself, with 404, 405 or to OPTIONS, do
+/// not pass through it. Groups may have groups. The middleware is made once, and cloned for each route. More than some 400
+/// routes in a list with groups need a greater `#![recursion_limit]`.
 ///
-/// Each handler keeps its type: nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns
-/// do not compile.
+/// Each handler keeps its type. Nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns do not
+/// compile.
 ///
 /// # Examples
 ///
@@ -168,7 +168,7 @@ macro_rules! routes {
     ($($routes:tt)*) => { $crate::routes!(@flat [] [] [[]] $($routes)*) };
 }
 
-/// The methods and patterns of a [`Router`](crate::Router), which [`routes!`](crate::routes) checks while it is compiled.
+/// The methods and patterns of a [`Router`](crate::Router), which [`routes!`](crate::routes) checks at compile time.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteList(&'static [(&'static str, &'static str)]);
 
@@ -178,8 +178,7 @@ impl RouteList {
     ///
     /// # Panics
     ///
-    /// Panics, which is an error of the compiler in a constant, if a pattern is malformed, or if two routes match the
-    /// same requests.
+    /// Panics if a pattern is malformed or two routes match the same requests. In a constant, this is an error of the compiler.
     pub const fn new<const N: usize>(routes: &'static [(&'static str, &'static str); N]) -> RouteList {
         let mut known = KnownRoutes::<N>::new();
         let mut at = 0;

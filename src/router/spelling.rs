@@ -1,8 +1,8 @@
 //! [`Spelling`]: how a path is spelled, and its normal form, by which two spellings of one path are recognized (RFC 3986
 //! §6.2.2).
 //!
-//! In the normal form, just those octets are escaped that must be, escapes are in upper case, and there are no segments `.`
-//! and `..`, and no empty ones but at the end. Empty segments count because many programs skip them.
+//! In the normal form, only those octets are escaped that must be, in upper case. There are no segments `.` and `..`. Only the
+//! last segment may be empty. Empty segments count because many programs skip them.
 
 use crate::message::OctetSet;
 use crate::message::text::percent;

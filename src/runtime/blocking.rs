@@ -1,4 +1,4 @@
-//! [`spawn_blocking`] and [`BlockingLimit`]: work that would block a core is done on another thread.
+//! [`spawn_blocking`] and [`BlockingLimit`]: blocking work on other threads.
 
 use std::io;
 use std::panic;

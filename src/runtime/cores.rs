@@ -1,5 +1,5 @@
-//! Threads, each with a current-thread runtime, and the tasks in it; [`Budget`]: when a task yields; [`Handle`] and
-//! [`block_on`] for other runtimes; [`RuntimeThread`] for callers that are in none.
+//! Threads with current-thread runtimes and their tasks, [`Budget`] for yields, [`Handle`] and [`block_on`] for other runtimes,
+//! [`RuntimeThread`] for callers in none.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -157,12 +157,11 @@ impl Handle {
 
 /// Runs `future` to its end outside of a runtime: in a small program, a test or a build script.
 ///
-/// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
-/// that should share connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.
+/// Each call makes a tokio runtime of its own. Connections of clients end with that runtime. So requests that should share
+/// connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.
 ///
-/// When the future ends, so do the tasks that it has spawned. Work that `tokio::task::spawn_blocking` has begun cannot be
-/// dropped: it may take a tenth of a second more, and then goes on by itself, for as long as the process does. So a
-/// future with a time limit does not keep its caller for longer.
+/// Tasks that the future has spawned end with it. Work in `tokio::task::spawn_blocking` cannot be dropped. The call waits for
+/// such work for at most a tenth of a second. After that, the work goes on by itself.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Floor 1: threads. One per core for servers, each with a runtime that no task leaves; and for clients the runtime
-//! they are used in.
+//! Floor 1: threads. One per core for servers, each with a runtime that no task leaves. Clients use the runtime of their
+//! callers.
 //!
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 

@@ -2,26 +2,25 @@
 
 use std::io;
 
-/// Completes when the process receives a signal to end: on Unix SIGINT, which Ctrl-C sends, or SIGTERM, which service
-/// managers send before they kill; on other systems Ctrl-C. Meant for [`Server::stop_on`](crate::Server::stop_on).
+/// Completes when the process receives a signal to end. On Unix that is SIGINT, by Ctrl-C, or SIGTERM, by service managers. On
+/// other systems it is Ctrl-C. Meant for [`Server::stop_on`](crate::Server::stop_on).
 ///
-/// Once the future has been polled, these signals no longer end the process by themselves, nor does a second one after
-/// it is complete. A tokio runtime with I/O enabled is needed, such as those that a server makes.
+/// After the first poll of the future, these signals no longer end the process by themselves, even after it is complete. A
+/// tokio runtime with I/O enabled is needed, such as those that a server makes.
 ///
 /// # Other signals
 ///
-/// All other signals do what the system has them do, unless the program says otherwise:
+/// All other signals have the action of the system, unless the program handles them:
 ///
 /// | signal | who sends it | what happens |
 /// |---|---|---|
-/// | SIGINT, SIGTERM | Ctrl-C; `systemctl stop`, `docker stop` | with `shutdown_signal`, the server stops; else the process ends at once |
-/// | SIGHUP | a terminal that closes; `systemctl reload` and logrotate, if they are told to | the process ends at once |
+/// | SIGINT, SIGTERM | Ctrl-C; `systemctl stop`, `docker stop` | the server stops; without `shutdown_signal` the process ends at once |
+/// | SIGHUP | a closing terminal; `systemctl reload` and logrotate, by their settings | the process ends at once |
 /// | SIGQUIT, SIGUSR1, SIGUSR2 | people and programs | the process ends at once |
 /// | SIGPIPE | writes to a connection that is closed | nothing: Rust ignores it, and the write fails |
 ///
-/// A process that ends at once cuts the exchanges in flight. A program that is started from a terminal, or that reopens
-/// its logs and reads its certificates again on SIGHUP, as others do, handles that signal by tokio, on a thread of its
-/// own:
+/// A process that ends at once cuts the exchanges in flight. A program can handle SIGHUP by tokio, on a thread of its own. It
+/// is then safe from closing terminals, or can reload its logs and certificates:
 ///
 /// ```no_run
 /// # #[cfg(unix)]

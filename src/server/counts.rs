@@ -15,7 +15,7 @@ use crate::server::error::ErrorCause;
 
 /// The counts of a server so far, for each core and in total.
 ///
-/// The counters are read without a lock while the cores go on counting, so they may be a moment apart.
+/// The counters are read without a lock, so they may be a moment apart.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ pub struct ServerCounts {
     pub total: CoreCounts,
     /// The counts of each core.
     pub cores: Vec<CoreCounts>,
-    /// The memory that peers fill, which the cores share.
+    /// The memory of peers, which the cores share.
     pub memory: MemoryCounts,
 }
 
@@ -64,16 +64,15 @@ pub struct CoreCounts {
     pub open: u64,
     /// Connections accepted, including those that were then refused.
     pub accepted: u64,
-    /// Connections that were still open when the grace period of a stop was over.
+    /// Connections still open at the end of a stop's grace period.
     pub aborted: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
-    /// Bytes received, without those that TLS adds, and without those of connections that were upgraded; but with those of
-    /// WebSockets.
+    /// Bytes received, without those of TLS and of upgraded connections, but with those of WebSockets.
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,
-    /// Messages that WebSockets have received. One that was received in parts counts once.
+    /// Messages that WebSockets have received. A message in several parts counts once.
     pub messages_received: u64,
     /// Messages that WebSockets have sent.
     pub messages_sent: u64,
@@ -90,22 +89,21 @@ impl CoreCounts {
     ///
     /// - `contexts`, each with the buffers of an exchange. A connection takes one while it is busy;
     /// - `futures`, each for the handler of a busy connection;
-    /// - `encoders` and `decoders`, the states of content codings. Content that is so large that another thread encodes it
-    ///   is not counted;
+    /// - `encoders` and `decoders`, the states of content codings. Large content, which another thread encodes, is not
+    ///   counted;
     /// - `transforms`, each for a response that may be compressed;
     /// - `deflaters` and `inflaters`, the states of compressed WebSockets.
     ///
-    /// The first two are counted once a second, when memory that was not needed is freed. The others are those of the
-    /// thread, so of several services on one thread, the one that was made last counts them. Memory that the codecs take
-    /// is known to within a few KB. An allocator may keep memory that was freed: see [On the open
-    /// internet](crate::guide::open_internet).
+    /// The first two are counted once a second. The others are those of the thread: of several services on one thread,
+    /// the last one counts them. The memory of codecs is known to within a few KB. An allocator may keep memory that
+    /// was freed: see [On the open internet](crate::guide::open_internet).
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
         zip(POOL_NAMES, self.pools)
     }
 
-    /// Returns how many requests each guard of [`middleware`](crate::middleware) has refused, with the name of the guard:
-    /// `rate_limit`, `concurrency_limit`, `load_shed`, `cross_origin`, `https_redirect` for hosts that are not allowed,
-    /// and `guard` for all that are made of functions.
+    /// Returns how many requests each guard of [`middleware`](crate::middleware) has refused, with the guard's name.
+    /// The names are `rate_limit`, `concurrency_limit`, `load_shed`, `cross_origin`, `https_redirect` and `guard`. The
+    /// refusals of `https_redirect` are of hosts that are not allowed. All guards made of functions are `guard`.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         zip(GUARDS, self.refusals)
     }
@@ -145,36 +143,36 @@ pub struct ErrorCounts {
     pub wire: u64,
     /// Peers that were too slow.
     pub timed_out: u64,
-    /// Connections that ended inside a message, unless the peer had already got an error. Also peers that closed before
-    /// they were answered in full, if a handler fails because of that, as a gateway does.
+    /// Connections that ended inside a message, except after an error response. Also handlers, such as those of
+    /// gateways, that failed after an early close.
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed or took too long. A handler that fails with a bare [`Status`](crate::Status) is not
-    /// counted, because that is a response like any other, unless it cuts one off. Nor is a handler that fails because
-    /// it could not read or write: that is counted above.
+    /// Handlers that failed or took too long. A bare [`Status`](crate::Status) does not count, unless it cuts a
+    /// response off. Failures to read or to write are counted above.
     pub handler: u64,
-    /// Requests that a handler rejected: it failed with a cause and a status of 4xx, as with the error of
+    /// Requests that a handler rejected, with a cause and a status of 4xx, as with the error of
     /// [`Request::form`](crate::Request::form) for a malformed form.
     pub rejected: u64,
-    /// Panics of handlers, of values that they left behind when these were dropped, and of other functions that were given
-    /// to the server, such as a resolver of TLS.
+    /// Panics of handlers, of values that they left behind, and of other functions of the application, such as a
+    /// resolver of TLS.
     pub panic: u64,
-    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
+    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests without a plan.
     pub refused: u64,
-    /// Connections refused because there were too many, and requests refused because others held the memory
+    /// Connections over a limit of their number, and requests refused for lack of memory
     /// ([`Limits::memory_max`](crate::Limits::memory_max)).
     pub overload: u64,
-    /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
-    /// server makes one at least once a second. For lack of descriptors, connections close that have been idle for
-    /// longest: of each server of the process, if they have a time limit for that, and of each client. Also a listener
-    /// that failed for good, with which the server stops.
+    /// Attempts to accept that failed for lack of descriptors or memory. The peers wait for another attempt, which the
+    /// server makes at least once a second. For lack of descriptors, the connections that have been idle for longest
+    /// are closed: of each client, and of each server of the process with a time limit for idle connections. The
+    /// failure of a listener for good, which stops the server, counts as well.
     pub accept: u64,
-    /// Reports of certificates of the server that are about to expire, have expired, or were refused.
+    /// Reports of the server's certificates: about to expire, expired, or refused.
     pub certificate: u64,
-    /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
+    /// TLS handshakes that failed. A peer that merely went away, or a panic of the application, does not count.
     pub tls: u64,
-    /// Requests that a [`SharedRateLimit`](crate::middleware::SharedRateLimit) could not count, since its store failed.
+    /// Requests that a [`SharedRateLimit`](crate::middleware::SharedRateLimit) could not count, after a failure of its
+    /// store.
     pub rates: u64,
 }
 

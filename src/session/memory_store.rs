@@ -14,14 +14,13 @@ use crate::server::Result;
 
 /// Sessions in the memory of the process, for all cores together. They end with the process. Clones share the sessions.
 ///
-/// At most as many as [`MemoryStore::with_sessions_max`] sets are kept, by default 10,000. If there is no room for
-/// another one, those that have expired are dropped, and otherwise one that was never used since it began, as long as
-/// these are more than an eighth of all. Else it is one that was used. Of either kind, the one goes that would expire
-/// first, which is the one that was not used for the longest time.
+/// By default, 10,000 sessions are kept ([`MemoryStore::with_sessions_max`]). To make room for another one, expired sessions
+/// are dropped first. Next go those that were never used after their beginning, down to an eighth of all. Then go used ones. Of
+/// either kind, the one that was not used for the longest time goes first.
 ///
 /// So requests without a cookie, each of which begins a session, push out an eighth of the sessions of others at most. A
-/// client that sends the cookie back once for each of them is stopped by a [`RateLimit`](crate::middleware::RateLimit). A session
-/// without values is not stored at all.
+/// [`RateLimit`](crate::middleware::RateLimit) stops a client that returns the cookies of all these sessions. A session without
+/// values is not stored at all.
 #[derive(Clone)]
 pub struct MemoryStore {
     sessions: Arc<Mutex<SessionMap>>,

@@ -1,15 +1,14 @@
-//! Sessions by cookie, kept by the application: a user agent has a random id, and everything else stays on the server.
+//! Sessions by cookie: the user agent has a random id, the server everything else.
 //!
-//! [`Sessions`] is middleware around the handlers that use sessions. A handler calls [`Session::from_extensions`], and
-//! reads and sets values of any type that serde writes as JSON. Where the sessions are kept is up to a
-//! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another. The example `shared` of the repository has
-//! stores to copy, for Redis, PostgreSQL and SQLite.
+//! [`Sessions`] is the middleware around the handlers that use sessions. A handler calls [`Session::from_extensions`]. It reads
+//! and sets values of any type that serde writes as JSON. The sessions are in a [`SessionStore`]: a [`MemoryStore`], or a table
+//! of a database. The example `shared` of the repository has stores to copy, for Redis, PostgreSQL and SQLite.
 //!
 //! `Sessions` stand outside of guards that read them, and inside of other middleware: see [the usual
 //! order](crate::middleware#where-it-goes).
 //!
-//! The response of a handler that has asked for its session has `vary: cookie`, and one that sets the cookie has
-//! `cache-control: no-cache="set-cookie"`, so no cache gives it to another client (RFC 9111 §4.1, §5.2.2.4).
+//! The response has `vary: cookie` once a handler has asked for its session. One that sets the cookie has `cache-control:
+//! no-cache="set-cookie"`. So no cache gives it to another client (RFC 9111 §4.1, §5.2.2.4).
 //!
 //! # Examples
 //!
@@ -51,9 +50,8 @@
 //!
 //! # Guards
 //!
-//! A guard that reads the session is an `async fn`. Any other decides by the head of a request that may have a body, before
-//! [`Sessions`] have loaded the session: each POST would be answered with 500. A guard that reads what such a one has put
-//! into the extensions is `async`, too.
+//! A guard that reads the session is an `async fn`. The same goes for a guard that reads the extensions of that one. Other
+//! guards decide about a POST by its head, before [`Sessions`] have loaded the session. Each would be answered with 500.
 //!
 //! ```
 //! use corehttp::middleware::{guard, wrap};
@@ -101,20 +99,19 @@
 //!
 //! # What a session costs
 //!
-//! A request without the cookie, whose handler uses no session, costs nothing. With the cookie it costs a look-up in
-//! the store. The store is written to when a handler changes something, after another look-up, and else now and then, so
-//! that the session of a user who is active does not expire.
+//! A request without the cookie, whose handler uses no session, costs nothing. With the cookie it costs a look-up in the store.
+//! A change by a handler costs another look-up and a write. A session in use is also written now and then, to move its expiry.
 //!
 //! # Security
 //!
-//! - An id is 128 random bits of the operating system. One that the store does not know is never taken over, so that an
-//!   attacker cannot choose the id of a user (session fixation); [`Session::renew`] belongs in each sign-in.
-//! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has
-//!   set it and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
-//! - A session expires when it was not used for 30 minutes, and 12 hours after it began, unless other times are set.
-//! - Changes are merged by name with what the store has when they are saved, also at the end of a WebSocket that lasted
-//!   for hours. So a role that was taken away does not come back with a request that has not set it.
-//! - Changes of a request that ends after a concurrent one has deleted the session are lost, and do not bring it back.
+//! - An id is 128 random bits of the operating system. An id that is not in the store is never taken over. So an attacker
+//!   cannot choose the id of a user (session fixation). [`Session::renew`] belongs in each sign-in.
+//! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has set it
+//!   and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
+//! - By default, a session expires after 30 minutes without use, and 12 hours after its beginning.
+//! - Changes are merged by name with the store when they are saved, also at the end of a WebSocket of hours. So a role that was
+//!   taken away does not come back with an older request.
+//! - Changes are lost if a concurrent request has deleted the session meanwhile. They do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
 //!   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection) around the same handlers.
 

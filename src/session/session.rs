@@ -15,16 +15,16 @@ use crate::server::{Context, Error, Result};
 
 /// The values that the application keeps for a user agent, from one request to the next. Each has a name.
 ///
-/// A session begins when its first value is set. Changes are written to the store after the handler has returned, also
-/// if it has failed, but not if it has panicked or run out of time. If the handler streams its response or upgrades the
-/// connection, they are written before that, with the head, which has the cookie. A stream or a WebSocket may last for
-/// hours: [`Session::save`] writes the values that it sets then; without it, they are written when the handler has
-/// returned. From the head on, a session can neither begin nor be renewed, since there is no cookie to set, and one that
-/// is deleted keeps its cookie, which leads nowhere.
+/// A session begins when its first value is set. Changes are written to the store after the handler has returned, also after an
+/// error, but not after a panic or a timeout. If the handler streams its response or upgrades the connection, they are written
+/// together with the head, for its cookie. Later changes are written when the handler has returned, or by [`Session::save`]. A
+/// stream or a WebSocket may last for hours.
 ///
-/// A session without values is not kept. Changes are merged by their names with what the store has at that moment. So if
-/// two requests change the same value, that of the later one counts, and what a request has not changed stays as others
-/// have left it.
+/// After the head there is no cookie to set. A session can neither begin nor be renewed then. A deleted one keeps its cookie,
+/// which leads nowhere.
+///
+/// A session without values is not kept. Changes are merged by their names with what the store has at that moment. So the later
+/// of two changes to one value counts. Values that a request has not changed stay as others have left them.
 pub struct Session {
     /// The id of the session in the store, and when it began.
     stored: Option<(SessionId, SystemTime)>,
@@ -45,14 +45,16 @@ enum IdChange {
 }
 
 impl Session {
-    /// Returns the session of a request, which is empty if none has begun. The extensions are those of the
-    /// [`Context`](crate::Context), which can be used otherwise meanwhile.
+    /// Returns the session of a request. It is empty if none has begun.
+    ///
+    /// The extensions are those of the [`Context`](crate::Context), which can be used otherwise meanwhile.
     ///
     /// # Errors
     ///
-    /// Fails if no [`Sessions`](super::Sessions) are around the caller; if they have not loaded the session yet, as when a
-    /// [guard](super#guards) decides by the head; or if the store contains something other than a session. With `?`, all of
-    /// that becomes 500.
+    /// Fails, with 500 by `?`, if:
+    /// - no [`Sessions`](super::Sessions) are around the caller
+    /// - they have not loaded the session yet, because a [guard](super#guards) decides by the head
+    /// - the store contains something other than a session
     ///
     /// # Examples
     ///
@@ -105,8 +107,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written as JSON, for instance because the keys of a map are not texts. The session is
-    /// unchanged then.
+    /// Fails if `value` cannot be written as JSON, such as a map with keys other than texts. The session is unchanged then.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         self.values.insert(name.to_owned(), serde_json::to_value(value)?);
         self.changed.insert(name.to_owned());
@@ -122,33 +123,37 @@ impl Session {
         is_there
     }
 
-    /// Gives the session another id, so that nobody who knew the old one has the session. Its lifetime begins anew.
+    /// Gives the session another id. The old id is of no use to those who knew it. The lifetime of the session begins anew.
     ///
-    /// Each sign-in renews the session, and each change of what a user may do. Otherwise an attacker who has brought a
-    /// user agent to use the attacker's session has that of the user afterwards (session fixation).
+    /// Renew the session at each sign-in, and at each change of what a user may do. Otherwise an attacker could have a user
+    /// agent use the attacker's session, which becomes that of the user (session fixation).
     ///
-    /// If another request has renewed or deleted the session when the handler returns, there is nothing left to renew:
-    /// neither this request's values nor its id are kept, so that no session comes back after a sign-out.
+    /// Nothing is renewed if another request has renewed or deleted the session meanwhile. Neither this request's values nor
+    /// its id are kept. So no session comes back after a sign-out.
     pub fn renew(&mut self) {
         if self.id == IdChange::Kept {
             self.id = IdChange::Renewed;
         }
     }
 
-    /// Deletes the session, as a sign-out does. Values that are set afterwards begin another session.
+    /// Deletes the session, as for a sign-out. Values that are set afterwards begin another session.
     pub fn delete(&mut self) {
         self.id = IdChange::Deleted;
         self.values.clear();
         self.changed.clear();
     }
 
-    /// Saves the changes of the session of `ctx` now. A handler that streams or has a WebSocket calls this after later
-    /// changes, which would otherwise be lost if the handler is stopped.
+    /// Saves the changes of the session of `ctx` now.
+    ///
+    /// A handler that streams or has a WebSocket calls this after later changes. They would otherwise be lost if the handler is
+    /// stopped.
     ///
     /// # Errors
     ///
-    /// Fails if the store does, if the session is larger than [`Sessions::data_max`](super::Sessions::data_max), or if a
-    /// session would begin or be renewed after the head of the response was sent.
+    /// Fails if:
+    /// - the store does
+    /// - the session is larger than [`Sessions::data_max`](super::Sessions::data_max)
+    /// - a session would begin or be renewed after the head of the response
     ///
     /// # Examples
     ///

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use super::session_id::SessionId;
 use crate::server::Result;
 
-/// Where sessions are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
+/// A place for sessions: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
 ///
-/// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
-/// a handler is.
+/// The futures need not be `Send`, because a request stays on its core. Errors are answered with their status, like those of
+/// handlers.
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ use crate::server::Result;
 /// | `load` | `SELECT data, begun_at, expires_at FROM sessions WHERE id = $1` |
 /// | `insert` | `INSERT INTO sessions VALUES ($1, $2, $3, $4)` |
 /// | `update` | `UPDATE sessions SET data = COALESCE($2, data), expires_at = $3 WHERE id = $1` |
-/// | `delete` | `DELETE FROM sessions WHERE id = $1`, and whether that was a row |
+/// | `delete` | `DELETE FROM sessions WHERE id = $1`, and the number of its rows |
 ///
 /// And from time to time, `DELETE FROM sessions WHERE expires_at < now()`.
 pub trait SessionStore: 'static {
@@ -34,8 +34,8 @@ pub trait SessionStore: 'static {
     /// Adds a session with a new id.
     fn insert(&self, id: &SessionId, session: StoredSession) -> impl Future<Output = Result>;
 
-    /// Sets when the session with this id expires, and its data, unless it is `None`, which leaves the data as it is. A
-    /// session that is not there must not be added: the user may have signed out meanwhile.
+    /// Sets the expiry of the session with this id, and its data. With `None`, the data stay as they are. A session that is not
+    /// there must not be added: the user may have signed out meanwhile.
     fn update(
         &self,
         id: &SessionId,
@@ -43,8 +43,8 @@ pub trait SessionStore: 'static {
         expires_at: SystemTime,
     ) -> impl Future<Output = Result>;
 
-    /// Deletes the session with this id. Returns whether there was one: of several calls for one session, only one may
-    /// find it.
+    /// Deletes the session with this id. Returns whether there was one. Of several calls for one session, only one may return
+    /// `true`.
     fn delete(&self, id: &SessionId) -> impl Future<Output = Result<bool>>;
 }
 

@@ -16,8 +16,9 @@ use crate::runtime::boxed;
 use crate::server::context::Extensions;
 use crate::server::{BodyPlan, Context, Error, Handler, Middleware, Result, StateSaver};
 
-/// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
-/// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.
+/// Middleware that loads the session of each request from a [`SessionStore`], and saves the changes of its handler.
+///
+/// Several handlers may use the same sessions, but not one inside of another. See the [module](super).
 ///
 /// # Examples
 ///
@@ -58,13 +59,13 @@ impl<S: SessionStore> Sessions<S> {
         Sessions { keeper: Arc::new(Keeper { store: Arc::new(store), settings }) }
     }
 
-    /// Sets the name and the attributes of the cookie. The value is replaced by the id. Default:
-    /// [`SetCookie::new_session`] with the name `__Host-session`, which ends with the session of the browser.
+    /// Sets the name and the attributes of the cookie. The value is replaced by the id. Default: [`SetCookie::new_session`]
+    /// with the name `__Host-session`. It ends with the session of the browser.
     ///
-    /// Of a request with several cookies of this name, as other hosts of a domain and other paths may set them, the first
-    /// counts whose session is in the store. Only the first 8 are looked at.
+    /// A request may have several cookies of this name, set by other hosts of a domain or for other paths. The first one counts
+    /// whose session is in the store. Only the first 8 are looked at.
     ///
-    /// A cookie with a `max_age` is set again now and then, so that it lasts as long as the session is used.
+    /// A cookie with a `max_age` is set again now and then. So it lasts as long as the session is used.
     ///
     /// # Errors
     ///
@@ -75,15 +76,14 @@ impl<S: SessionStore> Sessions<S> {
         Ok(self)
     }
 
-    /// Sets after which time without a request a session expires. It may last an eighth longer, so that not each request
-    /// writes to the store. Default: 30 minutes.
+    /// Sets the time without a request after which a session expires. Default: 30 minutes. The session may last an eighth
+    /// longer, to save a write to the store at each request.
     pub fn idle_timeout(mut self, timeout: Duration) -> Sessions<S> {
         self.settings_mut().idle_timeout = timeout.min(TIME_MAX);
         self
     }
 
-    /// Sets after which time a session expires even if it is used, counted from its beginning or [`Session::renew`].
-    /// Default: 12 hours.
+    /// Sets the time after which a session expires even in use, from its beginning or [`Session::renew`]. Default: 12 hours.
     pub fn lifetime(mut self, lifetime: Duration) -> Sessions<S> {
         self.settings_mut().lifetime = lifetime.min(TIME_MAX);
         self

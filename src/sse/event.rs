@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::message::MessageError;
 
-/// An event. Fields that are `None` are not sent, or were not.
+/// An event. Fields that are `None` are absent from the stream.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Event::new(data)`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. A later release may add fields. Literals with `..Event::new(data)` and patterns with `..`
+/// work with both.
 ///
 /// # Examples
 ///
@@ -20,14 +20,14 @@ use crate::message::MessageError;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The id, which the browser sends as `Last-Event-ID` when it reconnects. An empty id clears the last one.
+    /// The id. The browser sends it as `Last-Event-ID` when it reconnects. An empty id clears the last one.
     pub id: Option<&'a str>,
     /// The type of the event, which selects the browser's listeners. Without a type it is a `message`.
     pub event: Option<&'a str>,
-    /// The data, which may have any number of lines. The browser gets LF for each end of a line. An event without data
-    /// is not dispatched; only its id and its delay take effect.
+    /// The data, which may have any number of lines. The browser gets LF for each end of a line. An event without data is not
+    /// dispatched. Only its id and its delay take effect.
     pub data: Option<&'a str>,
-    /// How long the browser should wait before it reconnects, to the millisecond.
+    /// How long the browser should wait before another connection, to the millisecond.
     pub retry: Option<Duration>,
 }
 

@@ -31,8 +31,8 @@ use crate::message::{ContentError, saturating_decimal};
 /// ```
 #[derive(Debug)]
 pub struct EventReader<R> {
-    /// How many bytes an event may have. Default: 1 MiB, and 64 KiB of a request: the memory of an event is no part of
-    /// [`Limits::memory_max`](crate::Limits::memory_max), and each peer may withhold its end.
+    /// How many bytes an event may have. Default: 1 MiB, and 64 KiB for events of a request. Their memory is no part of
+    /// [`Limits::memory_max`](crate::Limits::memory_max), and each peer may withhold the end of an event.
     pub event_max: usize,
     source: BufReader<R>,
     decoder: EventDecoder,
@@ -50,22 +50,22 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         }
     }
 
-    /// Reads from the body of a request, whose peer is to blame if an event is too long: in a handler, `?` turns that into
-    /// 413. For other sources it is 500.
+    /// Reads from the body of a request. An event that is too long is the fault of the peer. In a handler, `?` makes it 413.
+    /// For other sources it is 500.
     pub fn from_request(source: R) -> EventReader<R> {
         EventReader { event_max: REQUEST_EVENT_MAX, is_of_request: true, ..EventReader::new(source) }
     }
 
-    /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
-    /// its blank line there. Octets that are not UTF-8 become U+FFFD.
+    /// Waits for the next event that has data. Returns `None` at the end of the stream, where an event without its blank line
+    /// is dropped. Octets that are not UTF-8 become U+FFFD.
     ///
-    /// A client waits for no longer than [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive) until something
-    /// comes, even if it is a comment. If the future is dropped, nothing is lost.
+    /// A client waits no longer than [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive) for anything, even a
+    /// comment. If the future is dropped, nothing is lost.
     ///
     /// # Errors
     ///
-    /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if an event is longer than
-    /// [`EventReader::event_max`]; within is then a [`ContentError`](crate::error::ContentError).
+    /// Fails if reading does. Fails with [`io::ErrorKind::InvalidData`] around a [`ContentError`](crate::error::ContentError)
+    /// if an event is longer than [`EventReader::event_max`].
     pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
         Ok(if self.advance().await? { self.current() } else { None })
     }
@@ -95,14 +95,15 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         }
     }
 
-    /// Returns the id of the last event that had one, for the field `last-event-id` of a request that continues the
-    /// stream (HTML §9.2.4); `None` if there was none, so that the id of an earlier stream still holds. An empty id
-    /// clears that.
+    /// Returns the id of the last event that had one.
+    ///
+    /// A request that continues the stream has it as `last-event-id` (HTML §9.2.4). With `None`, the id of an earlier stream
+    /// still holds. An empty id clears that.
     pub fn last_id(&self) -> Option<&str> {
         self.decoder.last_id.as_deref()
     }
 
-    /// Returns how long to wait before such a request, if the server has set that.
+    /// Returns the wait before such a request, if the server has set one.
     pub fn last_retry(&self) -> Option<Duration> {
         self.decoder.last_retry
     }

@@ -14,15 +14,14 @@ use crate::message::content::is_event_stream;
 use crate::message::{MessageError, Request, Response, Status};
 use crate::runtime::{self, Handle, Instant, later, now, sleep_until};
 
-/// Reads events from a server, and connects again when the stream ends or breaks, as a browser's `EventSource` does (HTML
-/// §9.2.3).
+/// Reads events from a server over many connections, like a browser's `EventSource` (HTML §9.2.3).
 ///
-/// Each connection after the first tells the server the id of the last event, in the field `last-event-id`, so that it sends
-/// those that were missed. The wait before it is 3 s, or as long as the server has said by `retry`; it doubles while
-/// connections fail, up to [`EventSource::delay_max`].
+/// When the stream ends or breaks, another connection is opened. Its request has the id of the last event as `last-event-id`.
+/// The server then sends the events that were missed. The wait before the connection is 3 s, or that of the server's `retry`.
+/// The wait doubles while connections fail, up to [`EventSource::delay_max`].
 ///
 /// A server ends the stream with 204. A stream that is silent for longer than
-/// [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive), 30 s by default, counts as broken; a comment now and
+/// [`ClientTimeouts::receive`](crate::client::ClientTimeouts::receive), 30 s by default, counts as broken. A comment now and
 /// then prevents that.
 ///
 /// # Examples
@@ -114,20 +113,23 @@ impl EventSource {
         })
     }
 
-    /// Waits for the next event that has data, however many connections that takes. Returns `None` once the server has ended
+    /// Waits for the next event that has data, over as many connections as need be. Returns `None` once the server has ended
     /// the stream. If the future is dropped, nothing is lost.
     ///
     /// A connection that is being opened then keeps its place in the queue of its host
-    /// ([`connections_per_host_max`](crate::client::ClientLimits::connections_per_host_max), 512 by default), and is opened
-    /// further by the next call only. With a bound of few connections, another request of the same client that is awaited
-    /// between two calls may wait for ever: this source may hold the last free place.
+    /// ([`connections_per_host_max`](crate::client::ClientLimits::connections_per_host_max), 512 by default). Only the next
+    /// call opens it further. With a bound of few connections, another request of the same client between two calls may wait
+    /// for ever, because this source may hold the last free place.
     ///
     /// # Errors
     ///
-    /// Fails if another connection would not help: for a response whose status is neither 200, 204, 429, 502, 503 nor 504,
-    /// for one of another type, for an event that is longer than [`EventSource::event_max`], and for a request that cannot be
-    /// sent, or only to [addresses](crate::ClientBuilder::allow_addresses) that the client may not connect to. The next
-    /// call tries again all the same. Errors of connections do not end the stream: see [`EventSource::last_error`].
+    /// Fails if another connection would not help:
+    /// - a response with a status other than 200, 204, 429, 502, 503 and 504, or of another type
+    /// - an event longer than [`EventSource::event_max`]
+    /// - a request that cannot be sent
+    /// - a request with no [addresses](crate::ClientBuilder::allow_addresses) but refused ones
+    ///
+    /// The next call tries again all the same. Errors of connections do not end the stream: see [`EventSource::last_error`].
     pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
         while !self.advance().await? {
             if matches!(self.state, SourceState::Ended) {
@@ -145,8 +147,9 @@ impl EventSource {
         self.last_id.as_deref()
     }
 
-    /// Returns why there is no connection: an error of the client or of the stream, or the status of the response. `None` while
-    /// one is open, after a stream that came to its end, and after an error that [`EventSource::event`] returned.
+    /// Returns the reason for a lack of connection: an error of the client or of the stream, or the status of the response.
+    ///
+    /// `None` while a connection is open, after the regular end of a stream, and after an error of [`EventSource::event`].
     pub fn last_error(&self) -> Option<&io::Error> {
         self.last_error.as_ref()
     }

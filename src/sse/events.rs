@@ -12,8 +12,8 @@ use crate::server::{BodyWriter, Context};
 
 /// A response that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
-/// Made by [`Context::events`]. Once the peer is gone, sending fails: as a rule not with the next event or keep-alive
-/// comment, but with the one after it. A handler that waits is [dropped](crate::Server::half_close) at once.
+/// Made by [`Context::events`]. Once the peer is gone, sending fails. As a rule, the event or keep-alive comment after the next
+/// one fails. A handler that waits is [dropped](crate::Server::half_close) at once.
 ///
 /// # Examples
 ///
@@ -37,8 +37,8 @@ use crate::server::{BodyWriter, Context};
 /// ```
 #[derive(Debug)]
 pub struct Events<'a> {
-    /// How long [`Events::wait`] waits before it sends a comment, which shows proxies that the connection is alive. At
-    /// least one second. Default: 15 s.
+    /// The time after which [`Events::wait`] sends a comment. At least one second. Default: 15 s. The comment shows proxies
+    /// that the connection is alive.
     pub keep_alive: Duration,
     out: BodyWriter<'a>,
     /// The event that is being sent, and how much of it has been.
@@ -50,9 +50,9 @@ impl Context {
     /// Begins a stream of events, with the content type `text/event-stream` and `cache-control: no-store`. Other fields
     /// of the response are sent too.
     ///
-    /// nginx would gather the events of a server behind it, and some other proxies likewise. The field
-    /// `x-accel-buffering: no` prevents that; a value that the handler has set stays. From here on,
-    /// [`Timeouts::handler`](crate::Timeouts::handler) does not count.
+    /// nginx and some other proxies would gather the events of a server behind them. The field `x-accel-buffering: no` prevents
+    /// that. A value that the handler has set stays. From here on, [`Timeouts::handler`](crate::Timeouts::handler) does not
+    /// count.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`MessageError`](crate::error::MessageError) if the event is invalid, and sends nothing of it. Fails if the
-    /// peer is gone, or does not read.
+    /// Fails if the peer is gone or does not read. Fails with [`MessageError`](crate::error::MessageError) if the event is
+    /// invalid. Nothing of it is sent then.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.clear_sent().await?;
         event
@@ -87,18 +87,18 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails if the peer is gone, or does not read.
+    /// Fails if the peer is gone or does not read.
     pub async fn send_comment(&mut self, text: &str) -> io::Result<()> {
         self.clear_sent().await?;
         comment(&mut self.buffer, text);
         self.flush().await
     }
 
-    /// Waits for `next`, and sends a comment whenever that takes longer than [`Events::keep_alive`].
+    /// Waits for `next`, with a comment after each [`Events::keep_alive`] of waiting.
     ///
     /// # Errors
     ///
-    /// Fails if the peer is gone, or does not read. `next` is then dropped.
+    /// Fails if the peer is gone or does not read. `next` is then dropped.
     pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> io::Result<T> {
         let mut next = pin!(next);
         loop {
@@ -109,9 +109,8 @@ impl Events<'_> {
         }
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](crate::Context::peer_closed) does. By default, a handler that waits is dropped then, and need
-    /// not ask.
+    /// Waits until the peer has closed the connection or its sending half, like
+    /// [`Context::peer_closed`](crate::Context::peer_closed). By default, the server drops a handler that waits then.
     ///
     /// # Examples
     ///
@@ -140,14 +139,13 @@ impl Events<'_> {
         self.out.peer_closed().await;
     }
 
-    /// Returns the id of the last event that the page received on an earlier connection, if it has reconnected (HTML
-    /// §9.2.4).
+    /// Returns the id of the last event on an earlier connection, if the page has reconnected (HTML §9.2.4).
     pub fn last_id(&self) -> Option<&str> {
         self.out.request.headers.get("last-event-id")
     }
 
-    /// Returns whether the server stops, as [`BodyWriter::is_stopping`] does. A stream that has not ended when the grace
-    /// is over is cut, like any other response, and the page reconnects.
+    /// Returns whether the server stops, like [`BodyWriter::is_stopping`]. A stream is cut at the end of the grace, like any
+    /// other response, and the page reconnects.
     ///
     /// If events are rare, wait for [`Context::stopping`] alongside them, as in the second program of the
     /// [module](crate::sse).
@@ -155,11 +153,11 @@ impl Events<'_> {
         self.out.is_stopping()
     }
 
-    /// Ends the stream. The page will reconnect; to stop it, answer that request with 204 (HTML §9.2.3).
+    /// Ends the stream. The page will reconnect. To stop it, answer that request with 204 (HTML §9.2.3).
     ///
     /// # Errors
     ///
-    /// Fails if the peer is gone, or does not read.
+    /// Fails if the peer is gone or does not read.
     pub async fn finish(mut self) -> io::Result<()> {
         self.write_pending().await?;
         self.out.finish().await

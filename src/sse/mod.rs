@@ -18,8 +18,8 @@
 //! }
 //! ```
 //!
-//! A stream without an end is cut when the grace of the server's [stop](crate::Server::stop_on) is over. One that waits for
-//! [`Context::stopping`](crate::Context::stopping) as well ends before that, and the page connects again:
+//! A stream without an end is cut when the grace of the server's [stop](crate::Server::stop_on) is over. To end it before that,
+//! wait for [`Context::stopping`](crate::Context::stopping) as well. The page connects again:
 //!
 //! ```
 //! use std::pin::pin;
@@ -62,7 +62,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client reads them with an [`EventSource`], which connects again, or from one connection with an [`EventReader`].
+//! A client reads events with an [`EventSource`], which connects again, or from one connection with an [`EventReader`].
 
 // Floor 5: server-sent events (HTML §9.2), written and read.
 

@@ -1,8 +1,7 @@
-//! Tests of programs that use this crate: servers in memory that remember their calls, peers that follow a script, and
-//! recordings of real servers.
+//! Servers in memory, scripted peers and recordings, for tests of programs that use this crate.
 //!
-//! A test of a handler needs none of this: [`Service::respond`](crate::Service::respond) opens no connection. A test of what
-//! sends requests has a [`TestServer`], or a peer that follows a script:
+//! A test of a handler needs none of this: [`Service::respond`](crate::Service::respond) opens no connection. A test of a
+//! client has a [`TestServer`] or a scripted peer:
 //!
 //! ```
 //! use corehttp::testing::{Script, ScriptedPeer};
@@ -19,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! A [`Recording`] has the exchanges with a real server in a file, and plays them where there is none:
+//! A [`Recording`] has the exchanges with a real server in a file, and plays them without that server:
 //!
 //! ```
 //! use corehttp::testing::Recording;
@@ -41,8 +40,8 @@
 //! # }
 //! ```
 //!
-//! All of this works on a clock that is paused (`#[tokio::test(start_paused = true)]`), so that a test of a time limit takes
-//! no time, except for a [`TestServer`], which has a thread and a clock of its own.
+//! All of this works on a paused clock (`#[tokio::test(start_paused = true)]`), on which a test of a time limit takes no time.
+//! Only a [`TestServer`] has a thread and a clock of its own.
 
 mod script;
 mod scripted_peer;

@@ -20,7 +20,7 @@ use crate::message::{Request, Response, Scheme, split_port};
 use crate::net::{Dialer, MemoryStream};
 use crate::runtime::Handle;
 
-/// The exchanges of a client with real servers: recorded once, to a file, and played in tests that need no network.
+/// A file with the exchanges of a client with real servers. Tests play it without a network.
 ///
 /// # Examples
 ///
@@ -89,24 +89,24 @@ use crate::runtime::Handle;
 /// # What is recorded
 ///
 /// An exchange is written when it is over. Requests of redirects and retries are exchanges of their own. Not recorded are the
-/// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet
-/// by octet: as it is if it is plain text, and else in base64. Octets of field values that are not UTF-8 are written as `\xHH`,
-/// and so is a backslash before an `x`. Coded content is no plain text, unless the client of
-/// [`Recording::through`] [decodes](ClientBuilder::decode_up_to) it. A message has at most 16 MiB, a file 64 MiB, and a stream
-/// without an end is never over. Upgrades and tunnels are refused, and of a request that fails there is nothing in the file.
+/// fields of connections, `content-length` where there is content, trailers and interim responses. Content is recorded octet by
+/// octet, plain text as it is and other content in base64. Octets of field values that are not UTF-8, and a backslash before an
+/// `x`, are written as `\xHH`. Coded content is no plain text, unless the client of [`Recording::through`]
+/// [decodes](ClientBuilder::decode_up_to) it. A message has at most 16 MiB, and a file 64 MiB. Streams without an end and
+/// failed requests are not in the file. Upgrades and tunnels are refused.
 ///
 /// # What is played
 ///
-/// A request is answered by an exchange of the same method and URL. Each is played once; of several, first one with the same
-/// content, and else the next in the order of the file. A request for which none is left fails, and the error names it: no
-/// server is asked, and there are no retries. All this runs in the runtime of the client and on its clock, which may be paused.
+/// A request is answered by an exchange of the same method and URL. Each is played once. Of several, one with the same content
+/// comes first, and else the next in the order of the file. If none is left, the request fails, without a server and without
+/// retries. The error names the request. All this runs in the runtime of the client and on its clock, which may be paused.
 ///
 /// # Secrets
 ///
-/// In the file, the values of `authorization`, `proxy-authorization`, `cookie` and `set-cookie` are `hidden`, but for schemes, and
-/// for the names and attributes of cookies. [`Recording::hide_field`] and [`Recording::hide_text`] hide more, and are called
-/// for playing as well, so that requests are compared without their secrets. The client that is recorded gets responses as
-/// they are.
+/// In the file, the values of `authorization`, `proxy-authorization`, `cookie` and `set-cookie` are `hidden`, but for schemes,
+/// and for the names and attributes of cookies. [`Recording::hide_field`] and [`Recording::hide_text`] hide more. They are
+/// called for playing as well, to compare requests without their secrets. The client that is recorded gets responses as they
+/// are.
 #[doc(alias("vcr", "cassette", "snapshot", "fixture", "mock"))]
 #[derive(Clone, Debug)]
 #[must_use]
@@ -134,8 +134,8 @@ struct RecordingFile {
 }
 
 impl Recording {
-    /// Records to a file, which is replaced if there is one. Its directory is made. Requests reach the servers through a client
-    /// of its own, with defaults, unless there is [another](Recording::through).
+    /// Records to a file. An earlier file is replaced, and a missing directory is made. Requests reach the servers through a
+    /// client with defaults, unless there is [another](Recording::through).
     ///
     /// # Errors
     ///
@@ -153,7 +153,8 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, has more than 64 MiB, or is no recording, with the number of the line.
+    /// Fails if the file cannot be read, is larger than 64 MiB, or is no recording. For a malformed line, the error has its
+    /// number.
     pub fn play(path: impl Into<PathBuf>) -> io::Result<Recording> {
         let path = path.into();
         let exchanges = read(&path).and_then(|text| RecordedExchange::parse_all(&text));
@@ -162,7 +163,7 @@ impl Recording {
         Ok(Recording { path: path.into(), mode, secrets: Secrets::default() })
     }
 
-    /// Sets the client that reaches the servers while this records, such as one with certificates of its own. Redirects and
+    /// Sets the client that reaches the servers during a recording, such as one with certificates of its own. Redirects and
     /// retries are left to the client that is recorded. Has no effect on a recording that is played.
     pub fn through(mut self, reaching: Client) -> Recording {
         if let Mode::Record { client, .. } = &mut self.mode {

@@ -12,12 +12,12 @@ use crate::runtime::sleep;
 use crate::wire::Limits;
 use crate::wire::chunked::ChunkedDecoder;
 
-/// The steps of a peer on one connection, be it that of a server or of a client: slow, cut short, or against the rules. After
-/// the last step, the connection is closed.
+/// The steps of a peer, server or client, on one connection: slow, cut short, or against the rules. After the last step, the
+/// connection is closed.
 ///
 /// # Examples
 ///
-/// A client that sends its head octet by octet, and a server that gives up on it:
+/// A client sends its head octet by octet, and the server gives up on it:
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,9 +57,9 @@ impl Script {
         Script::default()
     }
 
-    /// Receives a message: its head, and its content by `content-length` or chunks (RFC 9112 §6); other content is not waited
-    /// for. A message that the other side cuts short counts as received. If the other side closes
-    /// without a message, the script ends here.
+    /// Receives a message: its head, and its content by `content-length` or chunks (RFC 9112 §6). Other content is not waited
+    /// for. A message that the other side cuts short counts as received. If the other side closes without a message, the script
+    /// ends here.
     pub fn receive(self) -> Script {
         self.with(Step::Receive)
     }
@@ -79,7 +79,7 @@ impl Script {
         self.with(Step::Wait(time))
     }
 
-    /// Does nothing more, and keeps the connection open until the other side closes it.
+    /// Waits until the other side closes the connection.
     pub fn hang(self) -> Script {
         self.with(Step::Hang)
     }
@@ -93,7 +93,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// Fails if the other side no longer takes what is sent, or if a message has more than 16 MiB.
+    /// Fails if the connection fails, or for a message of more than 16 MiB.
     pub async fn play(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<Vec<u8>>> {
         let mut received = Vec::new();
         self.play_to(stream, |message| received.push(message)).await?;

@@ -11,8 +11,8 @@ use crate::memory::lock;
 use crate::net::{Dialer, MemoryStream};
 use crate::runtime::Handle;
 
-/// A server in memory that follows scripts, whichever host is named: the first connection follows the first script, and so
-/// on; all further ones follow the last. It runs in the runtime of the client, and on its clock. For `https` URLs there is
+/// A server in memory that follows scripts. The first connection follows the first script, and so on. All further ones follow
+/// the last. The server answers for any host. It runs in the runtime of the client, and on its clock. For `https` URLs there is
 /// no TLS handshake.
 ///
 /// # Examples

@@ -14,7 +14,7 @@ use crate::server::middleware::{Middleware, wrap};
 use crate::server::run::ServerHandle;
 use crate::server::{Context, Handler, IntoHandler, Result};
 
-/// A server in memory that remembers its calls, in place of one that a program calls. It ends when it is dropped.
+/// A server in memory that remembers its calls. It ends when it is dropped.
 ///
 /// # Examples
 ///

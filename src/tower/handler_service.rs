@@ -22,8 +22,8 @@ use crate::message::Body;
 
 /// A handler of this crate as a service of tower: the innermost one, which the layers of [`layer`](super::layer) wrap.
 ///
-/// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without them,
-/// a second call for one request, and one whose handler was given up are answered with 500.
+/// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without them is
+/// answered with 500, as is a second call for one request or a call for a handler that was given up.
 #[derive(Clone, Copy)]
 pub struct HandlerService {
     _private: (),

@@ -54,45 +54,41 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 ///
 /// # Requests
 ///
-/// The layers see the head of the request as the crate `http` has it, and a [`TowerBody`] that stands for the body of
-/// the context. Among the extensions is the [`PeerAddr`](crate::PeerAddr). If the layers change the method, the URI or
-/// fields, the handler finds them changed in `ctx.request`. The extensions that they add are in `ctx.extensions`, as
-/// one `http::Extensions`.
+/// The layers see the head of the request in the types of the crate `http`, and a [`TowerBody`] for the body of the context.
+/// Among the extensions is the [`PeerAddr`](crate::PeerAddr). The handler finds changes of the method, the URI and fields in
+/// `ctx.request`. The extensions that the layers add are in `ctx.extensions`, as one `http::Extensions`.
 ///
-/// The plan for the body is the handler's. The layers also see the response to a request that is refused beneath them, by
-/// its head or because its body cannot be buffered. If a layer wraps the body, in order to decode or to limit it, the
-/// wrapped body is received into memory before the handler is called, up to
-/// [`Limits::body_max`](crate::Limits::body_max). So a handler that streams uploads is better off with the limits and
-/// [decoders](crate::BodyReader::decoded_up_to) of this crate.
+/// The plan for the body is the handler's. The layers also see the response to a request that is refused beneath them, by its
+/// head or because its body cannot be buffered. A layer may wrap the body, in order to decode or to limit it. The wrapped body
+/// is then received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler
+/// that streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded_up_to) of this crate.
 ///
 /// # Responses
 ///
-/// The layers see the head of the response before it is sent, whether the handler leaves it in `ctx.response`, streams
-/// it with [`Context::body_writer`], or upgrades the connection; the head is sent as they have changed it. If they
-/// answer in place of the handler, as after a time limit, the handler is cancelled.
+/// The layers see and may change the head of the response before it is sent. This holds for a response in `ctx.response`, for
+/// one that the handler streams with [`Context::body_writer`], and for an upgrade. If the layers answer in place of the
+/// handler, as after a time limit, the handler is cancelled.
 ///
-/// Content that no layer wraps stays in the context, and is sent as without layers: a file by the operating system, a
-/// stream as it is written. The layers for fields, request ids, authorization and timeouts wrap nothing. Layers
-/// for traces, panics and compression do, and so does any that boxes the body: then the content passes through their
-/// body, piece by piece, without being copied if it is in memory.
+/// Content that no layer wraps is sent as without layers: a file by the operating system, a stream piece by piece. The layers
+/// for fields, request ids, authorization and timeouts wrap nothing. Layers for traces, panics and compression do, as does any
+/// that boxes the body. Then the content passes through their body, piece by piece. Content in memory is not copied.
 ///
-/// A handler fails as it does without layers: the layers see a response with the status of its error and without
-/// content. Unless they change that, the error goes on to the server, which makes the content and calls
-/// [`Server::on_error`](crate::Server::on_error). A panic reaches the layers, one of which may catch
-/// it. If none does, what they would have added to the response is lost, and the middleware around them gets the error.
+/// A handler fails as it does without layers. The layers see a response with the status of its error and without content. If
+/// they leave it unchanged, the error goes on to the server. The server makes the content and calls
+/// [`Server::on_error`](crate::Server::on_error). A panic reaches the layers, one of which may catch it. If none does, their
+/// changes of the response are lost. The middleware around them gets the error.
 ///
 /// # What is not supported
 ///
-/// - A body that waits for anything but the content, such as one that limits the rate, around a handler that streams
-///   with [`Context::body_writer`]: the stream fails at its end. Around a response in `ctx.response` it works.
-/// - Layers that need axum's body or a service that is `Send`, such as `axum::middleware::from_fn` and
-///   `tower::buffer::BufferLayer`: they do not compile. Write a function with
-///   [`Next`](crate::middleware::Next) in place of the first, or leave them around an app of axum, which becomes a handler
-///   by [`Tower`](super::Tower).
-/// - Layers that call the handler more than once for a request, such as retries: the second call is answered with 500.
-/// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like
-///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body
-///   that a layer finds too long is answered with 413, and one that has failed with its own status, such as 408.
+/// - A body that waits for anything but the content, for example to limit the rate. Around a handler that streams with
+///   [`Context::body_writer`], the stream fails at its end. Around a response in `ctx.response` it works.
+/// - Layers that need axum's body or a service that is `Send`. They do not compile. Examples are `axum::middleware::from_fn`
+///   and `tower::buffer::BufferLayer`. Write a function with [`Next`](crate::middleware::Next) in place of the first. Or leave
+///   them around an app of axum. [`Tower`](super::Tower) makes that a handler.
+/// - Layers that call the handler more than once for a request, such as retries. The second call is answered with 500.
+/// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like one of a
+///   handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body beyond the limit
+///   of a layer is answered with 413, a body that has failed with its own status, such as 408.
 /// - Interim responses and trailers that a handler streams do not pass through the layers.
 ///
 /// # Errors
@@ -101,8 +97,8 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 ///
 /// # Examples
 ///
-/// `tower_governor` limits requests by a key, which is the address of the peer here. Its own responses have the body of
-/// axum, so a layer inside of it converts that of the handler:
+/// `tower_governor` limits requests by a key, which is the address of the peer here. Its own responses have the body of axum.
+/// So a layer inside of it converts that of the handler:
 ///
 /// ```
 /// use std::net::IpAddr;

@@ -32,40 +32,42 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 /// }
 /// ```
 ///
-/// The service is cloned for each request, and the clone is called once it is ready. If the service cannot be shared
-/// between threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its
-/// futures nor the bodies of its responses need be `Send`.
+/// The service is cloned for each request. The clone is called once it is ready. If the service cannot be shared between
+/// threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its futures nor the
+/// bodies of its responses need be `Send`.
 ///
 /// # Requests
 ///
-/// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
-/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The extensions, which axum's
-/// `Extension` extracts, hold the address of the peer, as a [`PeerAddr`](crate::PeerAddr), and on a secure connection
-/// its session, as an `Arc<tls::Session>` that all requests of the connection share. A request that the crate `http`
-/// cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534 bytes, or a
-/// field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
+/// The target is as it came. User agents leave the octets ``"<>` `` as they are, which the crate `http` refuses. A target
+/// with one of them is escaped. The body is streamed: see [`TowerBody`]. The extensions hold the address of the peer, as a
+/// [`PeerAddr`](crate::PeerAddr), for axum's `Extension`. On a secure connection they also hold its session, as an
+/// `Arc<tls::Session>` that all requests of the connection share.
+///
+/// A request that the crate `http` cannot hold is answered with 400, without a call of the service. This concerns a target of
+/// more than 65,534 bytes, and a field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were
+/// raised.
 ///
 /// # Responses
 ///
-/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
-/// with its length if that is known, and else in chunks; it is flushed whenever it pauses. Both bodies may flow at the
-/// same time. Trailers are sent after chunks, so a response of known length whose body has trailers must announce them
-/// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the response.
+/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes, with its
+/// length if known, and else in chunks. It is flushed whenever it pauses. Both bodies may flow at the same time. Trailers are
+/// sent after chunks. So a response of known length must announce trailers in its field `trailer`. Fields that are already set
+/// in `ctx.response` are added to those of the response.
 ///
-/// If the peer resets the connection while the service works or its body pauses, or a write to it fails, both are
-/// dropped. A peer that closes its sending half is still answered; with
+/// Service and body are dropped if a write to the peer fails. The same goes for a reset of the connection, while the service
+/// works or its body pauses. A peer that closes its sending half is still answered. With
 /// [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
 ///
 /// # Errors
 ///
-/// An error of the service is answered with 500, or with the status that it chooses like any other
-/// [`Error`](crate::Error). So is one of a body that fails before any of it was sent; later, it aborts the connection.
+/// An error of the service is answered with 500, or with the status that it chooses like any other [`Error`](crate::Error). So
+/// is one of a body that fails before any of it was sent. A later one aborts the connection.
 ///
 /// # What is not supported
 ///
-/// Upgrades, and so the WebSockets of axum, whose `WebSocketUpgrade` needs a type that only hyper can make: a service
-/// gets the request for one like any other. Route it to a handler before the service, which calls `Context::websocket`;
-/// the module `coming_from` shows how. A CONNECT is answered with 501.
+/// Upgrades, and so the WebSockets of axum, are not supported. Their `WebSocketUpgrade` needs a type that only hyper can make.
+/// A service gets the request for an upgrade like any other. Route it to a handler with `Context::websocket` before the
+/// service, as in the module `coming_from`. A CONNECT is answered with 501.
 ///
 /// # Examples
 ///

@@ -22,16 +22,16 @@ use crate::wire::WireError;
 
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
 ///
-/// Nothing of it is read, and no `100 Continue` is sent, before it is polled; then one piece after the other is read,
-/// as large as it arrived. So a peer that sends faster than the service reads has to wait. No limit applies but those
-/// of the service, such as axum's `DefaultBodyLimit`. If it is dropped before its end, what is left is discarded,
-/// within [`Limits::drain_max`](crate::Limits::drain_max).
+/// Before the first poll, nothing of it is read and no `100 Continue` is sent. Then one piece after the other is read, as large
+/// as it arrived. So a peer that sends faster than the service reads has to wait. No limit applies but those of the service,
+/// such as axum's `DefaultBodyLimit`. If the body is dropped before its end, the rest is discarded, within
+/// [`Limits::drain_max`](crate::Limits::drain_max).
 ///
-/// The body may be sent to another task, but ends with an error once the response to its request has been sent.
+/// The body may be sent to another task. It ends with an error once the response to its request has been sent.
 ///
 /// # Errors
 ///
-/// A frame is an error if the body is cut short, malformed or too slow, or if the exchange is over. Nothing follows it.
+/// A frame is an error if the body is cut short, malformed or too slow. So is one after the exchange. Nothing follows it.
 pub struct TowerBody {
     /// `None` at its end.
     channel: Option<Arc<FrameChannel>>,

@@ -13,8 +13,8 @@ use crate::client::{BeginSpan, ClientPhase, Origin, RequestSpan};
 use crate::message::{Headers, Request, Response};
 
 impl ClientBuilder {
-    /// Makes a span for each exchange, and sends the context of the current trace on. Default: no spans, and requests
-    /// have only the fields that they are given.
+    /// Makes a span for each exchange, and sends the context of the current trace on. Default: no spans, and no fields of a
+    /// trace in requests.
     pub fn tracing(mut self, tracing: &Tracing) -> Self {
         self.settings.spans = Some(Arc::new(tracing.clone()));
         self

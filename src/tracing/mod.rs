@@ -1,8 +1,8 @@
 //! Spans of the crate `tracing` for exchanges, with the names of OpenTelemetry, and traces through several programs (W3C
 //! Trace Context).
 //!
-//! [`Tracing`] is middleware for servers and a setting of clients. It makes a span for each exchange, reads `traceparent`
-//! and `tracestate` of requests, and sets those of the requests that a handler sends:
+//! [`Tracing`] is middleware for servers and a setting of clients. It makes a span for each exchange. `traceparent` and
+//! `tracestate` of a request continue in the requests of its handler:
 //!
 //! ```no_run
 //! use corehttp::middleware::wrap;

@@ -10,17 +10,17 @@ use tracing::field::{Value, display};
 use super::trace_context::TraceContext;
 use crate::message::{Headers, Method, Version};
 
-/// Makes a span of the crate `tracing` for each exchange, of a server or of a client, with the names of OpenTelemetry's
-/// semantic conventions for HTTP, and sends the context of a trace on (W3C Trace Context).
+/// Makes a span of the crate `tracing` for each exchange of a server or a client. Names follow OpenTelemetry's semantic
+/// conventions for HTTP. The context of a trace is sent on (W3C Trace Context).
 ///
 /// For a server it is [middleware](crate::middleware), and in a client
-/// [`ClientBuilder::tracing`](crate::ClientBuilder::tracing) sets it. A request that a traced client sends from within
-/// a traced handler belongs to its trace, also through [`Context::forward`](crate::Context::forward) and a
+/// [`ClientBuilder::tracing`](crate::ClientBuilder::tracing) sets it. The request of a traced client within a traced handler
+/// belongs to the trace of the handler, also through [`Context::forward`](crate::Context::forward) and a
 /// [`Pipeline`](crate::client::Pipeline). Within other tasks there is no current trace.
 ///
-/// The spans are `http.server` and `http.client`, of the level INFO and the target `corehttp`. `tracing_subscriber::fmt`
-/// writes a line for each when it has `.with_span_events(FmtSpan::CLOSE)`. As the outermost middleware, `Tracing` has all
-/// the others in its span. A span has the kind of an error; its text is for [`Server::on_error`](crate::Server::on_error).
+/// The spans are `http.server` and `http.client`, of the level INFO and the target `corehttp`. `tracing_subscriber::fmt` writes
+/// a line for each when it has `.with_span_events(FmtSpan::CLOSE)`. As the outermost middleware, `Tracing` has all the others
+/// in its span. A span has the kind of an error. The text is for [`Server::on_error`](crate::Server::on_error).
 ///
 /// | field | server | client |
 /// |---|---|---|
@@ -41,15 +41,15 @@ use crate::message::{Headers, Method, Version};
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///
-/// A span begins with the call of the handler, or of the client. A body that a server receives whole has arrived before,
-/// and one that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span. The span of a server ends with
-/// its exchange, when the response was sent or cut, so the time in which it is sent counts. One that is cut has the cause in
-/// `error.type`: `peer`, `timeout`, `stop` or `handler`. A handler that exceeds its time limit is answered with 503. Work
-/// within the span is that of the handler alone. While spans are recorded, responses to pipelined requests leave one by one,
-/// as with [`Server::on_exchange`](crate::Server::on_exchange).
+/// A span begins with the call of the handler, or of the client. A body that a server receives whole has arrived before. A body
+/// that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span. The span of a server ends with its
+/// exchange, after the response was sent or cut. The span of a cut exchange has the cause in `error.type`: `peer`, `timeout`,
+/// `stop` or `handler`. A handler that exceeds its time limit is answered with 503. Work within the span is that of the handler
+/// alone. While spans are recorded, responses to pipelined requests leave one by one, as with
+/// [`Server::on_exchange`](crate::Server::on_exchange).
 ///
-/// The span of a client ends when the head of the response is there, or the request fails or is
-/// dropped before. The span of a call that was [split](crate::client::Call::split) is closed only when both halves are dropped.
+/// The span of a client ends with the head of the response, or with a request that fails or is dropped before. The span of a
+/// [split](crate::client::Call::split) call is closed only when both halves are dropped.
 ///
 /// # Examples
 ///
@@ -76,14 +76,13 @@ pub struct Tracing {
     propagator: Option<Arc<dyn TracePropagator>>,
 }
 
-/// Reads the context of a trace from the requests that a server receives, and writes it to those that a client sends, in
-/// place of the crate's own [`TraceContext`]: for OpenTelemetry, whose layer for `tracing` keeps contexts of its own. The
-/// example `tracing` has one.
+/// Reads the context of a trace from received requests, and writes it to sent ones, in place of [`TraceContext`]. For
+/// OpenTelemetry, whose layer for `tracing` keeps contexts of its own. The example `tracing` has one.
 pub trait TracePropagator: Send + Sync + 'static {
-    /// Makes `span`, which has just begun, a part of the trace that the fields of the request name.
+    /// Makes the new `span` a part of the trace that the fields of the request name.
     fn extract(&self, span: &Span, headers: &Headers);
 
-    /// Adds the fields that make the request part of the trace of `span`, which stands for it.
+    /// Adds the fields that make the request of `span` part of its trace.
     fn inject(&self, span: &Span, headers: &mut Headers);
 }
 

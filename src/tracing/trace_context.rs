@@ -51,9 +51,9 @@ impl TraceContext {
         Some(TraceContext { trace_id, span_id, flags, state: parse_state(headers) })
     }
 
-    /// Returns the context of the exchange that this task handles. `None` outside of a handler that
-    /// [`Tracing`](crate::tracing::Tracing) was put around, in tasks that the handler has spawned, and always
-    /// with a [`TracePropagator`](crate::tracing::TracePropagator), which keeps contexts of its own.
+    /// Returns the context of the exchange that this task handles. `None` outside of a handler within
+    /// [`Tracing`](crate::tracing::Tracing), in tasks that the handler has spawned, and always with a
+    /// [`TracePropagator`](crate::tracing::TracePropagator).
     pub fn current() -> Option<TraceContext> {
         CURRENT.with_borrow(Option::clone)
     }
@@ -68,8 +68,8 @@ impl TraceContext {
         self.span_id.get()
     }
 
-    /// Returns the flag `sampled` of the `traceparent`: whether the sender may have recorded the trace. The flag is
-    /// always set for a trace that began here.
+    /// Returns whether the sender may have recorded the trace, by the flag `sampled` of the `traceparent`. The flag is always
+    /// set for a trace that began here.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }

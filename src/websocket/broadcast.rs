@@ -16,13 +16,15 @@ use super::writer::Writer;
 use crate::runtime::boxed;
 use crate::websocket::frame::{CloseCode, Error, Message};
 
-/// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
-/// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,
-/// and each core writes them to its own members. Only for members with
-/// [`DeflateOptions::context_takeover`](crate::websocket::DeflateOptions::context_takeover), a message is compressed anew.
+/// A channel for many WebSockets of a server, on all of its cores.
 ///
-/// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
-/// closed, as chosen.
+/// A message is encoded once. For each of the seven sizes of the window it is compressed once at most. All members
+/// share the bytes, and each core writes them to its own members. Only for members with
+/// [`DeflateOptions::context_takeover`](crate::websocket::DeflateOptions::context_takeover), a message is compressed
+/// anew.
+///
+/// The channel keeps the last messages. A member that is further behind has lost some. By choice, it skips them or is
+/// closed.
 ///
 /// # Examples
 ///
@@ -67,8 +69,8 @@ pub struct Broadcast {
 }
 
 impl Broadcast {
-    /// Creates a channel that keeps the last `capacity` messages, rounded up to a power of two, for members that are
-    /// behind.
+    /// Creates a channel that keeps the last `capacity` messages for members behind. The number is rounded up to a
+    /// power of two.
     ///
     /// # Panics
     ///
@@ -78,16 +80,17 @@ impl Broadcast {
         Broadcast { sender: Sender::new(capacity), sent, relays: Relays::new(notified) }
     }
 
-    /// Sends a message to all members. Does not wait, and takes as long for many members as for one: each core wakes its
-    /// own, a few at a time, so that other connections have their turns meanwhile. Returns how many members there are.
+    /// Sends a message to all members. Returns their number.
+    ///
+    /// Does not wait, and takes no longer for many members. Each core wakes its own, a few at a time, with turns for
+    /// other connections meanwhile.
     pub fn send<'m>(&self, message: impl Into<Message<'m>>) -> usize {
         let members = self.sender.send(Arc::new(SharedMessage::new(message.into()))).unwrap_or(0);
         self.sent.send_replace(());
         members
     }
 
-    /// Adds a member, which gets the messages that are sent from now on. `slow` is what happens to it if it does not
-    /// keep up.
+    /// Adds a member, which gets all messages from now on. `slow` is for a member that does not keep up.
     pub fn join(&self, slow: OnLag) -> BroadcastMember {
         BroadcastMember { receiver: self.sender.subscribe(), relays: self.relays.clone(), slow }
     }
@@ -108,9 +111,9 @@ impl fmt::Debug for Broadcast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnLag {
-    /// The messages that it has lost are skipped, and the next ones are sent.
+    /// The member skips the messages that it has lost.
     Skip,
-    /// It is closed with code 1013, so that it connects anew.
+    /// The member is closed with code 1013, to connect anew.
     Close,
 }
 
@@ -122,14 +125,13 @@ pub struct BroadcastMember {
 }
 
 impl BroadcastMember {
-    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped, or the
+    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped or the
     /// WebSocket is closed. Messages that are there together leave in one write. If the future is dropped, each message
     /// is sent as a whole or not at all.
     ///
     /// # Errors
     ///
-    /// Fails as [`Writer::send`] does; and with [`Error::Lagged`] if the member has lost messages and
-    /// is closed for that.
+    /// Fails as [`Writer::send`] does, and with [`Error::Lagged`] if the member is closed for lost messages.
     pub async fn forward(&mut self, writer: &mut Writer) -> io::Result<()> {
         let place = self.relays.place();
         let mut received = self.receive(place.as_ref()).await;

@@ -1,13 +1,13 @@
-//! [`Options`]: the bounds of a WebSocket, and what is negotiated when it is opened.
+//! [`Options`]: the bounds of a WebSocket, and its part in the opening handshake.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The bounds of a WebSocket, and what is negotiated when it is opened. The time limits of a server are checked four
-/// times a second.
+/// The bounds of a WebSocket, and its part in the opening handshake. The time limits of a server are checked four times
+/// a second.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Options::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..Options::default()`, and
+/// patterns in `..`.
 ///
 /// # Examples
 ///
@@ -25,8 +25,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many bytes a message may have, after it was decompressed. Then: code 1009. Default: 1 MiB. A message that is
-    /// received [in parts](crate::websocket::Reader::receive_part) may be of any size.
+    /// How many bytes a message may have, decompressed. Then: code 1009. Default: 1 MiB. A message that is received [in
+    /// parts](crate::websocket::Reader::receive_part) may be of any size.
     pub message_max: usize,
     /// How many bytes a frame of a message may have on the wire. Then: code 1009. Default: 1 MiB. Does not apply to a
     /// message that is received in parts.
@@ -34,26 +34,26 @@ pub struct Options {
     /// How many frames a message may have. Then: code 1008. Default: 4096. Does not apply to a message that is received
     /// in parts.
     pub fragments_max: u32,
-    /// How many bytes wait at most where messages are not sent at once: those of
-    /// [`Writer::feed`](crate::websocket::Writer::feed), of a [`Broadcast`](crate::websocket::Broadcast), and those that
-    /// [`Writer::send`](crate::websocket::Writer::send) holds back. Beyond: the sender waits until all are sent.
-    /// Default: 64 KiB. A message may exceed the bound by its own size.
+    /// How many bytes may wait to be sent. They come from [`Writer::feed`](crate::websocket::Writer::feed), from a
+    /// [`Broadcast`](crate::websocket::Broadcast), or were held back by
+    /// [`Writer::send`](crate::websocket::Writer::send). Beyond that, the sender waits until all are sent. Default: 64
+    /// KiB. A message may exceed the bound by its own size.
     pub buffer_max: usize,
     /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
     /// many is allowed. Pongs that answer pings of this end do not count.
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
-    /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. Within a message of
-    /// more than 64 KiB, a ping is sent after 30 s at the latest. While bytes wait to be
-    /// written because the peer is behind, it is not silent if it takes some; bytes that the system has taken do not wait.
+    /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. Within a message of more than
+    /// 64 KiB, a ping is sent after 30 s at the latest. A peer that is behind, but takes bytes, is not silent. Bytes
+    /// that the system has taken do not count.
     pub ping_interval: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
     pub write_timeout: Duration,
     /// How long a close may take, from the close frame that is sent to that of the peer. Then: the connection is
     /// closed. Default: 5 s.
     pub close_timeout: Duration,
-    /// How messages are compressed (RFC 7692), if the peer can do that, too; `None` if they are not. Default: `None`,
-    /// because it costs time, and because a message that mixes secrets with text of others reveals them by its length.
+    /// The compression of messages (RFC 7692) with peers that support it. Default: `None`. Compression costs time. A
+    /// message that mixes secrets with text of others reveals them by its length.
     pub deflate: Option<DeflateOptions>,
     /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them, and a
     /// server takes the first of them that is offered. Default: none.
@@ -118,14 +118,14 @@ pub(super) struct LinkBounds {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Origins {
-    /// Pages from the host and port that the client has used ([`Context::forwarded`](crate::Context::forwarded)), and
+    /// Pages from the host and port that the client has used ([`Context::forwarded`](crate::Context::forwarded)). Also
     /// those of the same origin by the browser's own word (`sec-fetch-site: same-origin`), which no page can forge.
     ///
-    /// Not all browsers say it of a WebSocket. So a proxy that replaces the host, as
-    /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report it in a field that
-    /// [`Server::trusted_proxies`](crate::Server::trusted_proxies) has it believed in, such as
-    /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost). A gateway reports it by
-    /// [`Context::set_forwarded`](crate::Context::set_forwarded).
+    /// Not all browsers send that word for a WebSocket. So a proxy that replaces the host, as
+    /// [`Request::forwarded_to`](crate::Request::forwarded_to) does, must report the host. A gateway reports it by
+    /// [`Context::set_forwarded`](crate::Context::set_forwarded). The server reads a field of
+    /// [`Server::trusted_proxies`](crate::Server::trusted_proxies), such as
+    /// [`XForwardedHost`](crate::server::ForwardedHeader::XForwardedHost).
     #[default]
     Own,
     /// As [`Origins::Own`], and these, each such as `https://app.example.com`, in lower case and without the default port.
@@ -134,24 +134,25 @@ pub enum Origins {
     Any,
 }
 
-/// How messages are compressed (permessage-deflate, RFC 7692).
+/// The compression of messages (permessage-deflate, RFC 7692).
 ///
 /// A client may ask for a smaller window (`server_max_window_bits`, §7.1.2.1), from 2^9 bytes on, and gets it. An offer
-/// with a window of 2^8 bytes is declined, because zlib has none. The client takes any window that its
-/// server asks for (`client_max_window_bits`, §7.1.2.2), and sends its messages uncompressed if that is 2^8 bytes. Without
-/// `context_takeover`, the states that compress belong to the core, which keeps four at most, and not to the connections.
+/// with a window of 2^8 bytes is declined, because zlib has none. The client takes any window of its server
+/// (`client_max_window_bits`, §7.1.2.2). With one of 2^8 bytes, it sends messages uncompressed. Without
+/// `context_takeover`, the states of compression belong to the core and not to the connections. A core keeps four at
+/// most.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..DeflateOptions::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..DeflateOptions::default()`,
+/// and patterns in `..`.
 #[derive(Clone, Copy, Debug)]
 pub struct DeflateOptions {
     /// Messages of fewer bytes are sent as they are. Default: 512.
     pub message_min: usize,
-    /// The level, from 1, which is fast, to 9, which is small. Default: 1.
+    /// The level, from 1 (fast) to 9 (small). Default: 1.
     pub level: u32,
-    /// Whether a message may refer to those before it, which makes messages that are alike smaller, but keeps up to 300
-    /// KiB for each connection, in both directions together. Default: false. Without it, a message that is cut short
-    /// is refused, unless just the last four bytes of a stored block are missing; with it, that is not noticed.
+    /// Whether a message may refer to those before it. Similar messages become smaller, but each connection keeps up to
+    /// 300 KiB, in both directions together. Default: false. Without it, a message that is cut short is refused, unless
+    /// just the last four bytes of a stored block are missing. With it, such a cut is not noticed.
     pub context_takeover: bool,
 }
 

@@ -14,8 +14,8 @@ use crate::websocket::codec::{Decoder, Input, Reading, Step};
 use crate::websocket::frame::{CloseReason, Error, Message, MessageKind, MessagePart};
 use crate::websocket::link::{Half, Link, Role, ServerRole, Shared};
 
-/// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. It also answers pings, sends pings to a peer
-/// that is silent, and takes part in the close; none of that happens while nobody receives.
+/// The half of a [`WebSocket`](crate::websocket::WebSocket) that receives messages. During a receive, it also answers
+/// pings, sends pings to a silent peer, and takes part in the close.
 pub struct Reader<R: Role = ServerRole> {
     half: Half<R>,
     input: Input,
@@ -76,27 +76,29 @@ impl<R: Role> Reader<R> {
         }
     }
 
-    /// Waits for the next message, which stays until the next call. `None` once the WebSocket is closed, by either end;
-    /// see [`Reader::close_reason`]. If the future is dropped, nothing is lost.
+    /// Waits for the next message. The message stays until the next call. `None` once the WebSocket is closed, by
+    /// either end: see [`Reader::close_reason`]. If the future is dropped, nothing is lost.
     ///
-    /// Messages that wait to be sent are sent before this method waits. While it waits, it answers pings, and sends
-    /// pings itself.
+    /// Before this method waits, it sends all messages that wait to be sent. While it waits, it answers pings and sends
+    /// some.
     ///
-    /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
-    /// longer than [`Options::close_timeout`](crate::websocket::Options::close_timeout). Then all messages that wait are sent,
-    /// and a close frame with code 1001 after them. Later messages of the peer are discarded until it has closed, too, and
-    /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
+    /// When the server stops, an incomplete message is received to its end, and may be answered.
+    /// [`Options::close_timeout`](crate::websocket::Options::close_timeout) limits the time for that. Then all messages
+    /// that wait are sent, with a close frame of code 1001 after them. Later messages of the peer are discarded until
+    /// it has closed, too. This method then returns `None`. A peer that is behind has the grace of the stop to take all
+    /// that.
     ///
-    /// If a message was begun by [`Reader::receive_part`], the rest of that message is skipped, even if the
-    /// future is dropped.
+    /// The rest of a message from [`Reader::receive_part`] is skipped, even if the future is dropped.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, if the peer is silent or takes nothing for too long, with
-    /// [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends without a close
-    /// frame, which is code 1006 (RFC 6455 §7.1.5); and with an [`Error`] if the peer breaks RFC 6455 or
-    /// exceeds a bound. The peer is then told by a close frame, and the connection is closed. Later calls return
-    /// `None`.
+    /// Fails if the connection does, or the peer is silent or takes nothing for too long.
+    ///
+    /// Fails with [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends
+    /// without a close frame. That is code 1006 (RFC 6455 §7.1.5).
+    ///
+    /// Fails with an [`Error`] if the peer breaks RFC 6455 or exceeds a bound. The peer gets a close frame, and the
+    /// connection is closed. Later calls return `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
         let wait = CancelMemoryWaitOnDrop(self);
         let received = poll_fn(|cx| {
@@ -121,9 +123,9 @@ impl<R: Role> Reader<R> {
         }
     }
 
-    /// Waits for the next part of a message, which stays until the next call: as much as is here. So a message of any
-    /// size is received in constant memory. `None` once the WebSocket is closed. If the future is dropped, nothing is
-    /// lost.
+    /// Waits for the next part of a message, as much as is here. The part stays until the next call. So a message of
+    /// any size is received in constant memory. `None` once the WebSocket is closed. If the future is dropped, nothing
+    /// is lost.
     ///
     /// # Errors
     ///
@@ -159,7 +161,7 @@ impl<R: Role> Reader<R> {
         })
     }
 
-    /// Returns the content of the close frame that the peer has sent; `None` if it has sent none.
+    /// Returns the content of the peer's close frame. `None` if there is none.
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.reason.as_deref()
     }

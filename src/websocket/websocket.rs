@@ -20,17 +20,18 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 /// Made by [`Context::websocket`](crate::Context::websocket) at a server. The client's is a [`ClientWebSocket`], made by
 /// [`Client::websocket`](crate::Client::websocket), and does the same.
 ///
-/// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
-/// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
+/// A received message is a view until the next call. To send meanwhile, use the reader and the writer on their own:
+/// borrow them as in the example, or move them into two tasks of the core.
 ///
-/// All bounds are in [`Options`], with defaults. A WebSocket whose halves are dropped is closed in the
-/// background: messages that wait are sent, a close frame after them unless one was sent already, and the connection is
-/// closed once the peer has closed, too, or after [`Options::close_timeout`]. The code is then 1011 from a server, whose
-/// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
+/// All bounds are in [`Options`], with defaults.
 ///
-/// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, which the handler may
-/// look at again: 4.0 KB in all. One that is moved to a task of its core (`tokio::task::spawn_local`), whose handler
-/// returns, holds 1.8 KB.
+/// A WebSocket whose halves are dropped is closed in the background. Messages that wait are sent, then a close frame
+/// unless one was sent already. The connection is closed once the peer has closed, too, or after
+/// [`Options::close_timeout`]. The code is then 1011 from a server, whose handler may have failed, and 1001 from a
+/// client. For another code, see [`WebSocket::close`].
+///
+/// A silent WebSocket holds no buffer. In its handler it still holds the context and the request: 4.0 KB in all. Moved
+/// to a task of its core (`tokio::task::spawn_local`), after the end of the handler, it holds 1.8 KB.
 ///
 /// # Examples
 ///
@@ -126,13 +127,16 @@ impl<R: Role> WebSocket<R> {
         self.writer.send(message).await
     }
 
-    /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7): sends a close frame, discards
-    /// what the peer still sends, and waits for its close frame, no longer than [`Options::close_timeout`].
+    /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7).
+    ///
+    /// Sends a close frame, and waits for that of the peer, no longer than [`Options::close_timeout`]. Messages
+    /// meanwhile are discarded.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, unless the peer has sent a close frame before; if the peer does not close in time; and
-    /// with an [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
+    /// Fails if the connection ends before a close frame of the peer, or the peer does not close in time.
+    ///
+    /// Fails with an [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
     /// too long, or the peer breaks RFC 6455.
     ///
     /// # Examples
@@ -163,7 +167,7 @@ impl<R: Role> WebSocket<R> {
         }
     }
 
-    /// Returns the content of the close frame that the peer has sent; `None` if it has sent none.
+    /// Returns the content of the peer's close frame. `None` if there is none.
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.reader.close_reason()
     }

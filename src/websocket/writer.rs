@@ -18,25 +18,26 @@ pub struct Writer<R: Role = ServerRole> {
 
 impl<R: Role> Writer<R> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
-    /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
+    /// taken all bytes to be sent. A message that is held back does not wait.
     ///
-    /// While other messages have arrived and were not received yet, a message of the handler waits until the handler
-    /// does, or until there are [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes, so that
-    /// the answers to many messages leave in one write. Messages of other tasks are sent at once: see
-    /// [`Writer::feed`].
+    /// A message of the handler is held back while other messages have arrived and were not received yet. It waits
+    /// until the handler does, or for [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes. So the
+    /// answers to many messages leave in one write. Messages of other tasks are sent at once: see [`Writer::feed`].
     ///
     /// If the future is dropped, the message is sent all the same, with the next call of the reader or the writer.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or the peer takes nothing for too long; and with an
-    /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as
-    /// that of a stop. A handler that sends while it waits for messages, as in a `select!`, checks
-    /// [`Writer::is_closed`] before, and waits on until [`Reader::receive`](crate::websocket::Reader::receive)
-    /// returns `None`: if it ended, the connection would be closed before the peer could answer.
+    /// Fails if the connection does or the peer takes nothing for too long. Fails with an
+    /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as that
+    /// of a stop.
     ///
-    /// Once a write has failed, nothing is sent any more. A peer that has closed may have sent messages and a close frame
-    /// before, which the reader still receives.
+    /// A handler that sends and receives together, as in a `select!`, checks [`Writer::is_closed`] before it sends.
+    /// Once closed, it waits for `None` from [`Reader::receive`](crate::websocket::Reader::receive). An earlier end
+    /// would close the connection before the peer could answer.
+    ///
+    /// Once a write has failed, nothing is sent any more. The reader still receives messages and a close frame of a
+    /// closed peer.
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
@@ -50,9 +51,9 @@ impl<R: Role> Writer<R> {
         .await
     }
 
-    /// Adds a message to those that wait to be sent, without sending them, unless there are
-    /// [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes. They are sent by
-    /// [`Writer::flush`], with the next [`Writer::send`], or when the reader waits.
+    /// Adds a message to those that wait to be sent. From
+    /// [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes on, they are sent. They are also sent by
+    /// [`Writer::flush`], the next [`Writer::send`], or a waiting reader.
     ///
     /// # Errors
     ///
@@ -62,13 +63,13 @@ impl<R: Role> Writer<R> {
         self.feed_with(|link, cx| link.write_message(cx, message)).await
     }
 
-    /// Sends a part of a message, as a frame of its own, so that the message need not be in memory as a whole. Parts are
-    /// not compressed. No other message can be sent before the last part.
+    /// Sends a part of a message, as a frame of its own. The message need not be in memory as a whole. Parts are not
+    /// compressed. No other message can be sent before the last part.
     ///
     /// # Errors
     ///
-    /// As [`Writer::send`]; also if the kind is another than that of the parts before, or if a text is not
-    /// UTF-8. Nothing of the part is sent then.
+    /// Fails as [`Writer::send`] does. Also fails, without sending the part, if the kind is not that of the parts
+    /// before or a text is not UTF-8.
     ///
     /// # Examples
     ///
@@ -100,9 +101,9 @@ impl<R: Role> Writer<R> {
         self.flush().await
     }
 
-    /// Returns how long the last ping took that the peer has answered; `None` if there is none. The pings are those of
-    /// [`Writer::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
-    /// measured. Their pongs are seen while the reader waits for messages, which it does not hand out.
+    /// Returns the time from the last answered ping to its pong. `None` without a pong. The pings are those of
+    /// [`Writer::ping`], and those for a silent peer. Of several that wait for an answer, the first is measured. The
+    /// pong is seen while the reader waits for messages.
     pub fn round_trip(&self) -> Option<Duration> {
         self.half.with(|link| link.heartbeat.round_trip())
     }
@@ -111,20 +112,20 @@ impl<R: Role> Writer<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or the peer takes nothing for too long.
+    /// Fails if the connection does or the peer takes nothing for too long.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.half.with(|link| link.poll_send(cx, 0))).await
     }
 
     /// Sends a close frame, unless one was sent already. With [`CloseCode::NONE`] it has neither code nor reason.
     ///
-    /// The WebSocket is closed once the peer has answered it, which
-    /// the reader waits for: see [`WebSocket::close`](crate::websocket::WebSocket::close).
+    /// The WebSocket is closed once the peer has answered. The reader waits for that: see
+    /// [`WebSocket::close`](crate::websocket::WebSocket::close).
     ///
     /// # Errors
     ///
-    /// As [`Writer::flush`]; and with an [`Error`](crate::websocket::Error) if the code must not be
-    /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
+    /// Fails as [`Writer::flush`] does. Fails with an [`Error`](crate::websocket::Error) if the code must not be sent,
+    /// a reason has no code, or the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_writable =
             self.half.with(|link| link.write_close(code, reason).map(|()| link.state().is_writable()))?;
@@ -163,8 +164,7 @@ impl<R: Role> Writer<R> {
         self.half.with(|link| link.state().has_sent_close())
     }
 
-    /// Returns whether nothing can be sent any more: a close frame was sent, a write has failed, or the connection has
-    /// ended.
+    /// Returns whether nothing can be sent any more, after a close frame, a failed write or the end of the connection.
     pub fn is_closed(&self) -> bool {
         self.half.with(|link| !link.state().is_open())
     }

@@ -7,13 +7,13 @@ use super::{Limits, WireError};
 use crate::error_text::Excerpt;
 use crate::message::{is_field_value, members, token_len};
 
-/// Which field of a message broke the rules, or which limit the message exceeds.
+/// The field of a message against the rules, or the limit that the message exceeds.
 ///
-/// The value of a field is never shown, since it may be a secret.
+/// The value of a field is never shown, because it may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireDetail {
-    /// The name of the field in quotes; or, if it is no name, its beginning. Escaped, and at most 64 octets long.
+    /// The name of the field in quotes, or the beginning of an invalid name. Escaped, and at most 64 octets long.
     Field(Box<str>),
     /// The beginning of an answer that is no response of HTTP/1.
     #[non_exhaustive]
@@ -32,7 +32,7 @@ pub enum WireDetail {
         unit: &'static str,
         /// The most that is allowed.
         max: u64,
-        /// How much there was, if that was announced.
+        /// The announced size, if any.
         announced: Option<u64>,
     },
 }

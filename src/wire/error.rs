@@ -13,8 +13,8 @@ pub enum WireError {
     /// The status line is not a version, three digits of which the first is not zero, and an optional reason, with one
     /// space between them (§4).
     StatusLine,
-    /// The peer began with a TLS record, where HTTP in the clear was expected (RFC 8446 §5.1): a client that means
-    /// `https`, or a port that speaks it.
+    /// The peer began with a TLS record instead of HTTP in the clear (RFC 8446 §5.1). A client wanted `https`, or the
+    /// port of a server speaks it.
     TlsRecord,
     /// The request line is longer than its limit.
     RequestLineTooLong,

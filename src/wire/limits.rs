@@ -5,10 +5,10 @@ use crate::memory::machine_memory;
 /// Bounds on every size and count that a peer can determine. Exceeding one results in a refusal or a close, never in a
 /// panic.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Limits::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..Limits::default()`, and
+/// patterns in `..`.
 ///
-/// Some bounds are constants, since no peer has a reason to exceed them. Beyond them: 400.
+/// Some bounds are constants, because no peer has a reason to exceed them. Beyond them: 400.
 ///
 /// | constant | bounds | value |
 /// |---|---|---|
@@ -29,77 +29,79 @@ use crate::memory::machine_memory;
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,
-    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB; at most 1 GiB.
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB, at most 1 GiB.
     pub head_max: usize,
-    /// Fields in a head. Beyond: 431. Default: 128; at most 1,024.
+    /// Fields in a head. Beyond: 431. Default: 128, at most 1,024.
     pub fields_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB. [`middleware::limits`](crate::middleware::limits)
     /// sets it for a route.
     ///
-    /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go
-    /// beyond it as soon as its size is here. The buffer grows with the bytes that have arrived, not with the announced
-    /// length, which is only taken from [`Limits::memory_max`].
+    /// A body with a greater Content-Length is refused before a byte of it is stored. A chunk that would go beyond is
+    /// refused at its size. The buffer grows with the arrived bytes. The announced length is only taken from
+    /// [`Limits::memory_max`].
     pub body_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_total_max: usize,
-    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; at most 1 GiB.
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB, at most 1 GiB.
     pub trailers_max: usize,
-    /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
+    /// Fields in a trailer section. Beyond: 431. Default: 64, at most 1,024.
     pub trailer_fields_max: usize,
     /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
-    /// the time to read the response ([`Timeouts::linger`](crate::Timeouts::linger)). A body whose length was unknown
-    /// when the response began, or that the handler was to read meanwhile, has the same time to end first, and the
-    /// connection is kept if it does. Default: 256 KiB.
-    pub drain_max: usize,
-    /// Bytes of a forwarded response that are kept for a peer which does not take them yet, so that the connection to the
-    /// server behind is free again once the whole response is here ([`Context::forward`](crate::Context::forward)).
-    /// Beyond: the server behind has to wait for the peer. Default: none. nginx has 64 KiB
-    /// ([`middleware::limits`](crate::middleware::limits) sets it for a route).
+    /// the time to read the response ([`Timeouts::linger`](crate::Timeouts::linger)). Default: 256 KiB.
     ///
-    /// They are taken from [`Limits::memory_max`] as they are needed, and only while at least half of that is free.
+    /// A body whose length was unknown at the beginning of the response has the same time to end first. So has one for
+    /// the handler to read meanwhile. If it ends in time, the connection is kept.
+    pub drain_max: usize,
+    /// Bytes of a forwarded response that are kept for a slow peer ([`Context::forward`](crate::Context::forward)).
+    /// Beyond: the server behind has to wait for the peer. Default: none.
+    /// [`middleware::limits`](crate::middleware::limits) sets it for a route. nginx has 64 KiB.
+    ///
+    /// The connection to the server behind is free again once the whole response is here. The bytes are taken from
+    /// [`Limits::memory_max`] at need, but only while at least half is free.
     pub forward_buffer_max: usize,
     /// Bytes of forwarded responses that one core keeps in this way, for all its connections. Beyond: the server behind has to
     /// wait for the peer. Default: 64 MiB. Several servers on one thread share the count.
     pub forward_buffers_per_core_max: usize,
-    /// Bytes of responses that are gathered while more pipelined requests are waiting, and then written together.
-    /// Default: 64 KiB.
+    /// Bytes of responses to pipelined requests that are gathered and written together. Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
+    /// Responses to pipelined requests that are gathered and written together. Default: 64.
     pub pipeline_responses_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536, or one for each 64 KiB of memory if the machine, or the
-    /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or when very many are
+    /// refused at once, close without a response. Default: 65,536, or one for each 64 KiB of memory if the machine, or
+    /// the control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, responses that wait for
-    /// their peers, forwarded responses that are kept, decoded content and the windows of its decoders, parts of multipart
-    /// content, messages of WebSockets, and the states of codings.
-    /// Default: a quarter of the memory of the machine, or of the control group of the process if that may take less; 512 MiB
-    /// where the system does not tell. An allocator may keep as much again, and the system takes its part for each connection.
+    /// Bytes of memory that peers may fill, over all connections of the server. Default: a quarter of the memory of the
+    /// machine, or of the control group of the process if that is less. 512 MiB where the system reports neither.
     ///
-    /// A body of more than 16 KiB takes its memory before it is received, and others wait in turn meanwhile. A quarter is
-    /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
-    /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
-    /// refused with 503 and `retry-after`. A body in chunks that has outgrown the quarter waits for more than a second only as
-    /// long as no other waits for that. While others wait, a body that holds memory has that long to arrive (408), and so have
-    /// its parts and the window of its decoder.
-    /// Streamed responses whose compression would leave less than half of the memory free are not compressed.
+    /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
+    /// the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings. Not
+    /// counted are heads, bodies up to 16 KiB and smaller responses, because [`Limits::connections_max`] bounds their
+    /// number. Nor is the memory of handlers, even while they write it to a slow peer. An allocator may keep as much
+    /// again, and the system takes its part for each connection.
     ///
-    /// A response of more than 64 KiB that a handler leaves in memory takes its memory until the system has all of it to
-    /// send. It is there already, so it does not wait: if even the content of its request does not make enough room, it is freed,
-    /// and the peer gets 503 with `retry-after`. One that can never fit takes all there is. While less than half is
-    /// free, a response that holds memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken. Bytes that
-    /// others share, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) that is kept for all peers, take none.
-    /// Messages of more than 64 KiB that a WebSocket keeps for a peer which is behind take theirs likewise; without any, the
+    /// A body of more than 16 KiB takes its memory before it is received. Others wait in turn meanwhile. A quarter is
+    /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest
+    /// is refused at once (413). After a wait of [`Timeouts::body`](crate::Timeouts::body), a body is refused with 503
+    /// and `retry-after`. A body in chunks that has outgrown the quarter waits for a second, and longer while no other
+    /// wants the quarter. While others wait, a body with memory has [`Timeouts::body`](crate::Timeouts::body) to arrive
+    /// (408). The same goes for its parts and the window of its decoder. Streamed responses are not compressed if less
+    /// than half of the memory would stay free.
+    ///
+    /// A response of more than 64 KiB in memory takes its memory until the system has all of it to send. The response
+    /// is there already, and does not wait. If even the content of its request makes too little room, the response is
+    /// freed. The peer then gets 503 with `retry-after`. A response that can never fit takes all there is. While less
+    /// than half is free, a response with memory has [`Timeouts::write`](crate::Timeouts::write) in all to be taken.
+    /// Shared bytes, such as a clone of a [`Bytes`](crate::Body::set_shared_bytes) for all peers, take none.
+    ///
+    /// Messages of more than 64 KiB that a WebSocket keeps for a peer behind take memory likewise. Without room, the
     /// sender gets [`ExchangeError::NoMemory`](crate::error::ExchangeError::NoMemory), and the sending ends.
-    ///
-    /// Not counted are heads and bodies up to 16 KiB, and smaller responses, since [`Limits::connections_max`] bounds how many
-    /// there are; and all that handlers keep, even while they write it to a slow peer.
     pub memory_max: usize,
-    /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
+    /// Requests on one connection. The last response carries `connection: close`. Default: no limit. Zero counts as
+    /// one.
     pub requests_per_connection_max: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Floor 2: how a message is spelled (RFC 9112), and where a frame of WebSocket ends (RFC 6455). Pure functions on bytes: no
-//! socket, no clock, no await.
+//! Floor 2: the spelling of messages (RFC 9112), and the ends of WebSocket frames (RFC 6455). Pure functions on bytes:
+//! no socket, no clock, no await.
 //!
-//! Servers and clients share all of it: no function depends on which of them calls.
+//! Servers and clients share all of it. No function depends on its caller.
 
 mod detail;
 mod error;

@@ -22,16 +22,14 @@ use crate::runtime::{self, boxed, sleep_until};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
-/// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. One that fails five times in a row, or much more often than the others, is [ejected](super::Ejection). A
-/// failure is any error that is not the caller's fault, and a response of 502, 503 or 504: a broken host often sends these
-/// at once, and would otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other
-/// outcomes are failures. Hosts that fail active [checks](super::BalancerBuilder::health_check) get no requests as long as
-/// there are others.
+/// A host that fails gets fewer requests for some time. Each failure counts as one more pending request, for 3 s by default.
+/// One that fails five times in a row, or much more often than the others, is [ejected](super::Ejection). A failure is any
+/// error that is not the caller's fault, and a response of 502, 503 or 504. A broken host often sends these at once, and would
+/// otherwise look the least busy. With [`healthy_if`](super::BalancerBuilder::healthy_if), other outcomes are failures. After
+/// failed active [checks](super::BalancerBuilder::health_check), a host gets no requests while there are others.
 ///
-/// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
-/// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not
-/// followed.
+/// Made by [`Client::balance`](crate::Client::balance). Clones are the same balancer. Targets must be only a path, since the
+/// host is chosen later. A gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not followed.
 ///
 /// # Examples
 ///
@@ -74,8 +72,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
-    /// and with [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::send`](crate::Client::send). A target that is more than a path fails with [`ClientCause::Origin`], a
+    /// balancer without hosts with [`ClientCause::NoHost`].
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
@@ -130,8 +128,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::open_call`](crate::Client::open_call); also with [`ClientCause::Origin`] if the target is more than a path,
-    /// and with [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::open_call`](crate::Client::open_call). A target that is more than a path fails with
+    /// [`ClientCause::Origin`], a balancer without hosts with [`ClientCause::NoHost`].
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut round = self.begin(request, None).await?;
         loop {
@@ -168,8 +166,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`](crate::Client::upgrade); also with [`ClientCause::Origin`] if the target is more than a
-    /// path, and with [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::upgrade`](crate::Client::upgrade). A target that is more than a path fails with [`ClientCause::Origin`], a
+    /// balancer without hosts with [`ClientCause::NoHost`].
     pub async fn upgrade(
         &self,
         request: &Request,
@@ -195,7 +193,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn add(&self, url: &str) -> Result<bool, MessageError> {
         let member = Member::new(Host::new(self.inner.sender.clone(), url)?, 1);
         Ok(self.inner.hosts.add(member))
@@ -206,7 +204,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn add_each_address_of(&self, url: &str) -> Result<bool, MessageError> {
         let host = Host::new(self.inner.sender.clone(), url)?;
         Ok(self.inner.hosts.add_name(BalancedName::new(host)))
@@ -217,23 +215,26 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host, or has a port.
+    /// Fails if the URL is malformed, names no host or has a port.
     pub fn add_each_target_of(&self, url: &str) -> Result<bool, MessageError> {
         Ok(self.inner.hosts.add_name(BalancedName::of_service(self.inner.sender.clone(), url)?))
     }
 
-    /// Sets the share of requests that the host which `url` names gets, in proportion to the others: 1 unless it was set,
-    /// and at most 1,000. With 0 it gets none, and those that are pending are still answered: once
-    /// [`BalancerCounts::pending`] is 0, it is drained. A name with several addresses has one weight for all of them; a service
-    /// has none of its own. Returns whether it is one of the hosts.
+    /// Sets the weight of the host that `url` names, its share of the requests in proportion to the others. Default: 1; at most
+    /// 1,000. Returns whether the balancer has this host.
+    ///
+    /// A host of weight 0 gets no more requests. Pending ones are still answered. The host is drained once
+    /// [`BalancerCounts::pending`] is 0. A name with several addresses has one weight for all of them. A service has none of
+    /// its own.
     #[doc(alias = "drain")]
     pub fn set_weight(&self, url: &str, weight: u32) -> bool {
         origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.set_weight(&key, weight))
     }
 
-    /// Removes the host that `url` names, or all hosts that its [look-up](super::BalancerBuilder::each_address_of) has found, and
-    /// looks the name up no more. A single target of a service comes back with the next look-up. Pending requests are still
-    /// answered. Returns whether there was such a host or name.
+    /// Removes the host that `url` names. Returns whether there was such a host or name.
+    ///
+    /// Of a name that is [looked up](super::BalancerBuilder::each_address_of), all hosts are removed, and the look-ups end. A
+    /// single target of a service comes back with the next look-up. Pending requests are still answered.
     pub fn remove(&self, url: &str) -> bool {
         origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.remove(&key))
     }

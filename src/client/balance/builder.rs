@@ -19,8 +19,7 @@ use crate::client::send::RequestSender;
 use crate::message::{MessageError, Request, Response, Status};
 use crate::runtime::Hooks;
 
-/// Configures a [`Balancer`]. Made by [`Client::balance`](crate::Client::balance); timeouts and limits are those of the
-/// client.
+/// Configures a [`Balancer`]. Made by [`Client::balance`](crate::Client::balance). Timeouts and limits are those of the client.
 ///
 /// # Examples
 ///
@@ -81,23 +80,23 @@ impl BalancerBuilder {
         self.weighted(url, 1)
     }
 
-    /// Adds a host with a [weight](Balancer::set_weight), at most 1,000; hosts that are added otherwise have 1. Adding the
-    /// same host twice has no effect.
+    /// Adds a host with a [weight](Balancer::set_weight), at most 1,000. Other hosts have 1. Adding the same host twice has no
+    /// effect.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn weighted(self, url: &str, weight: u32) -> Result<Self, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
         self.hosts.add(Member::new(host, weight));
         Ok(self)
     }
 
-    /// Adds a host that gets requests only while no other host can be used.
+    /// Adds a host for the time in which no other can be used.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     pub fn backup(self, url: &str) -> Result<Self, MessageError> {
         let host = Host::new(self.sender.clone(), url)?;
         self.hosts.add(Member::new(host, 1).in_tier(1));
@@ -106,15 +105,15 @@ impl BalancerBuilder {
 
     /// Adds each address of the host that `url` names as a host of its own, such as those of a headless service of Kubernetes.
     ///
-    /// The resolver of the client looks the name up with the first request, and again when the addresses are no longer valid,
-    /// at most once a second. An address that goes away gets no more requests; one that stays keeps its counts and its
-    /// connections. If a look-up fails, the last addresses stay, and [`HostChange::Unresolved`](super::HostChange) is reported.
-    /// Requests have the name in their `host` field, and TLS expects it. A proxy of the client looks names up for itself, so
-    /// all addresses lead to the same hosts through it.
+    /// The resolver of the client looks the name up with the first request, and again after the addresses have expired, at most
+    /// once a second. An address that goes away gets no more requests. One that stays keeps its counts and its connections.
+    /// After a failed look-up, the last addresses stay, and [`HostChange::Unresolved`](super::HostChange) is reported. Requests
+    /// have the name in their `host` field, and TLS expects it. A proxy of the client looks names up for itself, so all
+    /// addresses lead to the same hosts through it.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host.
+    /// Fails if the URL is malformed or names no host.
     ///
     /// # Examples
     ///
@@ -135,29 +134,29 @@ impl BalancerBuilder {
     /// Adds each target of a service as a host of its own, by the SRV records (RFC 2782) of the name in `url`, such as
     /// `http://_http._tcp.api.internal`.
     ///
-    /// The resolver of the client must look them up: see [`Resolver::resolve_srv`](crate::net::Resolver::resolve_srv). That of
+    /// The resolver of the client must look them up (see [`Resolver::resolve_srv`](crate::net::Resolver::resolve_srv)). That of
     /// the operating system cannot. Records are looked up as often as the addresses of [`BalancerBuilder::each_address_of`]
-    /// are. At most 64 targets are used. If there is none, the last ones stay, and
-    /// [`HostChange::Unresolved`](super::HostChange) is reported.
+    /// are. At most 64 targets are used. Without any, the last ones stay, and [`HostChange::Unresolved`](super::HostChange) is
+    /// reported.
     ///
-    /// Targets of the lowest priority get the requests, by their weights; those of the next one get them while none of these
-    /// can be used, and so on: see [`BalancerCounts::tier`](super::BalancerCounts::tier). A [weight](Balancer::set_weight) that
-    /// is set for a target stays until that of its record changes; the service itself has none. A target that is
-    /// [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the weight
-    /// from the one that has found it first. When that one no longer finds it, it has those from the other.
+    /// Targets of the lowest priority get the requests, by their weights. The next priority gets them while none of these can
+    /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A target keeps a
+    /// [weight](Balancer::set_weight) of its own until that of its record changes. The service itself has none. A target that
+    /// is [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the
+    /// weight from the one that has found it first. Once it has left this service, the other one counts.
     ///
     /// Requests have the name and the port of the target in their `host` field, and TLS expects the name. For `https`, targets
-    /// must therefore be in the domain of the service, here `api.internal`: others are left out, since whoever can forge
-    /// answers of name servers could otherwise have the certificate of another name expected (RFC 6125 §6.2.1).
+    /// must therefore be in the domain of the service, here `api.internal`. Others are left out, since a forged answer of a
+    /// name server could otherwise have the certificate of another name expected (RFC 6125 §6.2.1).
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or names no host, or has a port.
+    /// Fails if the URL is malformed, names no host or has a port.
     ///
     /// # Examples
     ///
-    /// A resolver over a client of DNS, here one that knows a single answer. With the crate `hickory-resolver`, `resolve_srv`
-    /// would call `srv_lookup`, and read priority, weight, port and target of each record, and `valid_until` of the answer.
+    /// A resolver over a client of DNS, here one with a single answer. With the crate `hickory-resolver`, `resolve_srv` would
+    /// call `srv_lookup`. Its answer has the priority, weight, port and target of each record, and `valid_until`.
     ///
     /// ```
     /// use std::io;
@@ -198,10 +197,10 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets a function that returns the key of a request, such as the name of a user or the path. Requests with the same key
-    /// go to the same host, as long as that has no more than 1.25 times its share of the pending requests. When a host comes
-    /// or goes, only its own keys move. Balancers with the same hosts choose alike. A request without a key goes where
-    /// [`BalancerBuilder::choice`] says. Default: none has one.
+    /// Sets a function that returns the key of a request, such as the name of a user or the path. Requests with the same key go
+    /// to the same host. A host that has 1.25 times its share of the pending requests is passed over for the next one. When a
+    /// host comes or goes, only its own keys move. Balancers with the same hosts choose alike. A request without a key goes by
+    /// [`BalancerBuilder::choice`]. Default: none has one.
     ///
     /// # Examples
     ///
@@ -215,8 +214,8 @@ impl BalancerBuilder {
     /// # Ok::<(), corehttp::error::MessageError>(())
     /// ```
     ///
-    /// A gateway whose visitors stay with their host, by a cookie that the gateway sets. Such a cookie names no host, so there
-    /// is nothing in it to forge:
+    /// A gateway whose visitors stay with their host, by a cookie. Such a cookie names no host, so there is nothing in it to
+    /// forge:
     ///
     /// ```
     /// use corehttp::client::Balancer;
@@ -245,7 +244,7 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how long a failure counts as one more pending request. Any status from 500 on counts so too, except 501 and 505: a
+    /// Sets how long a failure counts as one more pending request. Any status from 500 on counts so too, except 501 and 505. A
     /// host that answers 500 at once would otherwise look the least busy. Default: 3 s.
     pub fn penalty(mut self, penalty: Duration) -> Self {
         self.health.penalty = penalty;
@@ -258,12 +257,12 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
-    /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
-    /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
+    /// Sets which hosts are healthy, by a function of the head of a response or of the error instead. The function is not
+    /// called for errors that are the caller's fault. Default: each host with a response is healthy, even of 500, but not of
+    /// 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
     ///
-    /// A host that answers each request with 500 has [penalties](BalancerBuilder::penalty) alone. If no request of a peer can
-    /// make a good host answer so, 500 should be a failure as well, for which hosts are ejected.
+    /// A host that answers each request with 500 has [penalties](BalancerBuilder::penalty) alone. Make 500 a failure as well,
+    /// with ejection, if no request of a peer can make a good host answer so.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -272,31 +271,31 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets when hosts that fail get no requests for a while; `None` ejects none. Default: [`Ejection::new`].
+    /// Sets when failing hosts get no requests for some time. `None` ejects none. Default: [`Ejection::new`].
     pub fn ejection(mut self, ejection: impl Into<Option<Ejection>>) -> Self {
         self.health.ejection = ejection.into();
         self
     }
 
-    /// Sets how long a host that was down or ejected gets only a part of its share, which grows from a tenth to the whole.
-    /// Default: zero, so that it has all at once.
+    /// Sets how long a host has only a part of its share after being down or ejected. The part grows from a tenth to the whole.
+    /// Default: zero, for the whole at once.
     pub fn slow_start(mut self, time: Duration) -> Self {
         self.health.slow_start = time;
         self
     }
 
-    /// Sets how many percent of the hosts must be fit for use; backups and hosts of weight 0 are not counted. While fewer are
-    /// fit, but at least one, all hosts but backups get requests, since those that are fit would not bear the load. Default: 0.
-    /// Hosts that are not fit then get requests only while no host is, backups included.
+    /// Sets how many percent of the hosts must be fit for use. Backups and hosts of weight 0 are not counted. With fewer, but
+    /// at least one, all hosts but backups get requests, since the fit ones alone would not bear the load. Default: 0. Unfit
+    /// hosts then get requests only while not even a backup is fit.
     #[doc(alias("panic_threshold", "healthy_panic_threshold"))]
     pub fn panic_below(mut self, percent: u8) -> Self {
         self.panic.percent = percent.min(100);
         self
     }
 
-    /// Adds a function that is called when the balancer starts or stops sending requests to hosts that are not fit for use
-    /// (Envoy's "panic", not one of Rust): see [`PanicReport`]. The function runs in the task of the request that is the first
-    /// of its kind, and should return quickly. If the function panics, that is ignored.
+    /// Adds a function that is called when the balancer starts or stops using hosts without regard to their health (Envoy's
+    /// "panic", not one of Rust). The function runs in the task of the first request concerned, and should return quickly. Its
+    /// own panics are ignored. See [`PanicReport`].
     ///
     /// # Examples
     ///
@@ -315,8 +314,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Adds a function that is called for each [`HostChange`](super::HostChange) of a host. It runs in the task that has
-    /// noticed the change, and should return quickly. Its panics are ignored.
+    /// Adds a function that is called for each [`HostChange`](super::HostChange) of a host. The function runs in the task that
+    /// has noticed the change. It should return quickly. Its panics are ignored.
     pub fn on_change(mut self, on_change: impl Fn(&HostReport<'_>) + Send + Sync + 'static) -> Self {
         self.health.on_change.push(Box::new(on_change));
         self
@@ -326,27 +325,27 @@ impl BalancerBuilder {
     ///
     /// While all connections to a host are in use, it is not checked. The task that checks ends with the balancer.
     ///
-    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends,
-    /// the next request starts them in its own.
+    /// Checks run in the runtime of the request that starts them. They pause while the runtime does. After its end, the next
+    /// request starts them in its own.
     pub fn health_check(mut self, check: HealthCheck) -> Self {
         self.health.check = Some(check);
         self
     }
 
-    /// Sets whether a failed request is retried once, on another host, if the first host certainly has not processed it,
-    /// for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
+    /// Sets whether a failed request gets a second attempt, on another host. The first host must certainly not have processed
+    /// it, for instance because it could not be reached. The second attempt has the client's full timeout again. Default: no.
     ///
-    /// [`BalancerBuilder::retry`] retries more failures, within a budget. If there is such a policy, it alone decides.
+    /// [`BalancerBuilder::retry`] retries more failures, within a budget. Such a policy decides alone.
     pub fn retry_other_hosts(mut self, retry: bool) -> Self {
         self.other_hosts = if retry { OtherHosts::Once } else { OtherHosts::Unused };
         self
     }
 
-    /// Sets the policy by which failed requests are sent again; `None` sends none again. Default: that of the client.
+    /// Sets the policy by which failed requests are sent again. `None` sends none again. Default: that of the client.
     ///
-    /// A request is sent to another host each time, if there is another one, so it does not wait for the `retry-after` of
-    /// the one that has failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it.
-    /// The time limit of the client is that of all attempts together.
+    /// Each retry goes to another host if there is one. There, it does not wait for the `retry-after` of the host that has
+    /// failed. The retry counts against the [budget](crate::client::RetryBudget) of the host that gets it. The time limit of
+    /// the client is that of all attempts together.
     pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
         self.retry = retry.into().map(Arc::new);
         self

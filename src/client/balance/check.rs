@@ -9,10 +9,10 @@ use crate::client::host::Host;
 use crate::client::retry::random_share;
 use crate::message::{MessageError, Request, Response, Status, TargetError, TargetForm};
 
-/// How a [`Balancer`](super::Balancer) checks whether each host is up.
+/// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
-/// A host that is down gets no requests as long as there are others. It goes down after some checks in a row have failed,
-/// and is up again after some have passed. Meanwhile checks come sooner.
+/// A host that is down gets no requests while there are others. It goes down after several failed checks in a row, and up again
+/// after several passed ones. Meanwhile checks come sooner.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ pub struct HealthCheck {
 type HasPassed = dyn Fn(&Response) -> bool + Send + Sync;
 
 impl HealthCheck {
-    /// Checks by requesting `path`, which a host answers with 2xx if it is up.
+    /// Checks by requesting `path`. A host that is up answers with 2xx.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl HealthCheck {
         Ok(HealthCheck::new(Some(request)))
     }
 
-    /// Checks by opening a connection, with TLS for an `https` host, and closing it again, for hosts that have no path for
+    /// Checks by opening a connection, with TLS for an `https` host, and closing it again. For hosts that have no path for
     /// checks. A host that accepts connections and answers none of them is up.
     pub fn connect() -> HealthCheck {
         HealthCheck::new(None)
@@ -73,9 +73,8 @@ impl HealthCheck {
         }
     }
 
-    /// Sets how long after the beginning of a check the next one begins, if the state of the host is certain. A response
-    /// that takes longer than this fails the check, also while [`HealthCheck::doubt_interval`] applies. Default: 5 s; at
-    /// least 10 ms.
+    /// Sets the time from the beginning of one check to that of the next, while the state of the host is certain. A check that
+    /// takes longer has failed, even after a [`HealthCheck::doubt_interval`]. Default: 5 s; at least 10 ms.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // Without a pause, checks would keep the hosts busy.
@@ -105,16 +104,16 @@ impl HealthCheck {
         self
     }
 
-    /// Sets by how many percent an interval may be shorter, at random, so that checks of several balancers do not come
-    /// together. Default: 10.
+    /// Sets by how many percent an interval may be shorter, at random. The checks of several balancers are thus spread.
+    /// Default: 10.
     #[must_use]
     pub fn jitter_percent(mut self, percent: u8) -> Self {
         self.jitter_percent = percent.min(100);
         self
     }
 
-    /// Sets a function that decides by status, fields and content whether a host is up. A panic of it fails the check.
-    /// Default: the status is 2xx.
+    /// Sets which responses pass, by status, fields and content. A panic of the function fails the check. Default: the status
+    /// is 2xx.
     #[must_use]
     pub fn passed_if(mut self, has_passed: impl Fn(&Response) -> bool + Send + Sync + 'static) -> Self {
         self.has_passed = Box::new(has_passed);
@@ -169,7 +168,7 @@ impl fmt::Debug for HealthCheck {
 pub enum CheckFailure {
     /// It has answered with this status, and the check has not passed.
     Response(Status),
-    /// It has not answered: the exchange failed, or took too long, in this phase.
+    /// The exchange failed or took too long, in this phase.
     Exchange(ClientPhase),
 }
 

@@ -14,12 +14,12 @@ use crate::memory::stable_hash;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BalancerChoice {
-    /// The host with the least load; among equals, the one whose turn it is. The requests that a host missed while it was
-    /// down, slow or not there are not made up for.
+    /// The host with the least load, by turns among equals. Requests that a host has missed, being down, slow or not there, are
+    /// not made up for.
     #[default]
     LeastPending,
-    /// Of two hosts chosen at random, the one with less load; between equals, as above. With this choice, several
-    /// independent balancers do not all rush to the same idle host.
+    /// Of two hosts chosen at random, the one with less load, by turns between equals. With this choice, several independent
+    /// balancers do not all rush to the same idle host.
     TwoRandom,
     /// The host whose turn it is, by the weights alone. For requests that take equally long.
     RoundRobin,

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use crate::runtime::{Instant, later};
 
-/// When a host of a [`Balancer`](super::Balancer) fails so often that it gets no requests for a while.
+/// The failures after which a host of a [`Balancer`](super::Balancer) gets no requests for some time.
 ///
-/// A host is ejected after some failures in a row, or if it fails much more often than the others. When its time is over,
-/// it gets one request a second as a trial. If that succeeds, the host is back; if it fails, the host is ejected again, and for
-/// longer each time. No more than a part of the hosts is ejected at once, so a fault that all of them share does not take
-/// all of them out.
+/// A host is ejected for several failures in a row, or for failing much more often than the others. When its time is over, it
+/// gets one request a second as a trial. A trial that succeeds brings it back. One that fails ejects it again, for longer each
+/// time. No more than a part of the hosts is ejected at once, so a common fault does not take all of them out.
 ///
 /// A host with less trouble has [penalties](super::BalancerBuilder::penalty) alone.
 ///
@@ -47,31 +46,30 @@ impl Ejection {
         }
     }
 
-    /// Sets how many failures in a row eject a host; with 0, none do. Default: 5.
+    /// Sets how many failures in a row eject a host. With 0, none do. Default: 5.
     ///
-    /// The same number of lost hedges in a row ejects it as well:
-    /// [hedged](crate::client::Retry::hedge_after_percentile) requests that another host has answered first. A host that hangs
-    /// fails no hedged request, since each is canceled.
+    /// As many lost hedges in a row eject it as well. These are [hedged](crate::client::Retry::hedge_after_percentile) requests
+    /// that another host has answered first. At a hanging host, none of them fails, since each is canceled.
     #[must_use]
     pub fn failures(mut self, in_a_row: u32) -> Self {
         self.failures = in_a_row;
         self
     }
 
-    /// Sets how many requests a host must have had since the last comparison, to be compared with the others; `None` compares
+    /// Sets the least number of requests since the last comparison for a host to be compared with the others. `None` compares
     /// none. Default: 100.
     ///
-    /// Hosts are compared when one has failed, at least ten seconds after the last time. If there are at least five such
-    /// hosts, one whose share of successes is below the mean by more than 1.9 standard deviations, and by more than 5 percent,
-    /// is ejected.
+    /// Hosts are compared when one has failed, at least ten seconds after the last time. There must be at least five with that
+    /// many requests. A host is ejected if its share of successes is below the mean by more than 1.9 standard deviations, and
+    /// by more than 5 percent.
     #[must_use]
     pub fn compared_from(mut self, requests: impl Into<Option<u32>>) -> Self {
         self.compared_from = requests.into();
         self
     }
 
-    /// Sets how long a host is ejected the first time, and at most. The time doubles with each failed trial, and begins anew
-    /// once the host has been back for as long as it was ejected at last. Default: 30 s and 300 s.
+    /// Sets how long a host is ejected the first time, and at most. The time doubles with each failed trial. It begins anew
+    /// once the host has been back for the length of its last ejection. Default: 30 s and 300 s.
     #[must_use]
     pub fn time(mut self, first: Duration, most: Duration) -> Self {
         self.first = first;
@@ -79,9 +77,8 @@ impl Ejection {
         self
     }
 
-    /// Sets how many percent of the hosts may be ejected at once, rounded down; backups are included, and hosts of weight 0
-    /// are not. A host whose time is over, and which only waits for a request as a trial, does not count. Default: 50: one
-    /// of two, and never the only one.
+    /// Sets how many percent of the hosts may be ejected at once, rounded down. Backups are included, hosts of weight 0 are
+    /// not. A host that only waits for a trial does not count. Default: 50, thus one of two, and never the only one.
     #[must_use]
     pub fn percent_max(mut self, percent: u8) -> Self {
         self.percent_max = percent.min(100);
@@ -99,7 +96,7 @@ impl Default for Ejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EjectionCause {
-    /// It has failed as often in a row as [`Ejection::failures`] says.
+    /// It has failed [`Ejection::failures`] times in a row.
     Failures,
     /// It has failed much more often than the others.
     SuccessRate,

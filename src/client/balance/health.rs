@@ -91,9 +91,10 @@ impl fmt::Debug for HealthPolicy {
     }
 }
 
-/// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use. It does so while fewer
-/// hosts than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below) demands are fit, or while none is, backups
-/// included.
+/// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use.
+///
+/// These get requests while fewer hosts are fit than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below)
+/// demands, or none, backups included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicReport {
@@ -101,11 +102,11 @@ pub struct PanicReport {
     pub change: PanicChange,
     /// How many hosts are fit for use. Neither backups nor hosts of weight 0 are counted here.
     pub fit: usize,
-    /// How many hosts there are, of which the same are not counted.
+    /// How many hosts there are, counted likewise.
     pub hosts: usize,
 }
 
-/// Whether a balancer starts or stops sending requests to hosts that are not fit for use.
+/// The beginning or the end of requests to hosts that are not fit for use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicChange {

@@ -130,14 +130,15 @@ pub struct BalancerCounts {
     pub origin: String,
     /// The address, if it is [one of several of that name](crate::client::BalancerBuilder::each_address_of).
     pub address: Option<IpAddr>,
-    /// The tier: a host gets requests only while none of a lower tier can be used. 0 by default, 1 for a
-    /// [backup](crate::client::BalancerBuilder::backup). Targets of a service count up from 0, in the order of their priorities.
+    /// The tier. A host gets requests only while none of a lower tier can be used. 0 by default, 1 for a
+    /// [backup](crate::client::BalancerBuilder::backup). Targets of a service count up from 0, in the order of their
+    /// priorities.
     pub tier: u16,
-    /// Its share of the requests in proportion to the others; 0 if it gets none.
+    /// Its share of the requests in proportion to the others. With 0 it gets none.
     pub weight: u32,
-    /// Requests that it has not answered yet, including bodies that are still being read.
+    /// Requests without an answer yet, including bodies that are still being read.
     pub pending: usize,
-    /// Requests that it has answered, except those that count as failed by the heads of their responses.
+    /// Answered requests, except those that count as failed by the heads of their responses.
     pub served: u64,
     /// Requests that failed, also in the body of a response that [`Balancer::open_response`](super::Balancer::open_response) or
     /// [`Balancer::open_call`](super::Balancer::open_call) has opened.
@@ -146,9 +147,9 @@ pub struct BalancerCounts {
     pub classes: [u64; 5],
     /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,
-    /// Why it is down, by its last checks; `None` if it is up, or if there were none.
+    /// Why it is down, by its last checks. `None` if it is up or unchecked.
     pub down: Option<CheckFailure>,
-    /// Why it is ejected or on trial, if it is: see [`Ejection`](crate::client::Ejection).
+    /// Why it is ejected or on trial, if it is. See [`Ejection`](crate::client::Ejection).
     pub ejected: Option<EjectionCause>,
     /// How often it was ejected.
     pub ejections: u64,

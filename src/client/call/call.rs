@@ -18,7 +18,7 @@ use super::response_reader::ResponseReader;
 use crate::client::error::{ClientError, RetryLog, RetryReport};
 use crate::message::{Headers, Response};
 
-/// A request whose head has been sent, and whose body is written piece by piece.
+/// A request whose body is written piece by piece.
 ///
 /// Made by [`Client::open_call`](crate::Client::open_call). Dropping it closes the connection.
 ///
@@ -78,15 +78,17 @@ impl Call {
     /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
     /// how much was written.
     ///
-    /// Once the server reads no more, what is written is dropped. That is when the server has refused the request, when
-    /// it has answered and closes, or when its complete response is here and a write made no progress for
-    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
+    /// Data is dropped once the server reads no more:
+    ///
+    /// - after it has refused the request,
+    /// - after it has answered and closes,
+    /// - after a write without progress for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send), if the complete
+    ///   response is here.
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// response. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server
-    /// would not notice that something is missing.
+    /// Fails if there is more data than the `content-length` or the connection fails before any response. After a failed write,
+    /// all others fail, too. The body cannot be ended then, because the server would take it for complete.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
         while written < data.len() {
@@ -104,19 +106,16 @@ impl Call {
         poll_fn(|cx| self.0.poll_sent(cx)).await
     }
 
-    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
-    /// need to produce any more.
+    /// Returns whether the server still reads the body. Otherwise further data would be dropped, and need not be produced.
     pub fn is_body_wanted(&self) -> bool {
         self.0.is_body_wanted()
     }
 
-    /// Ends the body, with the trailers of the request if there were any, and receives the head of the response into
-    /// `response`.
+    /// Ends the body, with the trailers of the request, and receives the head of the response into `response`.
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no response
-    /// arrives.
+    /// Fails if there was less data than the `content-length`, a write has failed or no response arrives.
     pub async fn finish(mut self, response: &mut Response) -> Result<ResponseReader, ClientError> {
         let trailers = self.0.take_trailers();
         self.0.finish(&trailers, response).await
@@ -146,10 +145,10 @@ impl Call {
         self.0.peer_addr()
     }
 
-    /// Splits the call into two halves, so that the response can be read while the body is written.
+    /// Splits the call into two halves, to read the response while the body is written.
     ///
-    /// Otherwise, with a server that answers while it reads, each side could wait for the other to read. The halves may
-    /// be used by one task or by two.
+    /// With a server that answers early, each side could otherwise wait for the other to read. The halves may be used by one
+    /// task or by two.
     ///
     /// # Examples
     ///
@@ -184,8 +183,7 @@ impl Call {
     }
 }
 
-/// A call that is open already can be passed where one that is still being opened is awaited, as by
-/// [`Context::forward`](crate::Context::forward).
+/// An open call can be passed in place of one that is still being opened, as to [`Context::forward`](crate::Context::forward).
 impl IntoFuture for Call {
     type Output = Result<Call, ClientError>;
     type IntoFuture = Ready<Self::Output>;
@@ -204,8 +202,7 @@ impl AsyncWrite for Call {
         self.0.poll_sent(cx).map_err(io::Error::from)
     }
 
-    /// Ends the body, with the trailers of the request if there were any, and sends all of it. [`Call::finish`] still
-    /// receives the response.
+    /// Ends the body, with the trailers of the request, and sends all of it. [`Call::finish`] still receives the response.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.poll_finish(cx).map_err(io::Error::from)
     }

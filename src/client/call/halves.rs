@@ -16,9 +16,9 @@ use crate::net::WakerSet;
 
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its response.
 ///
-/// Made by [`Call::split`](super::Call::split). If it fails, or is dropped before [`CallWriter::finish`], the server
-/// still has [`ClientTimeouts::wait`](crate::client::ClientTimeouts::wait) to answer, and the connection is closed once both
-/// halves are dropped.
+/// Made by [`Call::split`](super::Call::split). After a failure, or a drop before [`CallWriter::finish`], the server still has
+/// [`ClientTimeouts::wait`](crate::client::ClientTimeouts::wait) to answer. The connection is closed once both halves are
+/// dropped.
 pub struct CallWriter {
     half: Half,
 }
@@ -30,14 +30,12 @@ impl CallWriter {
 
     /// Writes some bytes from the front of `data`, and returns how many. Nothing is lost if the future is dropped.
     ///
-    /// Once the server reads no more, because it has refused the request, or has answered and closes, what is written
-    /// is dropped.
+    /// Data is dropped once the server has refused the request or has answered and closes.
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// response. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server
-    /// would not notice that something is missing.
+    /// Fails if there is more data than the `content-length` or the connection fails before any response. After a failed write,
+    /// all others fail, too. The body cannot be ended then, because the server would take it for complete.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
@@ -65,13 +63,11 @@ impl CallWriter {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the trailers of the request if there were any, and sends all of it. If the future is
-    /// dropped, the next call continues.
+    /// Ends the body, with the trailers of the request, and sends all of it. If the future is dropped, the next call continues.
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if the connection
-    /// fails.
+    /// Fails if there was less data than the `content-length`, a write has failed or the connection fails.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_finish(cx)).await
     }
@@ -86,8 +82,7 @@ impl CallWriter {
         poll_fn(|cx| self.poll_ended(cx, |call, cx| call.poll_end(cx, trailers))).await
     }
 
-    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
-    /// need to produce any more.
+    /// Returns whether the server still reads the body. Otherwise further data would be dropped, and need not be produced.
     pub fn is_body_wanted(&self) -> bool {
         self.half.with_call(|call| call.is_body_wanted())
     }
@@ -147,10 +142,10 @@ impl fmt::Debug for CallWriter {
 
 /// Reads the response to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
-/// Made by [`Call::split`](super::Call::split). If you read the response slowly, the server has to wait. Dropping the
-/// reader before the end of the response closes the connection: the writer then fails if the response has not begun,
-/// and is otherwise no longer [wanted](super::CallWriter::is_body_wanted). The connection is free for other requests
-/// once both halves have reached their end and are dropped.
+/// Made by [`Call::split`](super::Call::split). If you read the response slowly, the server has to wait. Dropping the reader
+/// before the end of the response closes the connection. The writer then fails if the response has not begun. Otherwise its
+/// body is no longer [wanted](super::CallWriter::is_body_wanted). The connection is free for other requests once both halves
+/// have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
     /// The piece that was read last. A copy, since the other half uses the connection, too.
@@ -165,12 +160,12 @@ impl CallReader {
         CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
     }
 
-    /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
-    /// final response is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
+    /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). `None` once the final
+    /// response is here, for [`CallReader::head`]. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim response waits to be taken, and everything after it waits, too: only
-    /// afterwards does the writer find that the server reads no more. Interim responses before the first call are
-    /// dropped, unless the request has no body to write. There may be at most 16.
+    /// From the first call on, each interim response waits to be taken, and with it the rest of the response. Only afterwards
+    /// does the writer find that the server reads no more. Interim responses before the first call are dropped, unless the
+    /// request has no body to write. There may be at most 16.
     ///
     /// # Errors
     ///
@@ -226,8 +221,8 @@ impl CallReader {
         Ok(has_come.then_some((interim.status, &interim.headers)))
     }
 
-    /// Receives the head of the final response into `response`, and drops the interim responses before it. If the
-    /// future is dropped, the next call continues. The head is returned only once: a further call empties `response`.
+    /// Receives the head of the final response into `response`, and drops earlier interim responses. If the future is dropped,
+    /// the next call continues. The head is returned only once. A further call empties `response`.
     ///
     /// # Errors
     ///
@@ -240,7 +235,7 @@ impl CallReader {
         poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
+    /// Returns the next piece of the body, of whatever size it arrived in, or `None` at the end. Call it after
     /// [`CallReader::head`].
     ///
     /// # Errors

@@ -121,7 +121,7 @@ impl ResponseReader {
         }
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
+    /// Returns the next piece of the body, of whatever size it arrived in, or `None` at the end.
     ///
     /// # Errors
     ///

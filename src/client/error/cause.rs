@@ -1,4 +1,4 @@
-//! [`ClientPhase`] and [`ClientCause`]: what was being done when an exchange failed, and why it failed.
+//! [`ClientPhase`] and [`ClientCause`]: in which phase an exchange failed, and why.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ pub enum ClientPhase {
     Queue,
     /// Looking up the host's addresses.
     Resolve,
-    /// Connecting, and the handshake with the proxy if there is one.
+    /// Connecting, with the handshake of a proxy.
     Connect,
     /// The TLS handshake.
     Tls,
@@ -42,14 +42,14 @@ pub enum ClientCause {
     TimedOut,
     /// The request is invalid.
     Request(MessageError),
-    /// The target names no scheme and host, or not those of the [`Host`](crate::client::Host) or [`Pipeline`](crate::client::Pipeline);
-    /// or it is more than a path, for a [`Balancer`](crate::client::Balancer).
+    /// The target names no scheme and host, or not those of the [`Host`](crate::client::Host) or
+    /// [`Pipeline`](crate::client::Pipeline). For a [`Balancer`](crate::client::Balancer), it is more than a path.
     Origin,
-    /// The URL is not `https`, and the client is for no others: see
-    /// [`ClientBuilder::https_only`](crate::ClientBuilder::https_only).
+    /// The URL is not `https`, and the client is for no others (see
+    /// [`ClientBuilder::https_only`](crate::ClientBuilder::https_only)).
     HttpsOnly,
-    /// The host has this address, and no other that the client may connect to: see
-    /// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses).
+    /// The client must connect neither to this address of the host nor to any other (see
+    /// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses)).
     AddressRefused(IpAddr),
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
     /// [`Pipeline`](crate::client::Pipeline)'s connection has ended.
@@ -65,21 +65,20 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
+    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2). See
     /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
-    /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
-    /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
+    /// The server did not switch to a protocol of the request's `upgrade` field, switched without such a field, or did not
+    /// confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
     Upgrade,
     /// The proxy did not answer a CONNECT with success (see
-    /// [`ClientError::proxy_response`](super::error::ClientError::proxy_response)), a SOCKS proxy did not connect, or the
-    /// environment names none that can be used (see [`Proxies::from_env`](crate::client::Proxies::from_env)).
+    /// [`ClientError::proxy_response`](super::error::ClientError::proxy_response)), or a SOCKS proxy did not connect. Or the
+    /// environment names no usable proxy (see [`Proxies::from_env`](crate::client::Proxies::from_env)).
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
     /// feature `tls`.
     Tls(tls::Error),
-    /// The status is one of a failure, and the caller asked for an error then: see
-    /// [`Response::error_for_status`](crate::Response::error_for_status).
+    /// The status is one of a failure, by [`Response::error_for_status`](crate::Response::error_for_status).
     Status(Status),
     /// There were more redirects than the client follows.
     TooManyRedirects,
@@ -89,21 +88,20 @@ pub enum ClientCause {
     AmbiguousLocation,
     /// A redirect leads from https to http, which would expose a confidential request.
     Downgrade,
-    /// The request would have to be sent again, but its body was a stream, which can be sent only once.
+    /// The request would have to be sent again, but its body was a stream for a single use.
     BodyConsumed,
-    /// The length of the body is unknown, and the server has answered in HTTP/1.0, which has no chunks (RFC 9112 §6.1).
+    /// The length of the body is unknown, and the server's HTTP/1.0 has no chunks (RFC 9112 §6.1).
     LengthRequired,
     /// The request is of a kind that a [`Pipeline`](crate::client::Pipeline) does not send.
     NotPipelinable,
     /// The connection of a [`Pipeline`](crate::client::Pipeline) failed on another request before this one was answered.
     PipelineBroken,
-    /// The [`Balancer`](crate::client::Balancer) has no host.
+    /// The [`Balancer`](crate::client::Balancer) has no host, or only hosts of weight 0.
     NoHost,
-    /// [Middleware](crate::client::ClientMiddleware), or a function that was given to the client, failed with an error of its
-    /// own.
+    /// [Middleware](crate::client::ClientMiddleware), or another function of the application, failed with an error of its own.
     Other(Box<dyn Error + Send + Sync>),
-    /// [Middleware](crate::client::ClientMiddleware) has returned without an error, and there is no response: it has not sent
-    /// the request, or has left out the error of the last `send`.
+    /// [Middleware](crate::client::ClientMiddleware) has succeeded without a response. It has not sent the request, or has left
+    /// out the error of the last `send`.
     NotSent,
 }
 

@@ -17,8 +17,8 @@ use crate::net::{ConnError, DialError};
 
 /// Why an exchange brought no response.
 ///
-/// `{}` formats what failed: the URL, the phase, the peer, and the time limit if one was exceeded. `{:#}` formats the
-/// chain of causes as well, in one line that is understood without another:
+/// `{}` formats the URL, the phase, the peer, and the exceeded time limit, if any. `{:#}` formats the chain of causes as well,
+/// in one line that is understood without another:
 ///
 /// ```text
 /// http://a.example/items: looking up a.example failed: failed to lookup address information: Name or service not known
@@ -42,10 +42,10 @@ use crate::net::{ConnError, DialError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server, or if its method is idempotent (RFC 9110 §9.2.2). A
-/// [`Retry`](crate::client::Retry) does so, and by default only where that is likely to help: a GET whose connection was closed
-/// without a response, or whose response took too long, is not sent again, unless
-/// [`Retry::retry_if`](crate::client::Retry::retry_if) says so. A loop of your own:
+/// A request can be sent again if it cannot have reached the server or its method is idempotent (RFC 9110 §9.2.2). A
+/// [`Retry`](crate::client::Retry) does so, by default only with a good chance of success. A GET is not sent again after its
+/// connection was closed without a response, or after a timeout of the response.
+/// [`Retry::retry_if`](crate::client::Retry::retry_if) decides otherwise. A loop of your own:
 ///
 /// ```
 /// use std::time::Duration;
@@ -95,7 +95,7 @@ enum Detail {
     PhaseLimit(TimeLimit),
     /// The time limit of the whole exchange, which was exceeded.
     TotalLimit(TimeLimit),
-    /// Another limit, or the rule that was broken, as a text.
+    /// Another limit or the broken rule, as a text.
     Text(Box<str>),
 }
 
@@ -250,18 +250,18 @@ impl ClientError {
         self.0.phase
     }
 
-    /// Returns the URL of the request that failed, without its query, which may hold secrets. After a redirect that is
-    /// the URL that was reached. `None` if the request had no valid target.
+    /// Returns the URL of the failed request, without its query, which may hold secrets. After a redirect, it is the URL that
+    /// was reached. `None` if the request had no valid target.
     pub fn url(&self) -> Option<&str> {
         self.url_with_query()?.split('?').next()
     }
 
-    /// Returns the URL of the request that failed, with its query.
+    /// Returns the URL of the failed request, with its query.
     pub fn url_with_query(&self) -> Option<&str> {
         self.0.url.as_deref()
     }
 
-    /// Returns the address of the peer, which is the server or a proxy, if the connection was open and is over TCP.
+    /// Returns the address of the peer, a server or a proxy, if the connection was open and is over TCP.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.0.peer
     }
@@ -271,8 +271,8 @@ impl ClientError {
         &self.0.cause
     }
 
-    /// Returns the response of a proxy that opened no tunnel, with its status, its fields (such as
-    /// `proxy-authenticate`), and of its content the first 64 KiB that came within a second.
+    /// Returns the response of a proxy that opened no tunnel, with its status and its fields (such as `proxy-authenticate`). Of
+    /// its content, there is as much as came within a second, up to 64 KiB.
     ///
     /// # Examples
     ///
@@ -302,8 +302,8 @@ impl ClientError {
         self.0.is_sent
     }
 
-    /// Returns the attempts that failed before the last one, if the client has a policy to
-    /// [retry](crate::client::Retry). Each has its cause and the wait after it.
+    /// Returns the failed attempts before the last one, if the client has a policy to [retry](crate::client::Retry). Each has
+    /// its cause and the wait after it.
     ///
     /// # Examples
     ///
@@ -322,10 +322,11 @@ impl ClientError {
         self.0.retries.as_deref().map_or(&[], |log| &log.retries)
     }
 
-    /// Returns why the request was not sent again, if the client has a policy by which that might have helped.
+    /// Returns why the client's policy did not send the request again.
     ///
-    /// `None` with a policy: another attempt would not help, by [`Retry::is_transient`](crate::client::Retry::is_transient) or by
-    /// the function of [`Retry::retry_if`](crate::client::Retry::retry_if).
+    /// `None` without a policy. Also `None` if another attempt would not help, by
+    /// [`Retry::is_transient`](crate::client::Retry::is_transient) or the function of
+    /// [`Retry::retry_if`](crate::client::Retry::retry_if).
     pub fn retry_stop(&self) -> Option<RetryStop> {
         self.0.retries.as_deref().and_then(|log| log.stop)
     }
@@ -369,8 +370,7 @@ impl ClientError {
     /// A body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12). A body that was streamed
     /// from a request and has failed there has the status of that failure, such as 408 or 413.
     ///
-    /// A handler that passes the error on with `?` answers with 500 instead, because not every handler that sends a
-    /// request is a gateway.
+    /// With `?`, a handler answers with 500 instead, because not every handler with a client is a gateway.
     ///
     /// # Examples
     ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::cause::ClientPhase;
 use crate::message::Status;
 
-/// One retry of a request: the attempt that has failed, and the wait before the next one.
+/// One retry of a request, with the failed attempt and the wait before the next one.
 ///
 /// In [`Response::retries`](crate::Response::retries), in
 /// [`ClientError::retries`](crate::ClientError::retries), and reported to observers by
@@ -20,7 +20,7 @@ pub struct RetryReport {
     pub attempt: u32,
     /// Why it is retried.
     pub cause: RetryCause,
-    /// The wait before the next attempt. For a hedge, the time after which it was sent, beside the attempt that went on.
+    /// The wait before the next attempt. For a hedge, the time after which it was sent.
     pub wait: Duration,
 }
 
@@ -32,8 +32,8 @@ pub enum RetryCause {
     Failed(ClientPhase, io::ErrorKind),
     /// The server answered with this status.
     Status(Status),
-    /// The response took longer than most, so another attempt was made beside the one that went on: see
-    /// [`Retry::hedge_after_percentile`](crate::client::Retry::hedge_after_percentile).
+    /// The response took longer than most, so a hedge was sent (see
+    /// [`Retry::hedge_after_percentile`](crate::client::Retry::hedge_after_percentile)).
     Slow,
 }
 

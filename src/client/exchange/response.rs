@@ -1,4 +1,4 @@
-//! A [`Response`] that a client has received: the [`ClientConnection`] that it came over, and its status as an error.
+//! A received [`Response`]: the [`ClientConnection`] that it came over, and its status as an error.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,16 +24,16 @@ impl ClientConnection {
         ClientConnection { peer, tls, opened_at: runtime::now() }
     }
 
-    /// Returns the address of the server, or of the proxy in front of it. `None` if the connection is not over TCP, or
-    /// was opened by a [`Dialer`](crate::net::Dialer).
+    /// Returns the address of the server, or of the proxy in front of it. `None` if the connection is not over TCP or was
+    /// opened by a [`Dialer`](crate::net::Dialer).
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
 }
 
 impl Response {
-    /// Returns the connection that this response came over; `None` if no client has received it. Whether the connection
-    /// had been used before is in [`Response::timings`].
+    /// Returns the connection that this response came over. `None` if no client has received it. Whether the connection had
+    /// been used before is in [`Response::timings`].
     ///
     /// # Examples
     ///
@@ -54,22 +54,21 @@ impl Response {
         self.origin_connection()?.downcast_ref()
     }
 
-    /// Returns the attempts that failed before the one that this response answers, if the client has a policy to
+    /// Returns the failed attempts before the one of this response, if the client has a policy to
     /// [retry](crate::client::Retry). Each has its cause and the wait after it. After redirects, they are those at the last
     /// request.
     ///
-    /// An attempt that was hedged is among them, with the cause [`RetryCause::Slow`](crate::client::RetryCause::Slow), even if
-    /// this response is its own.
+    /// A hedged attempt is among them, with the cause [`RetryCause::Slow`](crate::client::RetryCause::Slow), even if this
+    /// response is its own.
     pub fn retries(&self) -> &[RetryReport] {
         self.retry_log().map_or(&[], |log| &log.retries)
     }
 
-    /// Returns why the request was not sent again after this response, if the client has a policy by which that might have
-    /// helped.
+    /// Returns why the client's policy did not send the request again after this response.
     ///
-    /// `None` with a policy: the response is no failure, or another attempt would not help, by
-    /// [`Retry::is_transient`](crate::client::Retry::is_transient) or by the function of
-    /// [`Retry::retry_if`](crate::client::Retry::retry_if). A 503 without `retry-after` is such a response by default.
+    /// `None` without a policy or without a failure. Also `None` if another attempt would not help, by
+    /// [`Retry::is_transient`](crate::client::Retry::is_transient) or the function of
+    /// [`Retry::retry_if`](crate::client::Retry::retry_if). By default, it would not after a 503 without `retry-after`.
     pub fn retry_stop(&self) -> Option<RetryStop> {
         self.retry_log()?.stop
     }
@@ -78,15 +77,15 @@ impl Response {
         self.client_retries()?.downcast_ref()
     }
 
-    /// Returns this response, or an error if its status is 4xx or 5xx (RFC 9110 §15.5, §15.6).
+    /// Returns this response, or an error for a status of 4xx or 5xx (RFC 9110 §15.5, §15.6).
     ///
-    /// The error names the URL, if [`Response::url`] does, which is so for the response of a
-    /// [`RequestBuilder`](crate::RequestBuilder). A handler that passes it on with `?` answers with 500, whatever the
-    /// status was: the handler's peer is not to blame for it. `Err(response.status)?` passes the status on.
+    /// The error names the URL of [`Response::url`], which the response of a [`RequestBuilder`](crate::RequestBuilder) has.
+    /// With `?`, a handler answers with 500, whatever the status, because its own peer is not to blame. `Err(response.status)?`
+    /// passes the status on.
     ///
     /// # Errors
     ///
-    /// Fails with [`ClientCause::Status`]. The content is then gone, so a program that needs it looks at
+    /// Fails with [`ClientCause::Status`]. The content is then gone. A program that needs it looks at
     /// [`Response::status`](crate::Response::status) instead.
     ///
     /// # Examples

@@ -8,12 +8,11 @@ use crate::message::{Request, Response, TargetForm};
 
 /// One attempt at a request, as [middleware](crate::client::ClientMiddleware) sees it.
 ///
-/// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt, and each attempt
-/// begins with the request as its caller or the redirect has made it.
+/// A request that is sent again, by a redirect or by a [`Retry`](crate::client::Retry), is another attempt. Each attempt begins
+/// with the request of the caller or of the redirect.
 pub struct Attempt<'a> {
-    /// The request, which middleware may change: a copy of the caller's. A stream of
-    /// [`Body::set_stream`](crate::Body::set_stream) is in both of them, and is sent once. A target of another
-    /// [origin](Attempt::origin) is an error.
+    /// A copy of the caller's request, which middleware may change. A stream of [`Body::set_stream`](crate::Body::set_stream)
+    /// is shared by both, and sent a single time. A target of another [origin](Attempt::origin) is an error.
     pub request: Request,
     details: AttemptDetails<'a>,
     transmit: &'a mut (dyn Transmit + 'a),
@@ -56,19 +55,19 @@ impl<'a> Attempt<'a> {
         Attempt { request, details, transmit, was_sent: false }
     }
 
-    /// Returns how many attempts there are so far, with this one: 1 for the first. Redirects and retries count, also those
-    /// of a [`Balancer`](crate::client::Balancer); a request that middleware itself sends again does not.
+    /// Returns the number of this attempt, from 1. Redirects and retries count, also those of a
+    /// [`Balancer`](crate::client::Balancer). A request that middleware itself sends again does not.
     pub fn number(&self) -> u32 {
         self.details.resends.saturating_add(1)
     }
 
-    /// Returns scheme, host and port of the server, such as `https://api.example`: in lower case, and without the port if
-    /// it is the default of the scheme. The target of the request may be only a path.
+    /// Returns scheme, host and port of the server, such as `https://api.example`, in lower case and without a default port.
+    /// The target of the request may be only a path.
     pub fn origin(&self) -> &str {
         self.details.origin
     }
 
-    /// Returns the URL of the request, which signatures cover, also if its target is only a path.
+    /// Returns the whole URL of the request, as signatures need it. The target may be only a path.
     pub fn url(&self) -> String {
         let target = self.request.target();
         match target.form() {

@@ -15,13 +15,12 @@ use crate::runtime::{Instant, timeout_at};
 /// [`Call`](crate::client::Call), and those that open WebSockets or other protocols. [`ClientBuilder::wrap`] takes any
 /// number of middleware, in the order in which requests pass.
 ///
-/// A call whose caller writes a body has no response while it passes: [`Attempt::response`] is `None`, so middleware that acts
-/// upon a response does nothing for it, and its caller finds the 401 of an expired token. Content that was
-/// [consumed](crate::Body::is_consumed) cannot be sent once more.
+/// While a call with a body passes, [`Attempt::response`] is `None`. Middleware for responses does nothing for it, and its
+/// caller finds the 401 of an expired token. Content that was [consumed](crate::Body::is_consumed) cannot be sent once more.
 ///
-/// It is beneath retries and redirects: each of their requests is an attempt of its own. Fields of cookies, traces and
-/// [defaults](crate::ClientBuilder::default_header) are added after it. A client without middleware spends nothing on it;
-/// each attempt of one with middleware is a copy of the request, and a few allocations.
+/// Middleware is beneath retries and redirects. Each of their requests is an attempt of its own. Fields of cookies, traces and
+/// [defaults](crate::ClientBuilder::default_header) are added after it. A client without middleware spends nothing on it. With
+/// middleware, each attempt costs a copy of the request, and a few allocations.
 ///
 /// A function of `&mut Attempt` is middleware that does its work before the request is sent:
 ///
@@ -124,8 +123,8 @@ use crate::runtime::{Instant, timeout_at};
 pub trait ClientMiddleware: Send + Sync + 'static {
     /// Sends the request of `attempt` by [`next.send(attempt)`](ClientNext::send), and may change it before.
     ///
-    /// Each further `send` sends the request once more, whatever its method, and drops the response before. It fails with
-    /// [`ClientCause::BodyConsumed`](crate::client::ClientCause::BodyConsumed) if the body was a stream that is sent once. Bytes,
+    /// Each further `send` sends the request once more, whatever its method, and drops the response before. With a body that
+    /// can be sent only once, it fails with [`ClientCause::BodyConsumed`](crate::client::ClientCause::BodyConsumed). Bytes,
     /// files and what [`Body::set_stream_with`](crate::Body::set_stream_with) makes are sent again.
     ///
     /// The time that middleware takes counts for the [timeout](crate::ClientBuilder::timeout) of the whole exchange, and for
@@ -133,12 +132,11 @@ pub trait ClientMiddleware: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The error is that of the attempt. One of `next` may bring a retry, and by default one of
-    /// [`ClientError::other`](crate::ClientError::other) does not: [`Retry::retry_if`](crate::client::Retry::retry_if)
-    /// decides. Middleware that succeeds without a response, because it has not sent the request or has dropped the future,
-    /// fails with
-    /// [`ClientCause::NotSent`](crate::client::ClientCause::NotSent). After a future that was dropped,
-    /// [`ClientError::is_sent`] is true, since some of the request may have left.
+    /// The error is that of the attempt. One of `next` may bring a retry. By default, one of
+    /// [`ClientError::other`](crate::ClientError::other) does not (see [`Retry::retry_if`](crate::client::Retry::retry_if)).
+    /// Middleware that succeeds without a response fails with [`ClientCause::NotSent`](crate::client::ClientCause::NotSent).
+    /// Such middleware has not sent the request, or has dropped the future. After a drop, [`ClientError::is_sent`] is true,
+    /// since some of the request may have left.
     fn call(
         &self,
         attempt: &mut Attempt<'_>,
@@ -173,14 +171,13 @@ pub struct ClientNext<'a> {
 }
 
 impl ClientNext<'_> {
-    /// Sends the request of `attempt`, and waits for the head of the response, which is then in
-    /// [`Attempt::response`].
+    /// Sends the request of `attempt`, and waits for the head of the response. [`Attempt::response`] returns it.
     ///
-    /// For a [`Call`](crate::client::Call) with a body, it waits until the head of the request is sent.
+    /// For a [`Call`](crate::client::Call) with a body, the method waits until the head of the request is sent.
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send), or if other middleware fails. A status of 4xx or 5xx is no error.
+    /// As [`Client::send`](crate::Client::send), or with the error of other middleware. A status of 4xx or 5xx is no error.
     pub async fn send(self, attempt: &mut Attempt<'_>) -> Result<(), ClientError> {
         match self.rest.split_first() {
             Some((first, rest)) => first.call_boxed(attempt, ClientNext { rest }).await,

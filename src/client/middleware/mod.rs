@@ -1,6 +1,6 @@
 //! Middleware of a client: [`ClientMiddleware`] surrounds each [`Attempt`] at a request.
 //!
-//! It knows nothing of connections: the modules that send implement [`Transmit`].
+//! Connections are left to the modules that implement [`Transmit`].
 
 mod attempt;
 mod middleware;

@@ -17,12 +17,12 @@ use crate::runtime::Hooks;
 /// An observer attaches functions to the events of each host. [`ClientBuilder::observe`] takes any number of them, and
 /// calls them in their order.
 ///
-/// The functions run where the event happened: in the task of the caller, or where a response is dropped. So they should
-/// return quickly. Their panics are ignored. A client makes no report of an event to which nothing is attached. A function
-/// that keeps the client would keep it alive for ever; [`HostEvents::client`] returns its counters instead.
+/// The functions run in the task of the caller, or at the drop of a response. So they should return quickly. Their panics are
+/// ignored. A client makes no report of an event to which nothing is attached. A function that keeps the client would keep it
+/// alive for ever. [`HostEvents::client`] returns its counters instead.
 ///
-/// An observer sees each request that is sent, also those that follow redirects or are sent again. To change requests, or
-/// to decide whether they are sent, there is [`ClientMiddleware`](crate::client::ClientMiddleware).
+/// An observer sees each request that is sent, also after redirects and retries. To change or stop requests, there is
+/// [`ClientMiddleware`](crate::client::ClientMiddleware).
 ///
 /// # Examples
 ///
@@ -67,8 +67,8 @@ use crate::runtime::Hooks;
 /// [`ClientBuilder::observe`]: crate::ClientBuilder::observe
 #[doc(alias("hook", "listener", "httptrace", "ClientTrace", "on_response"))]
 pub trait ClientObserver: Send + Sync + 'static {
-    /// Attaches functions to the events of a host. Called once for each runtime in which the host is used, and again if
-    /// it was not used for a while.
+    /// Attaches functions to the events of a host. Called for each runtime in which the host is used, and again after a long
+    /// pause.
     ///
     /// The client is locked meanwhile, so the method must not use it. The functions may.
     fn attach(&self, host: &mut HostEvents);
@@ -122,29 +122,28 @@ impl HostEvents {
         events
     }
 
-    /// Attaches a function that gets each wait for one of the connections of the host, whether it was in vain or not. A
-    /// request that gets a connection at once has not waited.
+    /// Attaches a function that gets each wait for one of the connections of the host, even one in vain. A request that gets a
+    /// connection at once has not waited.
     pub fn on_queue(&mut self, on_queue: impl Fn(&QueueReport) + Send + Sync + 'static) {
         self.queue.push(Box::new(on_queue));
     }
 
-    /// Attaches a function that gets each connection that was opened, with the handshakes of the proxy and of TLS, and
-    /// each one that could not be.
+    /// Attaches a function that gets each dial, with the handshakes of the proxy and of TLS, successful or not.
     ///
-    /// A dial fails when the time of its request is up. It may go on by itself, for the next request, and is reported once
-    /// more if it succeeds after all.
+    /// A dial fails when the time of its request is up. It may go on by itself, for the next request. After a late success it
+    /// is reported once more.
     pub fn on_dial(&mut self, on_dial: impl Fn(&DialReport) + Send + Sync + 'static) {
         self.dial.push(Box::new(on_dial));
     }
 
-    /// Attaches a function that gets each exchange when it is over: when its response has been received to its end, when
-    /// it failed, or when its caller went away. A request that gets no connection has no exchange.
+    /// Attaches a function that gets each exchange at its end: the whole response, a failure, or the departure of its caller. A
+    /// request that gets no connection has no exchange.
     pub fn on_exchange(&mut self, on_exchange: impl Fn(&ClientExchangeReport) + Send + Sync + 'static) {
         self.exchange.push(Box::new(on_exchange));
     }
 
-    /// Attaches a function that gets each attempt at a request that a [`Retry`](crate::client::Retry) makes another one
-    /// after, before its wait. Its exchange, if there was one, has a report of its own.
+    /// Attaches a function that gets each retry by a [`Retry`](crate::client::Retry), before its wait. The exchange of the
+    /// earlier attempt, if there was one, has a report of its own.
     ///
     /// # Examples
     ///
@@ -294,7 +293,7 @@ impl fmt::Debug for HostEvents {
 pub struct QueueReport {
     /// How long the request has waited.
     pub waited: Duration,
-    /// Whether its time was up, so it has no connection. The limit is
+    /// Whether its time was up without a connection. The limit is
     /// [`ClientTimeouts::queue`](crate::client::ClientTimeouts::queue), or what is left of the time for the whole exchange.
     pub timed_out: bool,
 }
@@ -318,11 +317,11 @@ pub struct ClientExchangeReport {
     pub end: ExchangeEnd,
     /// The status of the response, if the head of the final response has arrived.
     pub status: Option<Status>,
-    /// How long the phases took that came to their end. The first exchange on a connection has the times of the dial, too.
+    /// How long the completed phases took. The first exchange on a connection has the times of the dial, too.
     /// [`Timings::reused`] is whether the connection had carried another request before.
     pub timings: Timings,
-    /// How many bytes were received, without those that TLS adds. Where several requests are in flight on one connection,
-    /// these are the bytes that arrived since the last exchange ended.
+    /// How many bytes were received, without the overhead of TLS. With several requests in flight on one connection, these are
+    /// the bytes since the end of the last exchange.
     pub received: u64,
     /// How many bytes were sent, counted likewise.
     pub sent: u64,
@@ -351,7 +350,7 @@ pub enum ExchangeEnd {
     Retried,
 }
 
-/// The counters of a client: see [`HostEvents::client`]. They keep no connection open, and stay when the client is gone.
+/// The counters of a client (see [`HostEvents::client`]). They keep no connection open, and outlive the client.
 ///
 /// Two of them are equal if they are of clones of one client.
 #[derive(Clone)]

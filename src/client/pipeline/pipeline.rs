@@ -23,24 +23,23 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
 ///
-/// Requests that are made at the same moment leave in one write. Responses come in the order of the requests, so a slow
-/// one holds up those after it: use a pipeline for many small, quick responses.
+/// Requests that are made at the same moment leave in one write. Responses come in the order of the requests, so a slow one
+/// holds up the next ones. Use a pipeline for many small, quick responses.
 ///
-/// A new connection first carries a single request, whose response shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those after a response with
-/// `connection: close`, which the server does not process. A request that the server may have processed is sent again
-/// if that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
-/// [`ClientError::is_sent`] is true.
+/// A new connection first carries a single request. Its response shows whether others may follow. At the end of a connection,
+/// unwritten requests are sent on the next one. So are those after a response with `connection: close`, which the server does
+/// not process. Other requests are sent again if the server may act on them twice (RFC 9110 §9.2.2), the first in line only
+/// once. Otherwise they fail, with an error for which [`ClientError::is_sent`] is true.
 ///
-/// Made by [`Client::pipeline`](crate::Client::pipeline). Clones are the same pipeline, and may be used in any runtime.
-/// Each connection lives in the runtime whose caller needed it first: callers in other runtimes wait while that one
-/// does not run, and fail with [`ClientCause::NoRuntime`] if it ends. So the cores of a server, which end one by one,
-/// should have a pipeline each.
+/// Made by [`Client::pipeline`](crate::Client::pipeline). Clones are the same pipeline, and may be used in any runtime. Each
+/// connection lives in the runtime of its first caller. Callers in other runtimes wait while the first runtime does not run.
+/// After its end they fail with [`ClientCause::NoRuntime`]. So the cores of a server, which end one by one, should have a
+/// pipeline each.
 ///
-/// The connections belong to the client: while nothing is in flight they are idle in its pool, where other requests may
-/// use them. Redirects are not followed.
+/// The connections belong to the client. With nothing in flight they are idle in its pool, where other requests may use them.
+/// Redirects are not followed.
 ///
-/// The future of [`Pipeline::send`] may be dropped at any time; the response is then received and discarded.
+/// The future of [`Pipeline::send`] may be dropped at any time. The response is then received and discarded.
 ///
 /// # Examples
 ///
@@ -104,9 +103,9 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// As [`Host::send`](crate::client::Host::send). Fails with [`ClientCause::NotPipelinable`] for a method that is not safe,
-    /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that
-    /// is a stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
+    /// As [`Host::send`](crate::client::Host::send). Fails with [`ClientCause::NotPipelinable`] for an unsafe method without
+    /// [`PipelineBuilder::allow_unsafe_methods`], and for a request that cannot share a connection. Such are streams as bodies,
+    /// trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         response.reset();
@@ -170,8 +169,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns how many requests are in flight, or about to be. A request whose caller gave up counts until it is
-    /// answered.
+    /// Returns how many requests are in flight, or about to be. An abandoned request counts until it is answered.
     pub fn in_flight(&self) -> usize {
         let shared = &self.0.0;
         shared.in_flight_max - shared.permits.available_permits()
@@ -307,8 +305,8 @@ impl fmt::Debug for Pipeline {
     }
 }
 
-/// Configures a [`Pipeline`]. Made by [`Client::pipeline`](crate::Client::pipeline); timeouts and limits are those of
-/// the client.
+/// Configures a [`Pipeline`]. Made by [`Client::pipeline`](crate::Client::pipeline). Timeouts and limits are those of the
+/// client.
 ///
 /// # Examples
 ///
@@ -355,11 +353,10 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets whether methods are allowed that are not safe. Default: no, only safe methods are sent.
+    /// Sets whether unsafe methods are allowed. Default: no, only safe methods are sent.
     ///
-    /// If a connection ends while such requests are in flight, it is unknown whether the server has acted on them. They
-    /// fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
-    /// §9.3.2).
+    /// If a connection ends with such requests in flight, the server may have acted on them. Without an idempotent method (RFC
+    /// 9112 §9.3.2), they fail with an error for which [`ClientError::is_sent`] is true.
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
     pub fn allow_unsafe_methods(mut self, allow: bool) -> Self {

@@ -472,7 +472,7 @@ enum Position {
     Head,
     /// The request was also the first when an earlier connection broke.
     HeadAgain,
-    /// Others were to be answered before it, or one just was.
+    /// Others were to be answered first, or one just was.
     Behind,
 }
 

@@ -1,6 +1,6 @@
 //! The connections of a client: open, idle, and in use.
 //!
-//! A [`PooledConn`] is a connection together with the exchange that uses it; how that sends is in `send.rs`.
+//! A [`PooledConn`] is a connection together with its exchange. Sending is in `send.rs`.
 
 mod client_pools;
 mod dial;

@@ -529,6 +529,6 @@ impl PooledConn {
 #[derive(Clone, Copy)]
 enum Reading {
     Whole,
-    /// By a caller that sees how fast it arrives, so no minimal rate applies.
+    /// By a caller that sees the rate. No minimal one applies.
     InPieces,
 }

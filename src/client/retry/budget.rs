@@ -8,16 +8,15 @@ use super::latencies::Latencies;
 use crate::memory::lock;
 use crate::runtime::Instant;
 
-/// How many retries a client makes in proportion to its requests. A host that fails would otherwise get several times its
-/// load, just when it is least able to bear it.
+/// How many retries a client makes in proportion to its requests. A failing host would otherwise get several times its load,
+/// just when it is least able to bear it.
 ///
-/// There is a budget for each host, which all runtimes, clones and balancers of the client share; beyond 4,096 hosts, the
-/// others have one together. Each request that may be
-/// retried adds [`RetryBudget::percent`] of a retry, and each retry takes one. So a host that answers nothing gets 1.1
-/// times the requests that were meant for it by default, and a few more. A retry for which nothing is left is not made.
+/// Each host has a budget, which all runtimes, clones and balancers of the client share. Beyond 4,096 hosts, the others have
+/// one together. Each request that may be retried adds [`RetryBudget::percent`] of a retry. Each retry takes one. So a host
+/// that answers nothing gets 1.1 times its requests by default, and a few more. A retry for which nothing is left is not made.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..RetryBudget::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..RetryBudget::default()`, and patterns
+/// in `..`.
 ///
 /// # Examples
 ///
@@ -34,8 +33,8 @@ use crate::runtime::Instant;
 pub struct RetryBudget {
     /// Retries for each hundred requests. Default: 10. Up to a hundred that are not made are kept for later.
     pub percent: u32,
-    /// Retries per second that are added even without requests, for clients that make few. Default: 1. The retries
-    /// of up to ten seconds are kept for later, and as many are there from the start.
+    /// Retries per second even without requests, for clients that make few. Default: 1. The retries of up to ten seconds are
+    /// kept for later, and as many are there from the start.
     pub per_second: u32,
 }
 

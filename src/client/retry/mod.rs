@@ -1,6 +1,6 @@
-//! Whether a request is sent again, when, and how often: pure but for the clock of dates and the randomness of waits.
+//! The rules of retries, pure but for the clock of dates and the randomness of waits.
 //!
-//! The loop that sends is in `send`, and a balancer has one of its own.
+//! The loop that sends is in `send`. A balancer has one of its own.
 
 mod backoff;
 mod budget;

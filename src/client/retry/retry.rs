@@ -10,7 +10,7 @@ use crate::client::error::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::message::{Request, Response, Status};
 
-/// A policy for requests that fail: which of them are sent again, how often, and after which wait.
+/// A policy for sending failed requests again.
 ///
 /// ```
 /// # use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,35 +41,35 @@ use crate::message::{Request, Response, Status};
 ///
 /// A request is sent again if all of this is so:
 ///
-/// - **It may help.** By default, the host could not be reached; or it answered with 429 or 503 and a `retry-after`, with
-///   502 or 504, or with 408 on a connection that had been idle. [`Retry::retry_if`] decides otherwise.
-/// - **It does no harm.** The method is idempotent (RFC 9110 §9.2.2), or not a byte of the request was sent, or the request
-///   of the caller has an `idempotency-key`; one that middleware adds does not count. [`Retry::assume_idempotent`] says so of
-///   all requests.
+/// - **It may help.** By default, the host could not be reached, or answered with 429 or 503 and a `retry-after`, with 502 or
+///   504, or with 408 on a connection that had been idle. [`Retry::retry_if`] decides otherwise.
+/// - **It does no harm.** The method is idempotent (RFC 9110 §9.2.2), not a byte of the request was sent, or the request of the
+///   caller has an `idempotency-key`. A key that middleware adds does not count. [`Retry::assume_idempotent`] allows all
+///   requests.
 /// - **The body can be sent again.** Bytes and files can, and so can what
 ///   [`Body::set_stream_with`](crate::Body::set_stream_with) makes. A stream of
 ///   [`Body::set_stream`](crate::Body::set_stream) that has been begun cannot.
 /// - **There were fewer than [`attempts_max`](Retry::attempts_max) attempts,** three by default.
-/// - **The wait is not too long.** It is random, up to a bound that doubles ([`Retry::backoff`]), and added to the
-///   `retry-after` of a response. A response that asks for more than [`Retry::retry_after_max`] is returned at once, and so
-///   is an outcome if the [time limit](crate::ClientBuilder::timeout) of the whole exchange, which counts all attempts and
-///   waits, would be over.
+/// - **The wait is not too long.** The wait is random, up to a bound that doubles ([`Retry::backoff`]), and added to the
+///   `retry-after` of a response. A response with a `retry-after` beyond [`Retry::retry_after_max`] is returned at once. So is
+///   an outcome if the wait would exceed the [time limit](crate::ClientBuilder::timeout) of the whole exchange. All attempts
+///   and waits count for this limit.
 /// - **The host has a budget for it.** See [`RetryBudget`](crate::client::RetryBudget).
 ///
-/// Otherwise the last response or the last error is the outcome, and says so:
-/// [`ClientError::retry_stop`](crate::ClientError::retry_stop), [`Response::retry_stop`].
+/// Otherwise the last response or the last error is the outcome. The reason is in [`Response::retry_stop`] or
+/// [`ClientError::retry_stop`](crate::ClientError::retry_stop).
 ///
-/// A client has no policy by default: retries take time and make load, and a program may have a loop of its own around
-/// its requests. Without one, a request is sent again only if its connection turns out to be stale, at once and
-/// [if it does no harm](crate::Client::send).
+/// A client has no policy by default. Retries take time and make load, and a program may have a loop of its own around its
+/// requests. Without a policy, a request is sent again only after a stale connection, at once and [if it does no
+/// harm](crate::Client::send).
 ///
-/// It is set for a client ([`ClientBuilder::retry`](crate::ClientBuilder::retry),
+/// A policy is set for a client ([`ClientBuilder::retry`](crate::ClientBuilder::retry),
 /// [`Client::with_retry`](crate::Client::with_retry)), a host ([`Host::with_retry`](crate::client::Host::with_retry)), a
 /// balancer ([`BalancerBuilder::retry`](crate::client::BalancerBuilder::retry)), or a single request
-/// ([`RequestBuilder::retry`](crate::RequestBuilder::retry)). Each request of a chain of redirects has attempts of its own.
-/// The requests of a [`Pipeline`](crate::client::Pipeline) share their connections, and are not retried by a policy. A
-/// [`Call`](crate::client::Call) is retried until its caller may write the body, and one without a body until the head of
-/// its response is there. A request that opens a WebSocket is retried as any other GET.
+/// ([`RequestBuilder::retry`](crate::RequestBuilder::retry)). Each request of a chain of redirects has attempts of its own. The
+/// requests of a [`Pipeline`](crate::client::Pipeline) share their connections, and are not retried by a policy. A
+/// [`Call`](crate::client::Call) is retried until its caller may write the body. One without a body is retried until the head
+/// of its response is there. A request that opens a WebSocket is retried as any other GET.
 #[doc(alias("max_retries", "backoff", "resilience", "RetryPolicy"))]
 #[derive(Clone)]
 #[must_use]
@@ -114,23 +114,23 @@ impl Retry {
         Retry { attempts_max: most, ..self }
     }
 
-    /// Sets the waits between attempts: each is a random time between zero and a bound, which is `first` at first, doubles
+    /// Sets the waits between attempts. Each is a random time between zero and a bound. The bound is `first` at first, doubles
     /// with each attempt, and is at most `most`. Default: 100 ms and 10 s.
     pub fn backoff(self, first: Duration, most: Duration) -> Retry {
         Retry { backoff: Backoff { first, most }, ..self }
     }
 
-    /// Sets how long a `retry-after` may be that is waited for (RFC 9110 §10.2.3). A response that asks for more is the
-    /// outcome, since the server would refuse an earlier attempt. Default: 30 s.
+    /// Sets the longest `retry-after` to wait for (RFC 9110 §10.2.3). A response with a longer one is the outcome, since the
+    /// server would refuse an earlier attempt. Default: 30 s.
     pub fn retry_after_max(self, most: Duration) -> Retry {
         Retry { retry_after_max: most, ..self }
     }
 
-    /// Sets a function that decides whether another attempt may help, by the head of a response or by the error instead of
-    /// one. Default: [`Retry::is_transient`].
+    /// Sets when another attempt may help, by a function of the head of a response or of the error instead. Default:
+    /// [`Retry::is_transient`].
     ///
-    /// Whether another attempt does harm, the function need not consider. It is asked once for each attempt, before the body of
-    /// a response is received: a body that is cut afterwards is an error, and never retried.
+    /// The function need not consider whether another attempt does harm. It is called once for each attempt, before the body of
+    /// a response is received. A body that is cut afterwards is an error without a retry.
     ///
     /// # Examples
     ///
@@ -153,25 +153,25 @@ impl Retry {
         Retry { may_help: Arc::new(may_help), ..self }
     }
 
-    /// Sets that requests may be sent again whatever their method is, even if the server may have acted on them. Default:
-    /// only those with an idempotent method (RFC 9110 §9.2.2) or an `idempotency-key`.
+    /// Allows sending requests again with any method, even if the server may have acted on them. Default: only those with an
+    /// idempotent method (RFC 9110 §9.2.2) or an `idempotency-key`.
     pub fn assume_idempotent(self) -> Retry {
         Retry { idempotency: Idempotency::Assumed, ..self }
     }
 
-    /// Sends a request that takes long once more, and takes the response that comes first, by its head; the other exchange
-    /// is canceled. A hedge is sent after the time within which `percent` of the host's last 128 responses have come. Default:
-    /// no.
+    /// Sends a slow request once more, and takes the first response, by its head. The other exchange is canceled. A hedge is
+    /// sent after the time within which `percent` of the host's last 128 responses have come. Default: no.
     ///
-    /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, and only after 32 responses in the runtime. A
-    /// [`Call`](crate::client::Call) whose caller writes a body is not, and neither is a request for another protocol. A hedge is
-    /// an attempt, and a retry for the budget of the host.
+    /// Only requests with a safe method (RFC 9110 §9.2.1) are hedged, once each, and only after 32 responses in the runtime.
+    /// Neither a [`Call`](crate::client::Call) with a body nor a request for another protocol is. A hedge is an attempt, and a
+    /// retry for the budget of the host.
     ///
     /// A [`Balancer`](crate::client::Balancer) sends the second request to another host, if there is another one. It counts the
-    /// responses of all of its hosts, and [ejects](crate::client::Ejection::failures) one whose requests others keep answering.
+    /// responses of all of its hosts. A host is [ejected](crate::client::Ejection::failures) if others keep answering its
+    /// requests.
     ///
-    /// A good `percent` leaves out somewhat more than the share of slow responses: 90 if 5 % are slow, since the time of the
-    /// 95th percentile may be that of a slow one.
+    /// A good `percent` leaves out somewhat more than the share of slow responses. With 5 % of them it is 90, since the 95th
+    /// percentile may be the time of a slow one.
     ///
     /// # Examples
     ///
@@ -189,10 +189,10 @@ impl Retry {
 
     /// Whether another attempt may help, by default:
     ///
-    /// - The host could not be resolved or connected to, or the connection failed before a byte of the request was sent. A
-    ///   certificate that is not valid does not become so, and a proxy that refuses has its reasons.
-    /// - 408 on a connection that had been used before: the server had given up waiting for a request (RFC 9110 §15.5.9).
-    /// - 429 (RFC 6585 §4) and 503 (RFC 9110 §15.6.4), if `retry-after` says when.
+    /// - The host could not be resolved or connected to, or the connection failed before a byte of the request was sent. An
+    ///   invalid certificate or the refusal of a proxy is no such case.
+    /// - 408 on a reused connection: the server had given up waiting for a request (RFC 9110 §15.5.9).
+    /// - 429 (RFC 6585 §4) and 503 (RFC 9110 §15.6.4) with a `retry-after`.
     /// - 502 and 504 (§15.6.3, §15.6.5).
     pub fn is_transient(outcome: Result<&Response, &ClientError>) -> bool {
         let response = match outcome {

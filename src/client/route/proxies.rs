@@ -11,7 +11,7 @@ use super::proxy::{Proxy, ProxyError};
 use crate::message::{Authority, Scheme, decimal, split_port, uri_host};
 use crate::net::UriHost;
 
-/// Which proxy is used for which URL. Default: none.
+/// The proxies for the URLs of a client. Default: none.
 ///
 /// # Examples
 ///
@@ -61,8 +61,8 @@ impl Proxies {
         Proxies { http, https, ..Proxies::default() }
     }
 
-    /// Uses the proxy that `choose` returns for an origin, such as `https://api.example` or `http://api.example:8080`, in
-    /// lower case and without the port if it is the default of the scheme. With `None`, there is no proxy.
+    /// Uses the proxy that `choose` returns for an origin, such as `https://api.example` or `http://api.example:8080`. The
+    /// origin is in lower case, and without a default port. With `None`, there is no proxy.
     ///
     /// The function is called when a pool for the origin begins, in each runtime, and not for each request. The client is
     /// locked meanwhile, so the function must not use it.
@@ -92,20 +92,20 @@ impl Proxies {
     /// | `all_proxy` | for either scheme, if it has no proxy of its own |
     /// | `no_proxy` | see [`Proxies::except`] |
     ///
-    /// Each may also be written in upper case; if both are set, lower case wins. Blanks around a value are ignored, and
-    /// an empty variable counts as unset.
+    /// Each may also be written in upper case. Of both, the one in lower case wins. Blanks around a value are ignored, and an
+    /// empty variable counts as unset.
     ///
-    /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, since in a CGI program a client can set it with a field
+    /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set. In a CGI program, a client can set `HTTP_PROXY` with a field
     /// `Proxy`. On Windows, where names have no case, `http_proxy` is then ignored as well.
     ///
-    /// A variable that is not used may have any value: `all_proxy` beside the other two, as desktops export it with the
-    /// scheme `socks`, or all three beside `no_proxy=*`. An `all_proxy` that names no proxy and is the only one for a
-    /// scheme fails the requests to URLs of that scheme, with [`ClientCause::Proxy`](crate::client::ClientCause::Proxy).
+    /// An unused variable may have any value. Unused are `all_proxy` beside the other two, and all three beside `no_proxy=*`.
+    /// Desktops export `all_proxy` with the scheme `socks`. If it names no proxy and is the only one for a scheme, requests of
+    /// this scheme fail with [`ClientCause::Proxy`](crate::client::ClientCause::Proxy).
     ///
     /// # Errors
     ///
-    /// Fails with [`ProxyError::Variable`], which names the variable and quotes its value, if `http_proxy` or
-    /// `https_proxy` does not name a proxy.
+    /// Fails with [`ProxyError::Variable`] if `http_proxy` or `https_proxy` does not name a proxy. The error names the variable
+    /// and quotes its value.
     pub fn from_env() -> Result<Proxies, ProxyError> {
         // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
         Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))

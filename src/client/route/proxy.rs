@@ -81,14 +81,14 @@ impl Proxy {
     /// | scheme | |
     /// |---|---|
     /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https`, WebSockets and other upgrades |
-    /// | `https://` | the same over TLS, with the feature `tls`: the proxy must prove who it is, as a host must |
+    /// | `https://` | the same over TLS, with the feature `tls`, and with a certificate for the host of the proxy |
     /// | `socks5://` | names are looked up by the client |
     /// | `socks5h://` | names are looked up by the proxy |
     ///
     /// # Errors
     ///
-    /// Fails if `url` has another scheme, no host, a path, or credentials that cannot be sent; see
-    /// [`Proxy::credentials`]. The host is read as in any [URL](crate::Target#urls).
+    /// Fails for another scheme, no host, a path, or invalid [credentials](Proxy::credentials). The host is read as in any
+    /// [URL](crate::Target#urls).
     pub fn new(url: &str) -> Result<Proxy, ProxyError> {
         let quoted = || Box::from(Excerpt(&without_secrets(url)).to_string());
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
@@ -129,13 +129,11 @@ impl Proxy {
         self.with_credentials(user.as_bytes(), password.as_bytes())
     }
 
-    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
-    /// Default: the `user-agent` of the client, if it has one
-    /// ([`ClientBuilder::default_header`](crate::ClientBuilder::default_header)).
+    /// Returns this proxy with a field for each CONNECT, such as one that an administrator requires. Default: the `user-agent`
+    /// of the client, if it has one ([`ClientBuilder::default_header`](crate::ClientBuilder::default_header)).
     ///
-    /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
-    /// body are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because
-    /// the proxy passes them on; and a SOCKS proxy has no fields.
+    /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a body are
+    /// ignored. Requests to `http` URLs, which the proxy passes on, have only their own fields. A SOCKS proxy has no fields.
     ///
     /// # Errors
     ///
@@ -311,8 +309,8 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a string does not name a proxy. The string is in quotes, without user, password, query and fragment; escaped,
-/// and at most 64 characters long.
+/// Why a string does not name a proxy. The string is in quotes, without user, password, query and fragment, escaped, and at
+/// most 64 characters long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProxyError {
@@ -322,7 +320,7 @@ pub enum ProxyError {
     Authority(Box<str>),
     /// The host has characters beyond ASCII, and the crate was built without its feature `idna`.
     Idna(Box<str>),
-    /// Username or password cannot be sent, or contain a character that must be escaped in a URL.
+    /// Username or password cannot be sent, or contain a character to be escaped in a URL.
     Credentials(Box<str>),
     /// A variable of the environment does not name a proxy.
     #[non_exhaustive]

@@ -19,9 +19,9 @@ pub(super) struct Socks {
 /// Where names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NameResolution {
-    /// By the client, whose resolver may have names that the proxy's has not.
+    /// By the client, whose resolver may have names of its own.
     Local,
-    /// By the proxy, so that names are sent to no other resolver.
+    /// By the proxy, to send names to no other resolver.
     Remote,
 }
 

@@ -195,7 +195,7 @@ pub enum SocksReply {
     NotAllowed,
     /// X'03': the network is unreachable.
     NetworkUnreachable,
-    /// X'04': the host is unreachable, or its name is unknown.
+    /// X'04': the host is unreachable or unknown.
     HostUnreachable,
     /// X'05': the host refused the connection.
     ConnectionRefused,

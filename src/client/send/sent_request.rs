@@ -32,8 +32,8 @@ pub(super) struct SentRequest<'r> {
 pub(super) enum Until<'a> {
     /// The whole request has been sent, and the head of its final response is here.
     Answered(&'a mut Response),
-    /// The head of the first response is in the memory of the exchange. For a call without a body, of this length: the
-    /// attempt goes on until a head is here, so that a stale connection can still be replaced.
+    /// The head of the first response is in the memory of the exchange. For a call without a body, of this length, whose stale
+    /// connection can still be replaced.
     FirstHead(BodyLength),
     /// The head of the request has been sent, and its caller writes a body of this length.
     HeadSent(BodyLength),

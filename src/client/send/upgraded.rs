@@ -15,13 +15,12 @@ use crate::net::{Rewind, Stream, delegate_stream};
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Client::upgrade`](crate::Client::upgrade). Reading begins with what the server has already sent. There are
-/// no timeouts except those that you set, and the connection no longer counts in the pool. Dropping it closes the
-/// connection.
+/// Made by [`Client::upgrade`](crate::Client::upgrade). Reading begins with what the server has already sent. There are no
+/// timeouts but your own, and the connection no longer counts in the pool. Dropping it closes the connection.
 ///
 /// The server's side of such a connection is an [`Upgraded`](crate::server::Upgraded).
 ///
-/// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
+/// Flush what you have written before you wait for the server. Over TLS, the end of it may still be held back.
 pub struct ClientUpgraded {
     stream: Rewind<Pin<Box<dyn Stream + Send>>>,
     /// The guard by which a balancer counts the tunnel as pending.

@@ -22,7 +22,7 @@ use crate::message::text::percent;
 pub struct DirEntry {
     /// The octets of the name, which need not be text.
     pub name: Vec<u8>,
-    /// Bytes of a file; `None` for a directory.
+    /// Bytes of a file. `None` for a directory.
     pub size: Option<u64>,
     /// The time of the last change, if it is known.
     pub modified: Option<SystemTime>,
@@ -44,7 +44,7 @@ impl DirEntry {
         self.size.is_none()
     }
 
-    /// Returns the name as text, in which U+FFFD stands for octets that are not UTF-8, and for controls. In HTML it must be
+    /// Returns the name as text. U+FFFD stands for controls and for octets that are not UTF-8. In HTML it must be
     /// [escaped](crate::message::escape_html).
     pub fn display_name(&self) -> Cow<'_, str> {
         display(&self.name)

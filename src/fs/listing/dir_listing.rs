@@ -53,8 +53,8 @@ impl DirListing {
     /// Writes an object of JSON.
     ///
     /// Names are texts as those of [`DirEntry::display_name`], and `href` is [`DirEntry::link`]. A directory has no
-    /// `size`. Times are those of RFC 3339, to the second, and absent if they are not known. No `<` is in it, so it can be
-    /// put into a page.
+    /// `size`. Times are those of RFC 3339, to the second. Unknown times are absent. The object has no `<` in it, and
+    /// fits into a page.
     ///
     /// ```json
     /// {"path":"/a/","entries":[

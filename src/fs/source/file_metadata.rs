@@ -13,7 +13,7 @@ pub enum SourceEntry {
     Directory,
 }
 
-/// All that is known of a file before it is read.
+/// The metadata of a file before it is read.
 ///
 /// # Examples
 ///
@@ -24,16 +24,16 @@ pub enum SourceEntry {
 /// # assert_eq!(metadata.modified, None);
 /// ```
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..FileMetadata::default()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..FileMetadata::default()`, and
+/// patterns in `..`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMetadata {
     /// Bytes of the content.
     pub len: u64,
     /// The time of the last change. Times before 1990 are not sent, as those of [`Files`](crate::fs::Files).
     pub modified: Option<SystemTime>,
-    /// The entity-tag as a field has it, in quotes, and after `W/` if it is weak (RFC 9110 §8.8.3): it must be another one
-    /// for each content. Without it, there is no `etag`.
+    /// The entity-tag as in a field: in quotes, and after `W/` if weak (RFC 9110 §8.8.3). Each content must have a tag
+    /// of its own. Without a tag, there is no `etag`.
     pub etag: Option<String>,
     /// The content type, which is sent as it is. Without it, the name of the file suggests one, and text is in UTF-8.
     pub content_type: Option<String>,

@@ -10,19 +10,19 @@ use super::file_metadata::{FileMetadata, SourceEntry};
 use crate::fs::listing::DirEntry;
 use crate::message::Body;
 
-/// Files with metadata and ranges: those of an archive, of an object store, of the program itself, or of two sources of
-/// which one lies over the other. [`Files::from_source`](crate::fs::Files::from_source) serves them.
+/// Files with metadata and ranges: those of an archive, of an object store, of the program itself, or of an overlay of
+/// two sources. [`Files::from_source`](crate::fs::Files::from_source) serves them.
 ///
-/// The methods may be `async`. Their futures are `Send`; work that blocks belongs in `tokio::task::spawn_blocking`. They are
-/// called for each request: nothing of a source is kept between two of them. They run within the time for the handler
-/// ([`Timeouts::handler`](crate::Timeouts::handler), by default without an end), and are dropped if the peer leaves. So is a
-/// stream, which has no time limit of its own.
+/// The methods may be `async`. Their futures are `Send`. Blocking work belongs in `tokio::task::spawn_blocking`. The
+/// methods are called for each request, and nothing of a source is kept between two requests. They run within the time
+/// for the handler ([`Timeouts::handler`](crate::Timeouts::handler), by default without an end). If the peer leaves,
+/// they are dropped. So is a stream, which has no time limit of its own.
 ///
 /// # Paths
 ///
-/// A path is decoded and checked before: names in UTF-8 with one `/` between two of them, and none at either end. No name is
-/// empty, `.` or `..`, or has a NUL in it. Names may have any other character: controls, quotes, and backslashes except on
-/// Windows.
+/// A path is decoded and checked before. It consists of names in UTF-8 with one `/` between two of them, and none at
+/// either end. No name is empty, `.`, `..`, or has a NUL in it. Names may have any other character: controls, quotes,
+/// and backslashes except on Windows.
 ///
 /// # Examples
 ///
@@ -67,9 +67,9 @@ use crate::message::Body;
             `DirSource::new(..)`"
 )]
 pub trait FileSource: Send + Sync + 'static {
-    /// Finds what is at `path`; `None` if there is nothing. The root, whose path is empty, is a directory, and is not asked
-    /// for. With [`Files::precompressed`](crate::fs::Files::precompressed), the paths of three siblings are asked for as
-    /// well.
+    /// Finds the entry at `path`. `None` if there is none. The empty path of the root is not asked for, because the
+    /// root is a directory. With [`Files::precompressed`](crate::fs::Files::precompressed), the paths of three siblings
+    /// are asked for as well.
     ///
     /// # Errors
     ///
@@ -78,18 +78,19 @@ pub trait FileSource: Send + Sync + 'static {
     /// [`io::Error`].
     fn find(&self, path: &str) -> impl Future<Output = io::Result<Option<SourceEntry>>> + Send;
 
-    /// Reads `range` of the file at `path`: never empty, its end exclusive, and within the length in `found`, the metadata that
-    /// [`find`](FileSource::find) has just returned. If the file has changed since, this should fail.
+    /// Reads `range` of the file at `path`. The range is never empty, excludes its end, and is within the length in
+    /// `found`, the metadata from [`find`](FileSource::find) just before. If the file has changed since, this should
+    /// fail.
     ///
-    /// The content is bytes, a stream, or a range of a file on disk
-    /// ([`Body::set_file`](crate::Body::set_file)). A stream may leave its length open. If a range of known length is
-    /// longer or shorter than `range`, the response is 500. If a stream is, the response is cut: its peer sees that it is
-    /// not complete. Of several ranges, each is read when it is sent.
+    /// The content is bytes, a stream, or a range of a file on disk ([`Body::set_file`](crate::Body::set_file)). A
+    /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the response has
+    /// status 500. If a stream is, the response is cut, and the peer sees the cut. Of several ranges, each is read when
+    /// it is sent.
     ///
     /// # Errors
     ///
-    /// As those of [`find`](FileSource::find), except that `NotFound` is answered with 404 at once. For several ranges, or
-    /// after the content has begun, an error cuts the response.
+    /// Errors are answered as those of [`find`](FileSource::find), except for `NotFound`, which is 404 at once. For
+    /// several ranges, or after the beginning of the content, an error cuts the response.
     fn read(
         &self,
         path: &str,
@@ -97,10 +98,10 @@ pub trait FileSource: Send + Sync + 'static {
         range: Range<u64>,
     ) -> impl Future<Output = io::Result<Body>> + Send;
 
-    /// Lists the directory at `path`, with `entries_max` entries at most, in any order; those beyond are dropped. `None` if
-    /// the directory cannot be listed, which is answered with 404. Default: `None`.
+    /// Lists the directory at `path`, with `entries_max` entries at most, in any order. Further entries are dropped.
+    /// `None` if the directory cannot be listed, for a 404. Default: `None`.
     ///
-    /// A name that no path can have, because it is `..` or has a `/` in it, is not shown.
+    /// Names that no path can have, such as `..`, or with a `/`, are not shown.
     ///
     /// # Errors
     ///

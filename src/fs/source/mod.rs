@@ -1,6 +1,6 @@
 //! Files that come from elsewhere than a disk: an archive, an object store, the program itself.
 //!
-//! A source is found by [`SourceLookup`](super::lookup), and read when a response is made.
+//! A source is found by [`SourceLookup`](super::lookup), and read for a response.
 
 mod file_metadata;
 mod file_source;

@@ -94,11 +94,12 @@ impl Body {
     /// Sets the content to what `source` yields.
     ///
     /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
-    /// The exchange waits for the source to end: limit a source that does not end, such as a socket, with
-    /// `AsyncReadExt::take`. Without a length, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the
-    /// connection closes. The first send takes the source, which clones of this body share: [`Body::set_stream_with`] makes a
-    /// source for each. A source that waits is dropped once the peer of a server has closed
-    /// ([`Server::half_close`](crate::Server::half_close)).
+    /// Without one, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the connection closes. The
+    /// exchange waits for the end of the source. Limit an endless source, such as a socket, with `AsyncReadExt::take`.
+    /// A server drops a waiting source once the peer has closed ([`Server::half_close`](crate::Server::half_close)).
+    ///
+    /// The first send takes the source, which clones of this body share. [`Body::set_stream_with`] makes a source for
+    /// each.
     ///
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
     /// write the chunks itself, with [`Context::body_writer`](crate::Context::body_writer).
@@ -109,7 +110,7 @@ impl Body {
     /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
     /// sent, `make` is called.
     ///
-    /// So a client can send such a body again: after a redirect, if its connection turns out to be stale, and by a
+    /// So a client can send such a body again, after a redirect, on a stale connection, and by a
     /// [`Retry`](crate::client::Retry).
     ///
     /// # Examples
@@ -190,7 +191,7 @@ impl Body {
         self.unbuffered = Some(content);
     }
 
-    /// Returns the content as bytes; empty for a stream, which [`Body::text`] refuses.
+    /// Returns the content as bytes. Empty for a stream, which [`Body::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.unbuffered {
@@ -204,9 +205,8 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because the body may be
-    /// another server's, which is not the peer's fault. For the content of a request, use
-    /// [`Request::text`](crate::Request::text), whose error becomes 400.
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, as the body may be another
+    /// server's. For the content of a request, use [`Request::text`](crate::Request::text), whose error becomes 400.
     pub fn text(&self) -> Result<&str, ContentError> {
         match self.is_stream() {
             true => Err(ContentFault::Unread.into()),
@@ -214,11 +214,11 @@ impl Body {
         }
     }
 
-    /// Returns the content without copying it, or this body if it is a stream.
+    /// Returns the content without copying it.
     ///
     /// # Errors
     ///
-    /// Fails with the body if that is a stream.
+    /// Fails with this body if it is a stream.
     ///
     /// # Examples
     ///
@@ -239,12 +239,12 @@ impl Body {
         }
     }
 
-    /// Returns the length of [`Body::bytes`]; 0 for a stream.
+    /// Returns the length of [`Body::bytes`]. 0 for a stream.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Returns the length of the content, even of a stream; `None` for a stream of unknown length.
+    /// Returns the length of the content, even of a stream. `None` for a stream of unknown length.
     ///
     /// # Examples
     ///
@@ -276,8 +276,8 @@ impl Body {
         matches!(self.unbuffered, Some(Unbuffered::Stream { .. }))
     }
 
-    /// Returns whether the content was a stream of [`Body::set_stream`] that has been taken, at least its beginning, and
-    /// cannot be sent again. Clones share that stream.
+    /// Returns whether a stream of [`Body::set_stream`] has been taken, at least its beginning. Such content cannot be
+    /// sent again. Clones share that stream.
     ///
     /// So [middleware of a client](crate::client::ClientMiddleware) learns whether it may send a request once more.
     ///

@@ -16,7 +16,7 @@ pub(crate) struct BodyChain(VecDeque<ChainLink>);
 /// One source of a [`BodyChain`].
 pub(crate) enum ChainLink {
     Bytes(Bytes),
-    /// A reader, and how much it has yet to yield, if that was declared. A reader that yields more or less fails.
+    /// A reader and its declared length, if any. A reader that yields more or less fails.
     Stream {
         source: BodySource,
         left: Option<u64>,

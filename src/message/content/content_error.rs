@@ -9,9 +9,9 @@ use crate::message::Status;
 
 /// Why the content of a message cannot be read as text, as a form or as JSON.
 ///
-/// In a handler, `?` turns it into the right status: see [`ContentError::status`]. The text states what is wrong, and
-/// where, without the value that was found: ``the JSON at `items[2].price` is wrong: invalid type: string, expected a number
-/// at line 1 column 30``.
+/// In a handler, `?` turns it into the right status: see [`ContentError::status`]. The text names the fault and its
+/// place, without the value:
+/// ``the JSON at `items[2].price` is wrong: invalid type: string, expected a number at line 1 column 30``.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub(crate) enum ContentFault {
     Coding,
     /// The charset, whose name may be cut short, cannot be read, for this reason.
     Charset(Box<str>, &'static str),
-    /// The content has not been received: the application read it too early, or it is a stream.
+    /// The content has not been received, because it was read too early or is a stream.
     Unread,
     /// The content is not UTF-8, or not text in this charset.
     Text(Option<Box<str>>),
@@ -92,12 +92,12 @@ impl ContentError {
     /// |---|---|
     /// | 400 | is not text in its charset, not JSON, or a form of too many pairs |
     /// | 413 | has a line or an event that is longer than it may be |
-    /// | 415 | is of another type, in an unknown charset, or has a content coding that was not decoded |
+    /// | 415 | is of another type, in an unknown charset, or in a content coding that was not decoded |
     /// | 422 | is JSON or a form, but not that of the requested type |
     /// | 500 | has not been received |
     ///
-    /// The status is 500 for the content of a response, and of a [`Body`](crate::Body) whose message is not known, as
-    /// that may be another server's.
+    /// The status is 500 for the content of a response, which may be another server's. The same goes for a
+    /// [`Body`](crate::Body) apart from its message.
     pub fn status(&self) -> Status {
         match &self.0.fault {
             _ if !self.0.is_of_request => Status::INTERNAL_SERVER_ERROR,
@@ -113,8 +113,8 @@ impl ContentError {
         }
     }
 
-    /// Returns the charset that the content is not text in, or that cannot be read, as the content type names it, its
-    /// first 40 octets; `None` if something else is wrong, or if UTF-8 was required.
+    /// Returns the charset that the content is not text in, or that is unknown. The name is that of the content type,
+    /// cut after 40 octets. `None` for other errors, and for content that had to be UTF-8.
     pub fn charset(&self) -> Option<&str> {
         match &self.0.fault {
             ContentFault::Charset(charset, _) | ContentFault::Text(Some(charset)) => Some(charset),
@@ -122,8 +122,8 @@ impl ContentError {
         }
     }
 
-    /// Returns the path of the value that is wrong in JSON, or the name of the pair in a form, in quotes and cut short
-    /// if it is long; `None` if the whole is wrong, or something is missing.
+    /// Returns the path of the wrong value in JSON, or the name of the pair in a form. Both are in quotes, and cut
+    /// short if long. `None` if the whole is wrong or something is missing.
     pub fn path(&self) -> Option<&str> {
         match &self.0.fault {
             ContentFault::Syntax(value) | ContentFault::Value(value) => value.path.as_deref(),

@@ -12,9 +12,15 @@ use crate::message::{FieldValue, FromText, OctetSet};
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
 /// content of a form.
 ///
-/// Pairs are decoded only when they are looked up, and only text with escapes is copied. The text is read as browsers
-/// read it: `+` is a space; a malformed escape stands for itself; octets that are not UTF-8 become U+FFFD; `name` means
-/// `name=`; empty pairs are skipped. [`Form::strict`] refuses malformed escapes and octets that are not UTF-8.
+/// Pairs are decoded at look-up, and only text with escapes is copied. The text is read as browsers read it:
+///
+/// - `+` is a space.
+/// - A malformed escape stands for itself.
+/// - Octets that are not UTF-8 become U+FFFD.
+/// - `name` means `name=`.
+/// - Empty pairs are skipped.
+///
+/// [`Form::strict`] refuses malformed escapes and octets that are not UTF-8.
 ///
 /// The length of a query is limited by [`Limits::request_line_max`](crate::Limits::request_line_max), and the number of
 /// pairs that [`Request::form`](crate::Request::form) accepts by [`Form::PAIRS_MAX`].
@@ -59,12 +65,12 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns this form, if all of it is unambiguous: two hexadecimal digits follow each `%`, and the decoded octets
-    /// are UTF-8.
+    /// Returns this form if it is unambiguous.
     ///
     /// # Errors
     ///
-    /// Fails if it is not, and names the pair. In a handler, `?` turns that into 400.
+    /// Fails for a `%` without two hexadecimal digits, and for octets that are not UTF-8. The error names the pair. In
+    /// a handler, `?` turns that into 400.
     pub fn strict(self) -> Result<Form<'a>, ValueError> {
         let is_strict = |raw| percent::is_well_formed(raw) && percent::decode(raw, Plus::Space).is_ok();
         match self.raw_pairs().find(|(name, value)| !(is_strict(name) && is_strict(value))) {
@@ -104,13 +110,12 @@ impl<'a> Form<'a> {
         self.raw_values(name).map(decode)
     }
 
-    /// Returns the first value of `name` as a number, a `bool`, or any other type that is [`FromText`]; `None` if there
-    /// is no such pair.
+    /// Returns the first value of `name` as a number, a `bool` or another type that is [`FromText`]. `None` if there is
+    /// no such pair.
     ///
     /// # Errors
     ///
-    /// Fails if the value is not a `T`; an empty value usually is not. In a handler, `?`
-    /// turns that into 400.
+    /// Fails if the value is not a `T`. An empty value usually is not. In a handler, `?` turns that into 400.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, ValueError> {
         self.all_as(name).next().transpose()
     }

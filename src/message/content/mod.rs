@@ -1,4 +1,4 @@
-//! Content (RFC 9110 §6.4): bodies, and the types of content that need no feature.
+//! Content (RFC 9110 §6.4): bodies, and the types of content without a feature of their own.
 
 mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]

@@ -10,11 +10,12 @@ use crate::message::text::{escape_html, write_json_string};
 
 /// The details of an error as a response explains them: problem details (RFC 9457), in JSON.
 ///
-/// A handler fails with one, as in the example, or writes one with [`Response::set_problem`](crate::Response::set_problem).
-/// A problem that a handler fails with is sent in the form that the client prefers: `application/problem+json`, a page,
-/// or text. With [`problem_details`](crate::server::problem_details), all error responses are problems.
+/// A handler fails with one, as in the example, or writes one with
+/// [`Response::set_problem`](crate::Response::set_problem). As an error, a problem is sent in the form that the client
+/// prefers: `application/problem+json`, a page or text. With [`problem_details`](crate::server::problem_details), all
+/// error responses are problems.
 ///
-/// Everything in a problem is sent to the peer, so it should hold nothing that the peer must not see.
+/// All of a problem is sent to the peer. Put nothing into it that the peer must not see.
 ///
 /// # Examples
 ///
@@ -57,7 +58,7 @@ impl Problem {
         Problem { status, type_uri: None, title: None, detail: None, instance: None, members: Vec::new() }
     }
 
-    /// Sets the type: a URI that identifies the kind of problem, and should lead to its description (RFC 9457 §3.1.1).
+    /// Sets the type, a URI for the kind of problem. The URI should lead to a description (RFC 9457 §3.1.1).
     pub fn with_type(mut self, type_uri: impl Into<Cow<'static, str>>) -> Problem {
         self.type_uri = Some(type_uri.into());
         self
@@ -92,12 +93,12 @@ impl Problem {
         self.status
     }
 
-    /// Returns the type, which is `about:blank` unless it was set (RFC 9457 §4.2.1).
+    /// Returns the type. Default: `about:blank` (RFC 9457 §4.2.1).
     pub fn type_uri(&self) -> &str {
         self.type_uri.as_deref().unwrap_or("about:blank")
     }
 
-    /// Returns the title, which is the [reason](Status::reason) of the status unless it was set.
+    /// Returns the title. Default: the [reason](Status::reason) of the status.
     pub fn title(&self) -> &str {
         self.title.as_deref().unwrap_or(self.status.reason())
     }

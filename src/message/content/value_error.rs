@@ -10,8 +10,8 @@ use crate::message::Status;
 
 /// Why a value of a path, a query, a form or a cookie cannot be read as requested.
 ///
-/// In a handler, `?` turns it into the right status: see [`ValueError::status`]. The text is fit for the peer: it has
-/// the name of the value and no name of a Rust type, and not the value, which may be a secret.
+/// In a handler, `?` turns it into the right status: see [`ValueError::status`]. The text is fit for the peer. It has
+/// the name of the value, and no Rust type. The value is left out, as it may be a secret.
 ///
 /// # Examples
 ///
@@ -99,13 +99,16 @@ impl ValueError {
         ValueError::new(name, Reason::Query(fault))
     }
 
-    /// Returns the name under which the value was looked up, or that of the pair that is wrong; `None` if the whole is.
+    /// Returns the name of the value that was looked up, or of the malformed pair. `None` if the whole is wrong.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// Returns the status that the peer is answered with: 400 (RFC 9110 §15.5.1); 404 for a parameter of a path, since a
-    /// path with such a value leads nowhere (§15.5.5); and 500 for a parameter that the route does not have.
+    /// Returns the status of the response to the peer:
+    ///
+    /// - 404 for a parameter of a path, because a path with such a value leads nowhere (RFC 9110 §15.5.5).
+    /// - 500 for a parameter that the route does not have.
+    /// - 400 for all others (§15.5.1).
     pub fn status(&self) -> Status {
         match &self.0.reason {
             Reason::NoParam => Status::INTERNAL_SERVER_ERROR,

@@ -7,10 +7,10 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::message::{MessageError, OctetSet};
 
-/// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`](crate::Request::basic_auth) returns them.
+/// The user-id and password of the scheme Basic (RFC 7617): see [`Request::basic_auth`](crate::Request::basic_auth).
 ///
-/// Both can be read by anyone who sees the request, so use them over TLS only. Compare passwords in constant time: a
-/// comparison that ends at the first difference reveals how much was right.
+/// Everyone who sees the request can read both. Use them over TLS only. Compare passwords in constant time. A
+/// comparison that ends at the first difference reveals the length of the right part.
 ///
 /// `{:?}` does not show the password.
 #[derive(Clone, PartialEq, Eq)]

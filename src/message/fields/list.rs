@@ -28,10 +28,10 @@ impl Headers {
     }
 
     /// Returns the members of the list in this field, such as `accept-language`, with their weights in thousandths (RFC
-    /// 9110 §12.4.2). A member without a weight has 1,000, and one that the peer refuses has 0.
+    /// A member without a weight has 1,000, and a member refused by the peer has 0.
     ///
-    /// The members are in the order in which they were sent. One whose weight is malformed is left out, and so is one
-    /// that is not UTF-8. Parameters before the weight are part of the member.
+    /// The members are in the order in which they were sent. A member that is not UTF-8 or has a malformed weight is
+    /// left out. Parameters before the weight are part of the member.
     ///
     /// [`Request::preferred_type`](crate::Request::preferred_type) and its siblings choose by these weights.
     ///
@@ -56,8 +56,9 @@ impl Headers {
     }
 
     /// Returns the value of a parameter of this field, without quotes (RFC 9110 §5.6.6): `parameter("content-type",
-    /// "charset")`. `None` if there is no such parameter, if the parameters are malformed or have the name twice, or if
-    /// the field has several lines. [`Parameters`] reads all of them, also those of a member of a list.
+    /// "charset")`. [`Parameters`] reads all of them, also those of a member of a list.
+    ///
+    /// `None` for a missing or repeated parameter, for malformed ones, and for a field of several lines.
     ///
     /// # Examples
     ///

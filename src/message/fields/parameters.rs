@@ -12,7 +12,7 @@ use super::value::trim;
 /// §5.6.6).
 ///
 /// The iterator yields names, in the case in which they were sent, and values without quotes. A malformed parameter is
-/// an error, and ends the list. The values are views of the field; one with escapes is copied.
+/// an error, and ends the list. The values are views of the field. Only values with escapes are copied.
 /// [`Headers::parameter`](crate::Headers::parameter) reads a single one.
 ///
 /// # Examples
@@ -58,13 +58,13 @@ impl<'a> Parameters<'a> {
 
     /// Returns the value of the parameter `name`, in any case.
     ///
-    /// `name*` is another parameter than `name`, whose value is encoded (RFC 8187 §3.2), and is not decoded here.
+    /// `name*` is another parameter than `name`. Its value is encoded (RFC 8187 §3.2), and is not decoded here.
     ///
     /// # Errors
     ///
-    /// Fails if a parameter is malformed, or if this one is repeated. Nor may it be in pieces, as `name*0` (RFC 2231 §3):
-    /// some programs join the pieces, others ignore them, and so read another value. In a handler, `?` turns that into 400,
-    /// which is wrong for a field that another server has sent.
+    /// Fails if a parameter is malformed, repeated, or in pieces, as `name*0` (RFC 2231 §3). Some programs join the
+    /// pieces, others ignore them, and so read another value. In a handler, `?` turns that into 400. For a field of
+    /// another server's response, that is wrong.
     pub fn get(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, ParametersError> {
         let base = name.trim_end_matches('*').as_bytes();
         let name = name.as_bytes();

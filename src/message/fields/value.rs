@@ -8,9 +8,9 @@ use bytes::Bytes;
 use crate::error_text::Excerpt;
 use crate::message::MessageError;
 
-/// A type that a field can be set to: text, bytes, an integer, a `char`, or a `bool`, which becomes `true` or `false`.
+/// A type that a field can be set to: text, bytes, an integer, a `char`, or a `bool` (`true` or `false`).
 ///
-/// Whether the bytes are valid in a field (RFC 9110 §5.5) is checked when they are set.
+/// The bytes are checked when they are set (RFC 9110 §5.5).
 pub trait FieldValue {
     /// Calls `then` with the bytes of the value.
     fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R;

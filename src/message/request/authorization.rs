@@ -56,8 +56,7 @@ impl Request {
     }
 
     /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the
-    /// URL. Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a
-    /// challenge in each case.
+    /// URL. `None` if both are missing, or the field is malformed, not UTF-8 or repeated. Then answer with a challenge.
     ///
     /// # Examples
     ///
@@ -90,8 +89,8 @@ impl Request {
         BasicAuth::parse(self.credentials("Basic")?)
     }
 
-    /// Returns the token in `authorization`, if its scheme is Bearer (RFC 6750 §2.1). Also returns `None` if it is
-    /// malformed, or if the field is repeated.
+    /// Returns the token in `authorization`, if its scheme is Bearer (RFC 6750 §2.1). `None` if the field is missing,
+    /// malformed or repeated.
     ///
     /// # Examples
     ///

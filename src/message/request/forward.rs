@@ -7,42 +7,44 @@ use crate::message::{
 };
 
 impl Request {
-    /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
-    /// query and fields, except `host`, which the new target determines, and those meant for this connection only (RFC
-    /// 9110 §7.6.1).
+    /// Returns this request as a gateway or proxy forwards it to the server at `base`.
     ///
-    /// The body is not copied; to forward it as it arrives, use [`Client::open_call`](crate::Client::open_call), with the framing
-    /// that it has here. A request without content has `content-length: 0` if its method suggests content. For the way
-    /// back there is [`Response::forwarded`](crate::Response::forwarded).
+    /// The method, path, query and fields are the same, except fields for this connection only (RFC 9110 §7.6.1). The
+    /// new target determines `host`.
     ///
-    /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::client::Host) or a
-    /// [`Balancer`](crate::client::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
-    /// cannot leave it. `OPTIONS *`, which is about a server as a whole, becomes a request about everything below
-    /// `base`; if `base` has no path, that is again the server as a whole (RFC 9112 §3.2.4).
+    /// The body is not copied. To forward it as it arrives, use [`Client::open_call`](crate::Client::open_call), with
+    /// the framing that it has here. A request without content has `content-length: 0` if its method suggests content.
+    /// For the way back there is [`Response::forwarded`](crate::Response::forwarded).
     ///
-    /// If the peer takes trailers (`te: trailers`), so does the new request (§10.1.4), because
-    /// [`Context::forward`](crate::Context::forward) passes them on.
+    /// `base` is an `http` or `https` URL. For a [`Host`](crate::client::Host) or a
+    /// [`Balancer`](crate::client::Balancer), a path is enough, and `/` changes nothing. The path of `base` is put
+    /// before the request's, which cannot leave it. `OPTIONS *` is about a server as a whole, and becomes a request
+    /// about everything below `base`. Without a path, `base` stands for the server as a whole again (RFC 9112 §3.2.4).
     ///
-    /// A request that asks for WebSocket still does so, and for no other protocol (`upgrade: websocket`), because `forward`
-    /// passes that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
+    /// [`Context::forward`](crate::Context::forward) passes trailers and WebSocket on. If the peer takes trailers
+    /// (`te: trailers`), so does the new request (§10.1.4). A request for WebSocket without content stays one, and asks
+    /// for no other protocol (`upgrade: websocket`).
     ///
-    /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs, such
-    /// as WSGI and PHP, read `X_User` as `x-user`: a client could add to what this gateway sets. If the server behind needs
-    /// such a field, copy it.
+    /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs,
+    /// such as WSGI and PHP, read `X_User` as `x-user`. With such a name, a client could add to the fields of this
+    /// gateway. If the server behind needs such a field, copy it.
     ///
-    /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). [`Request::add_via`] adds this gateway to
-    /// `via`; other fields that a proxy adds about itself are yours to set in the returned request.
+    /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). [`Request::add_via`] adds this gateway
+    /// to `via`. Set other fields of a proxy in the returned request yourself.
     ///
     /// # Errors
     ///
-    /// Fails if `base` is not a URL or path, or has a query; if the request is a CONNECT; and if it is for `*` while
-    /// `base` is `/`, which names no server.
+    /// Fails if:
     ///
-    /// Fails with [`TargetError::Outside`] if `base` has a path and the request a segment `..`, escaped or not;
-    /// passed on with `?`, that is answered with 400.
+    /// - `base` is not a URL or path, or has a query.
+    /// - The request is a CONNECT.
+    /// - The request is for `*`, and `base` is `/`, the name of no server.
     ///
-    /// Fails with [`TargetError::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. Passed on with
-    /// `?`, that is answered with 501, though the handler had better answer it itself.
+    /// Fails with [`TargetError::Outside`] if `base` has a path and the request a segment `..`, escaped or not. In a
+    /// handler, `?` turns that into 400.
+    ///
+    /// Fails with [`TargetError::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. In a handler, `?`
+    /// turns that into 501. The handler had better answer it itself.
     ///
     /// # Examples
     ///
@@ -78,8 +80,8 @@ impl Request {
         }
     }
 
-    /// Returns this request as [`Request::forwarded_to`] does, without the `prefix` that its path begins with: what
-    /// follows the prefix is put behind the path of `base`. So a gateway offers a server below a path of its own.
+    /// Returns this request as [`Request::forwarded_to`] does, without the `prefix` of its path. The rest of the path
+    /// is put behind that of `base`. So a gateway offers a server below a path of its own.
     ///
     /// A prefix is one or more whole segments, spelled as in the request: below `/v1` are `/v1`, `/v1/` and
     /// `/v1/items`, but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what
@@ -90,10 +92,13 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Request::forwarded_to`], and if `prefix` is neither empty nor begins with a `/`. Also with
-    /// [`TargetError::Prefix`] if the path is not below the prefix, which becomes 404 with `?`, and with
-    /// [`TargetError::Outside`], which becomes 400, if what follows the prefix has a segment `..`, escaped or not, or
-    /// begins with an empty one, as in `/v1//host/path`, which some servers read as the name of a host.
+    /// Fails as [`Request::forwarded_to`] does, and:
+    ///
+    /// - If `prefix` is neither empty nor begins with a `/`.
+    /// - With [`TargetError::Prefix`] if the path is not below the prefix. In a handler, `?` turns that into 404.
+    /// - With [`TargetError::Outside`] if the rest of the path has a segment `..`, escaped or not. In a handler, `?`
+    ///   turns that into 400. The same goes for an empty first segment, as in `/v1//host/path`. Some servers read it as
+    ///   the name of a host.
     ///
     /// # Examples
     ///

@@ -10,7 +10,7 @@ use crate::message::text::{Plus, percent};
 use crate::message::{FromText, Method, Target, ValueError};
 
 impl Request {
-    /// Returns the parameters of the route that a [`Router`](crate::Router) has matched; none if there is no such route.
+    /// Returns the parameters of the matched route of a [`Router`](crate::Router). Without one, there are none.
     ///
     /// # Examples
     ///
@@ -33,17 +33,17 @@ impl Request {
         PathParams { request: self, path: self.path() }
     }
 
-    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
-    /// routers inside each other, the pattern of the whole path.
+    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`. With
+    /// routers inside each other, this is the pattern of the whole path.
     ///
-    /// It is a good name for what was asked, in logs and metrics: it has few values (low cardinality).
+    /// Patterns are good names of requests in logs and metrics, because there are few of them (low cardinality).
     #[doc(alias = "MatchedPath")]
     pub fn matched_pattern(&self) -> Option<&str> {
         self.matched_route().pattern()
     }
 
-    /// Returns the part of the path below the prefix where the handler is [mounted](crate::Router::mount): it begins
-    /// with a slash, or is empty if the path is the prefix. Without a mount, this is [`Request::path`].
+    /// Returns the part of the path below the prefix of the [mount](crate::Router::mount). The part begins with a
+    /// slash, or is empty for the prefix itself. Without a mount, this is [`Request::path`].
     #[inline]
     pub fn mounted_path(&self) -> &str {
         let rest_at = self.matched_route().rest_at();
@@ -85,8 +85,8 @@ impl Request {
 /// The parameters of a matched route: views of the path, in the order of the pattern.
 ///
 /// In the path `/users/Ada%20L/files/a/b`, the pattern `/users/{name}/files/{*path}` names `Ada%20L` and `a/b`. Their
-/// places are noted when the route is found. If the target is replaced, those below the place where the handler is
-/// [mounted](crate::Router::mount) are gone, until a router matches it again.
+/// places are noted when the route is found. A new target removes the parameters below the
+/// [mount](crate::Router::mount) of the handler, until a router matches it again.
 #[derive(Clone, Copy)]
 pub struct PathParams<'a> {
     request: &'a Request,
@@ -98,8 +98,10 @@ impl<'a> PathParams<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the value does not decode to UTF-8, which a handler's `?` turns into 404, or if the route has no such
-    /// parameter, which is a mistake of the program: 500.
+    /// Fails if:
+    ///
+    /// - The value does not decode to UTF-8. In a handler, `?` turns that into 404.
+    /// - The route has no such parameter. In a handler, `?` turns that into 500, for a mistake of the program.
     pub fn get(self, name: &str) -> Result<Cow<'a, str>, ValueError> {
         let raw = self.get_raw(name).ok_or_else(|| ValueError::no_param(name))?;
         if self.request.target().has_plain_path() {
@@ -112,7 +114,7 @@ impl<'a> PathParams<'a> {
     ///
     /// # Errors
     ///
-    /// As [`PathParams::get`], or if the value is not of that type, which a handler's `?` turns into 404.
+    /// Fails as [`PathParams::get`] does, and for a value of another type. In a handler, `?` turns that into 404.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<T, ValueError> {
         T::from_text(&self.get(name)?).ok_or_else(|| ValueError::param_type::<T>(name))
     }

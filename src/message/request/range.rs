@@ -8,7 +8,7 @@ use crate::message::{FieldName, Headers, members, saturating_decimal};
 /// The bytes that a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RangeSelection {
-    /// The whole representation: there is no such field, or it is ignored.
+    /// The whole representation, because there is no such field or it is ignored.
     Whole,
     /// These ranges. None of them is empty, and no two are close to each other.
     Ranges(Vec<Range<u64>>),

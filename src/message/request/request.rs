@@ -16,8 +16,8 @@ use crate::message::{
 
 /// A request, either received or to be sent. The same type serves in both directions.
 ///
-/// Method, target and version are accessed through methods, so that they always agree. Headers, body and trailers are
-/// whole values that can be swapped, taken or assigned.
+/// Method, target and version are accessed through methods, and always agree. Headers, body and trailers are whole
+/// values that can be swapped, taken or assigned.
 ///
 /// # Examples
 ///
@@ -42,25 +42,24 @@ pub struct Request {
     /// The content (RFC 9110 §6.4).
     pub body: Body,
     /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them after the content,
-    /// which is then sent in chunks; a request without content is sent without them. Fields that are not allowed there,
-    /// such as `content-type`, are left out (§6.5.1).
+    /// in chunks, and not without content. Fields that are not allowed there, such as `content-type`, are left out
+    /// (§6.5.1).
     pub trailers: Headers,
 }
 
 impl Request {
-    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
+    /// Creates a request for `url`, an absolute `http` or `https` URL, or only a path with an optional query.
     ///
-    /// A URL is read as browsers read it, and what must be escaped is escaped: [`Target`](Target#urls) has the list,
-    /// and [`Request::target`] the result. To put a text into a path, use [`Target::escape_segment`], and into a query
-    /// [`FormBuf`].
+    /// A URL is read and escaped as in browsers. [`Target`](Target#urls) lists the changes, and [`Request::target`] has
+    /// the result. To put a text into a path, use [`Target::escape_segment`], and into a query [`FormBuf`].
     ///
-    /// A user and a password in the URL are sent as `authorization: Basic`, unless the request has that field. They are
+    /// User and password in the URL are sent as `authorization: Basic`, unless the request has that field. They are
     /// neither shown nor part of [`Target::as_str`].
     ///
     /// # Errors
     ///
-    /// Fails if the method is one that [`Method::parse`] refuses, or if the URL has another scheme, or no host that can
-    /// be looked up. A host beyond ASCII (`http://bücher.example/`) needs the feature `idna`.
+    /// Fails for a method that [`Method::parse`] refuses, and for a URL with another scheme or no valid host. A host
+    /// beyond ASCII (`http://bücher.example/`) needs the feature `idna`.
     ///
     /// # Examples
     ///
@@ -182,8 +181,8 @@ impl Request {
         set.map_err(|invalid| MessageError::from_url(invalid, url))
     }
 
-    /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
-    /// refuses to send such a request.
+    /// Replaces the method. The target stays. That of a CONNECT and the `*` of OPTIONS fit no other method, and a
+    /// client refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
         self.matched_route.clear_choices();
         self.method = method;
@@ -216,7 +215,7 @@ impl Request {
 
     /// Returns the path with its percent-escapes decoded once.
     ///
-    /// A decoded `/` looks like any other; to route by segments, use [`Target::segments`].
+    /// A decoded `/` looks like any other. To route by segments, use [`Target::segments`].
     ///
     /// # Errors
     ///
@@ -225,13 +224,14 @@ impl Request {
         uri::decode_path(self.path())
     }
 
-    /// Returns the query as a [`Form`], which decodes a pair only when it is looked up.
+    /// Returns the query as a [`Form`], which decodes a pair at look-up.
     #[inline]
     pub fn query(&self) -> Form<'_> {
         self.target.query()
     }
 
-    /// Returns the content as bytes; empty for a body that was not received, which [`Request::text`] and its like refuse.
+    /// Returns the content as bytes. Empty for a body that was not received. [`Request::text`] and its like refuse such
+    /// a body.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -243,8 +243,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
-    /// because a body may be that of another server. Also fails, with 500, if the content has not been received.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400 (that of [`Body::text`] into 500). Also
+    /// fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -262,16 +262,16 @@ impl Request {
         std::str::from_utf8(content).map_err(|_| ContentError::from(ContentFault::Text(None)).of_request())
     }
 
-    /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
+    /// Returns the content as text, decoded from the charset in `content-type`, by default UTF-8.
     ///
-    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed; it counts more than
-    /// the name of a charset. Other charsets than UTF-8, those that browsers read, need the feature `charset`. A
-    /// charset in a `<meta>` of the page is not read.
+    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed, and counts more than
+    /// the name of a charset. Charsets of browsers other than UTF-8 need the feature `charset`. A charset in a `<meta>`
+    /// of the page is not read.
     ///
     /// # Errors
     ///
-    /// Fails if the content is not text in that charset, which is then 400 in a handler with `?`, or if the charset is
-    /// not known, which is 415. Also fails, with 500, if the content has not been received.
+    /// Fails if the content is not text in that charset or the charset is unknown. In a handler, `?` turns the first
+    /// into 400, and the second into 415. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -290,14 +290,14 @@ impl Request {
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
     ///
-    /// The body must have been received; if the plan was to stream it, call
+    /// The body must have been received. After a plan to stream it, call
     /// [`Context::buffer_body`](crate::Context::buffer_body) first.
     ///
     /// # Errors
     ///
-    /// Fails if the content is of another type, has a content coding, is not UTF-8, or has more than
-    /// [`Form::PAIRS_MAX`] pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content
-    /// has not been received. To allow more pairs: `Form::new(request.text()?).up_to(10_000)?`.
+    /// Fails if the content is of another type, encoded, not UTF-8, or of more than [`Form::PAIRS_MAX`] pairs. In a
+    /// handler, `?` turns that into 415 or 400. Also fails, with 500, if the content has not been received. To allow
+    /// more pairs: `Form::new(request.text()?).up_to(10_000)?`.
     ///
     /// # Examples
     ///
@@ -316,8 +316,8 @@ impl Request {
         form.map_err(|_| ContentError::from(ContentFault::TooManyPairs(Form::PAIRS_MAX)).of_request())
     }
 
-    /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
-    /// An escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
+    /// Replaces the query. An empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
+    /// Escapes stay as they are. So do the separators `&`, `=` and `+`. [`FormBuf`] escapes them in values.
     ///
     /// # Errors
     ///
@@ -375,7 +375,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the name is not a token, or the value is not valid in a cookie.
+    /// Fails if the name is not a token or the value is not fit for a cookie.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), MessageError> {
         if !is_token(name.as_bytes()) {
             return Err(MessageError::from_cookie(CookieFault::Name, name));

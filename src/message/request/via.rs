@@ -4,16 +4,16 @@ use super::request::Request;
 use crate::message::{FieldName, Headers, MessageError, OctetSet, TargetError, Version};
 
 impl Request {
-    /// Adds this gateway to `via`, under a `name` of its own, such as `front`, or under its host and port. `received` is
-    /// the version of the request that the peer has sent (RFC 9110 §7.6.3). Servers behind it see which way a request has
-    /// come, and a request that comes back goes no further.
+    /// Adds this gateway to `via`, under a `name` of its own, such as `front`, or under its host and port. `received`
+    /// is the version of the request that the peer has sent (RFC 9110 §7.6.3). Servers behind see the way of a request,
+    /// and no request goes in circles.
     ///
-    /// Instances that may forward to each other need names that differ.
+    /// Instances that may forward to each other need different names.
     ///
     /// # Errors
     ///
-    /// Fails with [`TargetError::Loop`] if `via` has this name already; passed on with `?`, that is answered with 508. Fails
-    /// if `name` is empty, or has other octets than a token and `:[]`.
+    /// Fails with [`TargetError::Loop`] if `via` has this name already. In a handler, `?` turns that into 508. Also
+    /// fails if `name` is empty or has octets other than those of tokens and `:[]`.
     ///
     /// # Examples
     ///

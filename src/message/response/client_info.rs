@@ -107,8 +107,7 @@ impl Redirect {
 
 /// How long each phase of an exchange took. A phase that did not happen took no time.
 ///
-/// If redirects were followed, or a request was sent again because its connection was stale, these are the times of the
-/// last request.
+/// If a request was sent again, after a redirect or on a stale connection, these are the times of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timings {
@@ -122,8 +121,8 @@ pub struct Timings {
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the response's head; from the request's first byte, if
-    /// the head is read while the request is still being sent ([`Call::split`](crate::client::Call::split)).
+    /// Waiting, from the last byte of the request to the end of the response's head. If the head is read before the
+    /// request is complete ([`Call::split`](crate::client::Call::split)), waiting begins with the request's first byte.
     pub wait: Duration,
     /// Receiving the body, if it was buffered.
     pub receive: Duration,

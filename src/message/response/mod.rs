@@ -1,4 +1,4 @@
-//! [`Response`], and how the heads of both messages are shown in logs.
+//! [`Response`], and the heads of both messages in logs.
 
 mod client_info;
 mod head_display;

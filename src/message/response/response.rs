@@ -24,8 +24,8 @@ use crate::message::{
 ///
 /// A handler can set everything, in any order, until it returns.
 ///
-/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Response::new()`, and a pattern that ends in `..`, work with both.
+/// All fields are public and stay so. As a later release may add some, end literals in `..Response::new()`, and
+/// patterns in `..`.
 ///
 /// # Examples
 ///
@@ -50,9 +50,8 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks. A peer that speaks HTTP/1.0 does
     /// not get them. Fields that are not allowed there, such as `content-type`, are left out (§6.5.1).
     pub trailers: Headers,
-    /// The URL that a client received the response from, without a fragment; references in the content are relative to
-    /// it (see [`Target::join`](crate::message::Target::join)). `None` if that is the URL of a [`Request`](crate::message::Request) that
-    /// the caller has, since there were no redirects.
+    /// The URL that a client received the response from after redirects, without a fragment. References in the content
+    /// are relative to it: see [`Target::join`](crate::message::Target::join). `None` without redirects.
     pub url: Option<Box<str>>,
     /// How a client has received this response: [`Response::timings`], [`Response::version`] and
     /// [`Response::connection`] read it. Boxed, because the responses of a server have none.
@@ -130,7 +129,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the content as bytes; empty for a stream, which [`Response::text`] refuses.
+    /// Returns the content as bytes. Empty for a stream, which [`Response::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -140,8 +139,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because it is not the
-    /// peer's fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, as the peer is not at
+    /// fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///
@@ -157,15 +156,14 @@ impl Response {
         self.body.text()
     }
 
-    /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
+    /// Returns the content as text, decoded from the charset in `content-type`, by default UTF-8.
     ///
-    /// A byte order mark is removed; it counts more than the name of a charset. Other charsets than UTF-8, those that
-    /// browsers read, need the feature `charset`. A charset in a `<meta>` of the page is not read.
+    /// A byte order mark is removed, and counts more than the name of a charset. Charsets of browsers other than UTF-8
+    /// need the feature `charset`. A charset in a `<meta>` of the page is not read.
     ///
     /// # Errors
     ///
-    /// Fails if the content is not text in that charset, if the charset is not known, or if the content is a stream. In a
-    /// handler, `?` turns that into 500, because it is not the peer's fault.
+    /// Fails if the content is a stream, not in that charset, or in an unknown one. `?` turns that into 500.
     ///
     /// # Examples
     ///
@@ -185,19 +183,17 @@ impl Response {
         decode_text(&self.headers, (!self.body.is_stream()).then(|| self.body.bytes()))
     }
 
-    /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
-    /// describe it, and trailers.
+    /// Makes this a redirection to `location` (RFC 9110 §15.4). Removes the content, its fields, and trailers.
     ///
-    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). Octets that no URI has are escaped; escapes stay
-    /// as they are. A space is escaped as well where browsers would drop it: ` //a.example` becomes `%20//a.example`, which
-    /// is a path. If users choose the location, make sure that it begins with a single `/`, since `//a.example` leads to
-    /// another host.
+    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). Escapes stay as they are. Octets that no URI
+    /// has are escaped. So are spaces that browsers drop. (` //a.example` becomes the path `%20//a.example`.) A
+    /// location of users must begin with a single `/`, as `//a.example` leads to another host.
     ///
     /// # Errors
     ///
-    /// Fails if the location has a control character, which could inject another field or, as a tab, be dropped by
-    /// browsers; or a `\` at its front or in its host, which browsers take for a `/`. The response is then unchanged. In a
-    /// handler, `?` turns that into 500; a location that users choose is better refused with 400.
+    /// Fails if the location has a control character. It could inject another field or, as a tab, be dropped by
+    /// browsers. Also fails for a `\` at its front or in its host, a `/` for browsers. The response is then unchanged.
+    /// In a handler, `?` turns that into 500. A location that users choose is better refused with 400.
     ///
     /// # Examples
     ///
@@ -223,7 +219,7 @@ impl Response {
         Ok(())
     }
 
-    /// Has the user agent save the content under `name`, instead of showing it: sets `content-disposition` (RFC 6266).
+    /// Sets `content-disposition` for user agents to save the content under `name` instead of showing it (RFC 6266).
     ///
     /// A name that is not plain ASCII is sent in both ways, for all recipients. Control characters and the separators of
     /// paths are replaced by `_`.
@@ -252,8 +248,8 @@ impl Response {
         debug_assert!(set.is_ok(), "the value has no control characters");
     }
 
-    /// Makes this a 304: the response that the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify
-    /// it, such as `etag`, stay. [`Response::check_preconditions`] does this where a request asks for it.
+    /// Makes this a 304, for which the stored response of the peer is still valid (RFC 9110 §15.4.5). Fields that
+    /// identify it, such as `etag`, stay. [`Response::check_preconditions`] does this where a request asks for it.
     pub fn set_not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
@@ -270,21 +266,20 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if [`SetCookie::check`] refuses the cookie, because it could break out of its field or because user agents
-    /// would drop it.
+    /// Fails if [`SetCookie::check`] refuses the cookie.
     pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), MessageError> {
         cookie.check()?;
         cookie.append_to(&mut self.headers);
         Ok(())
     }
 
-    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them:
-    /// their domain must be its own, for example, and their [prefix](SetCookie::has_valid_prefix) must be true.
+    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them. The
+    /// domain must be its own, for example, and the [prefix](SetCookie::has_valid_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(FieldName::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
-    /// Returns how long each phase of the exchange took; all zero if no client has received this response.
+    /// Returns the time of each phase of the exchange. All zero if no client has received this response.
     pub fn timings(&self) -> Timings {
         self.received_info().map(ClientInfo::timings).unwrap_or_default()
     }
@@ -295,8 +290,7 @@ impl Response {
         self.received_info().map(ClientInfo::redirects).unwrap_or_default()
     }
 
-    /// Returns the version of HTTP that the server has answered in (RFC 9110 §2.5); HTTP/1.1 if no client has received
-    /// this response.
+    /// Returns the version of HTTP of the server's answer (RFC 9110 §2.5). HTTP/1.1 if no client has received this.
     pub fn version(&self) -> Version {
         self.received_info().map(ClientInfo::version).unwrap_or_default()
     }
@@ -336,19 +330,19 @@ impl Response {
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
     /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
     ///
-    /// Otherwise this response becomes the whole response: a 304 if the peer has already stored what it asks for, or a
-    /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
-    /// `cache-control` and `expires`, which were meant for the content.
+    /// Otherwise this response becomes the whole response. If the peer has stored it already, it is a 304. If the
+    /// resource is not in the required state, it is a 412. Neither has content. A 412 also loses `cache-control` and
+    /// `expires`, which were meant for the content.
     ///
     /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
     ///
-    /// A response without either field stands for something that does not exist yet, so `if-none-match: *` holds. If
-    /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is not
-    /// evaluated here: only files have ranges, and they evaluate their preconditions themselves.
+    /// A response without either field stands for something that does not exist yet. `if-none-match: *` then holds. If
+    /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is left to
+    /// [`Response::check_range`].
     ///
     /// # Examples
     ///
-    /// A page that is rendered only for clients that have not seen it, and changed only by clients that have:
+    /// A page that is rendered only for clients without it, and changed only by clients with it:
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -407,16 +401,20 @@ impl Response {
         false
     }
 
-    /// Evaluates the `range` of `request` for content of `len` bytes, and returns the range of the content to send. Also
+    /// Evaluates the `range` of `request` for content of `len` bytes. Returns the range of the content to send. Also
     /// sets `accept-ranges` (RFC 9110 §14).
     ///
-    /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it becomes a
-    /// 416, which is the whole response: then returns `None`.
+    /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it
+    /// becomes a whole 416, and `None` is returned.
     ///
-    /// The range is that of the whole content, and the status stays, if the request is neither GET nor QUERY, or has no `range`; if its
-    /// `range` is malformed or has several ranges that are far apart; if its `if-range` is not the `etag` of this response,
-    /// so that the part that the client has would not fit, or is a date; or if the status is not 200. Set the etag before,
-    /// and call [`Response::check_preconditions`] first.
+    /// The range is that of the whole content, with the status unchanged, if:
+    ///
+    /// - The request is neither GET nor QUERY, or has no `range`.
+    /// - The `range` is malformed, or has several ranges far apart.
+    /// - The `if-range` is a date, or not the `etag` of this response. The client's part would not fit.
+    /// - The status is not 200.
+    ///
+    /// Set the etag before, and call [`Response::check_preconditions`] first.
     ///
     /// # Examples
     ///
@@ -473,11 +471,10 @@ impl Response {
         }
     }
 
-    /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its
-    /// connection only, in headers and trailers (RFC 9110 §7.6.1).
+    /// Returns this response as a gateway or proxy forwards it. Fields that the server meant for its connection only
+    /// are removed from headers and trailers (RFC 9110 §7.6.1).
     ///
-    /// Without this, a forwarded response carries those fields along: a `connection: close` of its server, for one,
-    /// would close the connection to the peer.
+    /// Otherwise, a `connection: close` of the server, for one, would close the connection to the peer.
     ///
     /// # Examples
     ///
@@ -502,20 +499,20 @@ impl Response {
         self
     }
 
-    /// Rewrites what this response of the server at `base` says about its own place, for a gateway that offers the server
-    /// below the path `prefix`: the way back of [`Request::forwarded_below`], with the same two values, and for
+    /// Moves the URLs of this response of the server at `base` below the path `prefix` of a gateway. This is the way
+    /// back of [`Request::forwarded_below`], with the same two values, for
     /// [`Context::forward_with`](crate::Context::forward_with).
     ///
-    /// In `location`, `content-location` and `refresh`, a URL or a path at or below `base` becomes a path below `prefix`. Others
-    /// and relative ones are left. If `base` is only a path, so are all URLs with a host.
+    /// In `location`, `content-location` and `refresh`, a URL or a path at or below `base` becomes a path below
+    /// `prefix`. Others and relative ones are left, and with a mere path as `base` all URLs with a host.
     ///
-    /// In `set-cookie`, a path at or below that of `base` moves below `prefix`, and one above it becomes `prefix`, so that
-    /// no other server behind the gateway gets the cookie. A domain that has the host of `base` goes, and the cookie is the
-    /// gateway's. A `__Host-` cookie keeps its path.
+    /// In `set-cookie`, a path at or below that of `base` moves below `prefix`, and one above it becomes `prefix`. So
+    /// no other server behind the gateway gets the cookie. A domain that has the host of `base` is removed, for a
+    /// cookie of the gateway. A `__Host-` cookie keeps its path.
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, if `base` is not a URL or path, or has a query; or if `prefix` begins without a `/`.
+    /// Fails, without changes, if `base` is not a URL or path without a query, or `prefix` begins without a `/`.
     ///
     /// # Examples
     ///

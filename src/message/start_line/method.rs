@@ -6,7 +6,7 @@ use std::str::{self, FromStr};
 use crate::error_text::Excerpt;
 use crate::message::{MessageError, is_token};
 
-/// A request method, which is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
+/// A request method. Methods are case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
 /// # Examples
 ///
@@ -41,11 +41,12 @@ pub enum Method {
     Trace,
     /// Change a part of the representation (RFC 5789).
     Patch,
-    /// Process the content, and respond with the result, without changing anything: a GET whose query is content (RFC
-    /// 10008).
+    /// Process the content without changes, and respond with the result (RFC 10008). A QUERY is a GET whose query is
+    /// content.
     ///
-    /// So the request has a content-type, and a resource refuses one without (§2.1): 400, or 415 with `accept-query` (§3),
-    /// which lists what it takes. [`Response::check_preconditions`](crate::Response::check_preconditions) and
+    /// The request has a content-type, and a resource refuses one without (§2.1). The refusal is a 400, or a 415 with
+    /// `accept-query` (§3), which lists the types for a query.
+    /// [`Response::check_preconditions`](crate::Response::check_preconditions) and
     /// [`Response::check_range`](crate::Response::check_range) treat it as they treat GET (§2.6, §2.8).
     ///
     /// ```
@@ -90,7 +91,7 @@ impl Method {
     ///
     /// # Errors
     ///
-    /// Fails if it is not a token (RFC 9110 §5.6.2), or is unknown and longer than 23 bytes.
+    /// Fails if it is not a token (RFC 9110 §5.6.2), or an unknown one of more than 23 bytes.
     pub fn parse(token: &[u8]) -> Result<Method, MessageError> {
         let mut method = Method::default();
         method.set(token).map(|()| method)
@@ -133,12 +134,12 @@ impl Method {
         }
     }
 
-    /// Returns whether the method is safe: the client asks for no change of state (RFC 9110 §9.2.1).
+    /// Returns whether the method is safe (RFC 9110 §9.2.1). A safe request asks for no change of state.
     pub fn is_safe(&self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Query)
     }
 
-    /// Returns whether the method is idempotent: sending it twice has the effect of sending it once (RFC 9110 §9.2.2).
+    /// Returns whether the method is idempotent (RFC 9110 §9.2.2). Such a request has the same effect once and twice.
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
@@ -201,7 +202,7 @@ impl PartialEq<&str> for Method {
 
 /// A method without a variant of its own, such as `PROPFIND`.
 ///
-/// Only [`Method::parse`] makes one, so it is never spelled like a method that has one.
+/// Only [`Method::parse`] makes one, and never for the name of a variant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExtensionMethod {
     len: u8,

@@ -41,7 +41,7 @@ impl HttpDate {
     }
 
     /// Reads a date in any of the three formats of RFC 9110 §5.6.7: an IMF-fixdate, an RFC 850 date or an asctime date.
-    /// `None` if it is none of them, or if there is no such time.
+    /// `None` for anything else, and for a time that does not exist.
     pub fn parse(date: impl AsRef<[u8]>) -> Option<SystemTime> {
         httpdate::parse_http_date(str::from_utf8(date.as_ref()).ok()?).ok()
     }

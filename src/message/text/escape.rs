@@ -93,7 +93,7 @@ fn is_special_in_json(octet: u8) -> bool {
     matches!(octet, b'"' | b'\\' | ..b' ')
 }
 
-/// Escapes text of a peer for a line of a log, between quotes, as nginx and Apache do: octets that are not printable
+/// Escapes text of a peer for a line of a log, between quotes, as nginx and Apache do. Octets that are not printable
 /// ASCII, quotes and backslashes become `\xHH`. Text that needs no escape is not copied.
 ///
 /// # Examples

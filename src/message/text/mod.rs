@@ -1,4 +1,4 @@
-//! How texts are spelled: octets in sets, escapes, percent-encoding, numbers and dates.
+//! The spelling of texts: octets in sets, escapes, percent-encoding, numbers and dates.
 
 pub(super) mod date;
 mod escape;

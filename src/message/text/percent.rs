@@ -1,5 +1,5 @@
-//! [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1); and [`encode_reference`]: a URI reference,
-//! as a field has it (RFC 3986 §4.1, RFC 9110 §10.2.2).
+//! [`decode`] and [`encode`] for the octets `%XX` of a URI (RFC 3986 §2.1). [`encode_reference`] for a URI reference in
+//! a field (RFC 3986 §4.1, RFC 9110 §10.2.2).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;

@@ -1,5 +1,4 @@
-//! The target of a request (RFC 9112 §3.2), and the URLs and references that targets are made of (RFC 3986, WHATWG
-//! URL).
+//! The target of a request (RFC 9112 §3.2), and its URLs and references (RFC 3986, WHATWG URL).
 
 mod components;
 mod host_map;

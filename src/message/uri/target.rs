@@ -12,9 +12,8 @@ use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueErr
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
 /// The target of a received request is as it came. Its path and query may hold octets that user agents do not escape,
-/// though RFC 3986 requires it: ``"<>^`{|}``, UTF-8 beyond ASCII, and in a query `\`. Controls, spaces, `#`, and a `\`
-/// in a path are refused with 400: not all readers would agree on where such a target ends, or on what its segments
-/// are.
+/// against RFC 3986: ``"<>^`{|}``, UTF-8 beyond ASCII, and in a query `\`. Controls, spaces, `#`, and a `\` in a path
+/// are refused with 400. Readers would disagree on the end of such a target, or on its segments.
 ///
 /// # URLs
 ///
@@ -30,16 +29,16 @@ use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueErr
 /// | an octet beyond ASCII | its escape, in UTF-8: `/é` is `/%C3%A9` |
 /// | a `%` without two digits | its escape: `/100%` is `/100%25` |
 /// | in a query, `\` and `'` | `%5C`, `%27` |
-/// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`; without it, an error |
+/// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`, or else an error |
 /// | `http://0x7f.1/`, `http://2130706433/`, `http://%31%32%37.1/` | `http://127.0.0.1/` |
 /// | `http://[1:0::0]/` | `http://[1::]/` |
 /// | `http://joe:secret@host/` | `http://host/`, and `authorization: Basic am9lOnNlY3JldA==` |
 ///
-/// Everything else stays as it was written. [`Target::as_str`] is the result, and has neither user nor password:
-/// compare it to see what was changed, and check addresses ([`Target::host`]) here and not in what was written.
+/// Everything else stays as it was written. [`Target::as_str`] is the result, and has neither user nor password.
+/// Compare it to find changes. Check addresses ([`Target::host`]) there, and not in the written URL.
 ///
-/// These are refused, though browsers take them: a host with `"`, `` ` ``, `{` or `}`, which RFC 3986 does not allow,
-/// and a user with a colon or a control in it, which RFC 7617 does not.
+/// These are refused, though browsers take them: a host with `"`, `` ` ``, `{` or `}` (RFC 3986), and a user with a
+/// colon or a control in it (RFC 7617).
 ///
 /// [`Request`]: crate::Request::new
 #[derive(Clone, Default)]
@@ -99,13 +98,13 @@ impl Target {
     /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
     /// do. [Above](Target#urls) is what is changed.
     ///
-    /// An octet that is not UTF-8 is escaped as it came: servers send Latin-1 in `location`, and get back what they
-    /// sent.
+    /// An octet that is not UTF-8 is escaped as it came. Servers send Latin-1 in `location`, and get back the same
+    /// octets.
     ///
     /// # Errors
     ///
-    /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL with a
-    /// host. The error names whichever of the two is to blame.
+    /// Fails if this target is not in absolute-form, or the reference leads to no `http` or `https` URL with a host.
+    /// The error names whichever of the two is to blame.
     ///
     /// # Examples
     ///
@@ -137,11 +136,11 @@ impl Target {
         Url::join(scheme, authority, self.path_and_query_as_sent(), reference).map(Target::from)
     }
 
-    /// Escapes `text` so that it is one segment of a path, whatever is in it, and decodes to the same text.
+    /// Escapes `text` for one segment of a path. The segment decodes to the same text.
     ///
     /// # Errors
     ///
-    /// Fails for `.` and `..`, which lead elsewhere even if they are escaped. In a handler, `?` turns that into 400.
+    /// Fails for `.` and `..`, which lead elsewhere even with escapes. In a handler, `?` turns that into 400.
     ///
     /// # Examples
     ///
@@ -256,7 +255,7 @@ impl Target {
         self.authority().map(|authority| split_port(authority).0)
     }
 
-    /// Returns the path as it was sent, not decoded; `*` in asterisk-form, `""` in authority-form.
+    /// Returns the path as it was sent, not decoded. `*` in asterisk-form, `""` in authority-form.
     #[inline]
     pub fn path(&self) -> &str {
         self.path_for(&Method::Get)
@@ -270,7 +269,7 @@ impl Target {
 
     /// Returns the path, decoded once.
     ///
-    /// `%2F` becomes a `/` like any other; [`Target::segments`] keeps them apart.
+    /// `%2F` becomes a `/` like any other. [`Target::segments`] keeps them apart.
     ///
     /// # Errors
     ///

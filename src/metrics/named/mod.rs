@@ -1,4 +1,4 @@
-//! Counts that others keep, shown by the names that the application gives them.
+//! Counts of caches and balancers, by names of the application.
 
 mod balancer_metrics;
 mod cache_metrics;

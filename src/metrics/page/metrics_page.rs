@@ -15,19 +15,27 @@ use crate::runtime::timeout;
 use crate::server::{Context, Handler, Result, SharedGuard};
 use crate::sse::Event;
 
-/// A handler that shows metrics to people, on a page that is live: rates, percentiles of the time until the response,
-/// routes and their methods, cores, memory and how often it is used again, the slowest exchanges of the last ten
-/// minutes, the latest error of each kind, and the hosts of clients and balancers that were added to the metrics.
+/// A handler that shows metrics to people, on a page that is live.
 ///
-/// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing
-/// from elsewhere. Sixteen may be open at once. From its creation on, each core also keeps the last ten minutes of each
-/// route, in 50 KB for each, and its slowest exchanges, for which alone it allocates.
+/// The page shows:
+/// - rates, and percentiles of the time until the response
+/// - routes and their methods, cores, memory and its reuse
+/// - the slowest exchanges of the last ten minutes
+/// - the latest error of each kind
+/// - the hosts of clients and balancers that were added to the metrics
 ///
-/// The page names routes, paths and peers, so it answers only requests from this machine, and others with 403: the
-/// peer has a loopback address or is on a Unix socket or in memory; the host of the request is a loopback address or
-/// `localhost`, which keeps out pages of other sites whose names lead here; and no proxy has added a field or a PROXY
-/// header. Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local: give the page
-/// a port of its own there, or [decide](Page::guarded_by) otherwise.
+/// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing from
+/// elsewhere. Sixteen may be open at once. From its creation on, each core also keeps the last ten minutes of each route, in 50
+/// KB for each. Only its slowest exchanges cause allocations.
+///
+/// The page names routes, paths and peers. So it answers requests from this machine only, and others with 403. A request is
+/// from this machine if all of these hold:
+/// - the peer has a loopback address, or is on a Unix socket or in memory
+/// - its host is a loopback address or `localhost`, unlike that of a page of another site whose name leads here
+/// - no proxy has added a field or a PROXY header
+///
+/// Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local. Give the page a port of its
+/// own there, or [decide](Page::guarded_by) otherwise.
 ///
 /// # Examples
 ///
@@ -59,8 +67,8 @@ impl Page {
         Page { metrics: metrics.clone(), guard: Arc::new(admit_local), viewers }
     }
 
-    /// Sets who may see the page, in place of this machine: `check` fails for others, with the status that they get, as
-    /// that of [`middleware::guard`](crate::middleware::guard) does.
+    /// Sets who may see the page, in place of this machine. If `check` fails, its error is the response, as for
+    /// [`middleware::guard`](crate::middleware::guard).
     pub fn guarded_by(mut self, check: impl Fn(&mut Context) -> Result + Send + Sync + 'static) -> Page {
         self.guard = Arc::new(check);
         self

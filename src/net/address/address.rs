@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use crate::net::memory_listener::MemoryListener;
 
-/// Where a server listens, or a client connects to. Usually converted from text, which is not checked before it is used.
+/// The address that a server listens on, or a client connects to. Usually converted from text, which is checked at its
+/// use.
 ///
 /// # Examples
 ///
@@ -30,14 +31,13 @@ use crate::net::memory_listener::MemoryListener;
 pub enum Address {
     /// An IP address and a port. Port 0 stands for any free one, and `[::]` accepts IPv4 peers as well.
     Tcp(SocketAddr),
-    /// A name and a port, such as `localhost:80`. Every address that the name resolves to is bound, except those that
-    /// this machine does not have.
+    /// A name and a port, such as `localhost:80`. Every address of the name is bound, except those of other machines.
     Host(String),
-    /// A Unix domain socket; an error on systems that have none.
+    /// A Unix domain socket. An error on systems without them.
     ///
-    /// Anyone who may write to its file may connect. The umask determines the mode of the file, unless
-    /// [`Server::unix_mode`](crate::Server::unix_mode) sets it. The file is removed when the server ends. A file that a
-    /// dead process left is replaced; any other file is left alone.
+    /// Every process that may write to its file may connect. The umask determines the mode of the file, unless
+    /// [`Server::unix_mode`](crate::Server::unix_mode) sets it. The file is removed when the server ends. A file of a
+    /// dead process is replaced. Any other file is left alone.
     Unix(PathBuf),
     /// A listener in memory, for tests and benchmarks.
     Memory(MemoryListener),
@@ -272,7 +272,7 @@ pub struct PeerCredentials {
     pub uid: u32,
     /// The effective group.
     pub gid: u32,
-    /// The process; `None` on systems that do not report it. Its number may be another's by now.
+    /// The process. `None` on systems that do not report it. The number may be another's by now.
     pub pid: Option<i32>,
 }
 

@@ -1,4 +1,4 @@
-//! Addresses: where to listen and connect, who a peer is, and which of them are public.
+//! Addresses to listen on and connect to, those of peers, and public ones.
 
 mod address;
 mod public_address;

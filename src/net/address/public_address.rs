@@ -3,18 +3,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns whether `address` is one of the public internet, as far as the address itself shows it: assigned for unicast,
-/// and in none of the blocks that IANA has registered for special purposes (RFC 6890).
+/// Returns whether `address` belongs to the public internet. Such an address is assigned for unicast, and is in none of
+/// the blocks of IANA for special purposes (RFC 6890).
 ///
-/// Among the others are all of this machine, of its link and of private networks, and so the services that clouds have
-/// there for the credentials of a machine (169.254.169.254, 100.100.100.200, 192.0.0.192, fd00:ec2::254). An IPv6 address
-/// that embeds an IPv4 address is as public as that one: mapped (`::ffff:10.0.0.1`), compatible, translated, NAT64 at
-/// `64:ff9b::/96` (RFC 6052) and 6to4 (RFC 3056). The few anycast addresses within the blocks for protocols, at which no
-/// web server is, are not public.
+/// No address of this machine, of its link or of a private network is public. Among these are the services of clouds
+/// for the credentials of a machine (169.254.169.254, 100.100.100.200, 192.0.0.192, fd00:ec2::254). An IPv6 address is
+/// as public as an IPv4 address in it: mapped (`::ffff:10.0.0.1`), compatible, translated, 6to4 (RFC 3056) and NAT64 at
+/// `64:ff9b::/96` (RFC 6052). The few anycast addresses within the blocks for protocols are not public. No web server
+/// is there.
 ///
-/// No address shows where a network leads it. A network may have machines of its own at public addresses, as Azure has
-/// 168.63.129.16, and a NAT64 at a prefix of its own. A check for a client adds them:
-/// see [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses).
+/// No address shows its place in the network. A network may have machines of its own at public addresses, as Azure has
+/// 168.63.129.16, and a NAT64 at a prefix of its own. A client can refuse them, too: see
+/// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses).
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Opens connections to hosts: looks names up, races their addresses, or leaves it to a dialer of the application.
+//! Connections to hosts: look-ups of names, races of their addresses, and dialers of the application.
 
 mod look_ups;
 mod race;

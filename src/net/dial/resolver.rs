@@ -13,13 +13,13 @@ use super::look_ups::{LookUp, LookUps};
 ///
 /// A client resolves names only, never addresses, and caches the results for a while: see
 /// [`ClientBuilder::resolver`](crate::ClientBuilder::resolver). The addresses are tried in order, alternating between
-/// the two families (RFC 8305 §4), so the better family should come first. Within a family, each connection begins with
-/// the next address of the kind that comes first (global, private, link-local or loopback), so that connections spread
-/// over the addresses of a name. Addresses after the 64th are ignored.
+/// the two families (RFC 8305 §4). Put the better family first. Connections spread over the addresses of a name: within
+/// a family, each begins with the next address of the first kind (global, private, link-local or loopback). Addresses
+/// after the 64th are ignored.
 ///
-/// A look-up serves all requests of a runtime that need the name meanwhile, in a task of its own: it goes on without the
-/// request that began it, and is dropped once no request has waited for it for 30 seconds.
-/// Of 1,024 look-ups at once, those that no request waits for give way to others.
+/// A look-up serves all requests of a runtime that need the name meanwhile. The look-up has a task of its own, which
+/// goes on without its first request. After 30 seconds without a waiting request, it is dropped. Of 1,024 look-ups at
+/// once, those without a waiting request give way to others.
 ///
 /// # Examples
 ///
@@ -47,17 +47,18 @@ use super::look_ups::{LookUp, LookUps};
 /// # }
 /// ```
 pub trait Resolver: Send + Sync + 'static {
-    /// Looks up `name`, which is in lower case, not empty, and consists of visible ASCII characters. A final dot is
-    /// kept.
+    /// Looks up `name`. The name is in lower case, not empty, and of visible ASCII characters. A final dot is kept.
     ///
     /// # Errors
     ///
-    /// Fails if the name has no address, or the look-up failed. Errors are not cached.
+    /// Fails if the name has no address or the look-up fails. Errors are not cached.
     fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
 
-    /// Looks up `name` as [`Resolver::resolve`] does, and returns for how long the addresses are valid, if that is
-    /// known (RFC 1035 §3.2.1): the client keeps them for no longer, and never for longer than it is set to. The client
-    /// calls only this method. Its default returns no such time.
+    /// Looks up `name` as [`Resolver::resolve`] does. Also returns the time to live of the addresses (RFC 1035 §3.2.1),
+    /// if known.
+    ///
+    /// The client keeps the addresses for no longer, and never beyond its own limit. It calls only this method, whose
+    /// default returns no such time.
     ///
     /// # Errors
     ///
@@ -69,13 +70,15 @@ pub trait Resolver: Send + Sync + 'static {
         async { Ok((self.resolve(name).await?, None)) }
     }
 
-    /// Looks up the SRV records of a service (RFC 2782), whose name is such as `_http._tcp.api.internal`, and returns for how
-    /// long they are valid, if that is known. Only a balancer calls this: see
-    /// [`BalancerBuilder::each_target_of`](crate::client::BalancerBuilder::each_target_of), which has an example.
+    /// Looks up the SRV records of a service (RFC 2782), such as `_http._tcp.api.internal`. Also returns their time to
+    /// live, if known.
+    ///
+    /// Only a balancer calls this. [`BalancerBuilder::each_target_of`](crate::client::BalancerBuilder::each_target_of)
+    /// has an example.
     ///
     /// # Errors
     ///
-    /// Fails if the name has no such record, or the look-up failed. The default fails with
+    /// Fails if the name has no such record or the look-up fails. The default fails with
     /// [`Unsupported`](io::ErrorKind::Unsupported), as [`SystemResolver`] does.
     fn resolve_srv(
         &self,
@@ -91,23 +94,23 @@ pub trait Resolver: Send + Sync + 'static {
 pub struct SrvRecord {
     /// Targets of a lower priority are used first.
     pub priority: u16,
-    /// The share of the requests, in proportion to other targets of the same priority; with 0 it is very small, unless all
-    /// have 0.
+    /// The share of the requests, in proportion to other targets of the same priority. The share of 0 is very small,
+    /// unless all have 0.
     pub weight: u16,
     /// The port of the service.
     pub port: u16,
-    /// The name of the host. A `.` alone says that there is no such service.
+    /// The name of the host. A `.` alone means that there is no such service.
     pub target: String,
 }
 
 /// The resolver of the operating system: `getaddrinfo`, called on a thread of its own.
 ///
-/// A call cannot be cut short, and takes long if no name server answers. So one call serves all that ask for a name
-/// meanwhile, in all clients and runtimes of the process; there are at most 64 of these threads, and further names wait
-/// in line. No runtime waits for them when it ends.
+/// A call cannot be cut short, and takes long without an answer of a name server. So one call serves all look-ups of a
+/// name meanwhile, in all clients and runtimes of the process. Of these threads there are at most 64, and further names
+/// wait in line. No runtime waits for them when it ends.
 ///
-/// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a
-/// client keeps it for as long as it is set to: see [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
+/// The zone of a link-local IPv6 address is lost. `getaddrinfo` returns no lifetime of an answer. A client keeps it for
+/// the time of [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 

@@ -87,7 +87,7 @@ impl fmt::Debug for ListenFn {
 #[derive(Debug)]
 pub(crate) enum BoundSocket {
     Tcp(TcpListener, ListenOptions, Option<PortClaim>),
-    /// A socket that the application opened, so it is unknown whether another socket may listen on the same port.
+    /// A socket of the application. Whether another socket may listen on the same port is unknown.
     Given(TcpListener, ListenOptions),
     /// A Unix socket, with its file if this server created it.
     #[cfg(unix)]

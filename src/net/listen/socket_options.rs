@@ -6,14 +6,14 @@ use std::time::Duration;
 use socket2::SockRef;
 
 /// Options of the TCP sockets of a server ([`Server::socket_options`](crate::Server::socket_options)) or of a client
-/// ([`ClientBuilder::socket_options`](crate::ClientBuilder::socket_options)): socket(7), tcp(7). `None` leaves what the
-/// operating system has.
+/// ([`ClientBuilder::socket_options`](crate::ClientBuilder::socket_options)): socket(7), tcp(7). `None` leaves the
+/// value of the operating system.
 ///
 /// A server sets other options by [`Server::on_listen`](crate::Server::on_listen), such as `TCP_DEFER_ACCEPT` and
-/// `TCP_FASTOPEN`. Its sockets that were already open get these options, too, but Unix sockets do not.
+/// `TCP_FASTOPEN`. Sockets that were already open get these options, too. Unix sockets do not.
 ///
-/// On a system that lacks an option, or refuses it, the server does not start, and the connections of the client fail.
-/// Which option it was is in the error.
+/// On a system without an option, the server does not start, and the connections of the client fail. The same goes for
+/// a refused option. The error names the option.
 ///
 /// # Examples
 ///
@@ -34,10 +34,11 @@ use socket2::SockRef;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// How many bytes the system may keep that were received and not read (`SO_RCVBUF`). Linux takes twice that, and
+    /// The system's buffer of received bytes that were not read (`SO_RCVBUF`), in bytes. Linux takes twice that, and
     /// adjusts the size no more.
     pub receive_buffer: Option<usize>,
-    /// How many bytes the system may keep that are not acknowledged yet (`SO_SNDBUF`), as for the other direction.
+    /// The system's buffer of sent bytes that are not acknowledged yet (`SO_SNDBUF`), in bytes, as for the other
+    /// direction.
     pub send_buffer: Option<usize>,
     /// How long bytes may stay unacknowledged before the connection fails (`TCP_USER_TIMEOUT`, RFC 5482). Linux only.
     pub user_timeout: Option<Duration>,

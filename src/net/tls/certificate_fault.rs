@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::SystemTime;
 
-/// A fault of a certificate that a server shows, or should show. Clients will refuse it, or already do.
+/// A fault of a server's certificate, in use or new. Clients refuse the certificate, now or soon.
 ///
-/// A running server reports it as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate), with which it is a
-/// line of an error log.
+/// A running server reports it as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate), a line of an
+/// error log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateFault {

@@ -1,4 +1,4 @@
-//! TLS without the feature `tls`: types without a value, so that the compiler removes the code that uses them.
+//! TLS without the feature `tls`. The types have no value, and the compiler removes their code.
 
 use std::convert::Infallible;
 use std::io;

@@ -18,14 +18,14 @@ pub enum Error {
     Host,
     /// The certificate of the peer is not trusted, or a required one is missing.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// The peer ended the handshake or the connection with an alert: it did not accept this side. A server of TLS 1.3
-    /// that refuses a client's certificate does so after the handshake, so that the request may have been sent.
+    /// The peer did not accept this side, and ended the handshake or the connection with an alert. A server of TLS 1.3
+    /// refuses a client's certificate after the handshake. The request may then have been sent.
     Refused(Box<dyn StdError + Send + Sync>),
     /// The peer began with plain text, such as HTTP without TLS. A server answers it with 400.
     PlainText,
     /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with this side.
     Protocol(Box<dyn StdError + Send + Sync>),
-    /// The function that chooses a server's configuration has refused the peer, which has received an alert.
+    /// The resolver of a server's configuration has refused the peer with an alert.
     Resolver(Box<dyn StdError + Send + Sync>),
     /// A function of the application panicked in a server's handshake, such as a resolver or a verifier of certificates.
     Panic,

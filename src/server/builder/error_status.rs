@@ -6,16 +6,17 @@ use super::server::Server;
 use crate::message::Status;
 
 impl Server {
-    /// Chooses the status that the peer is answered with if a handler fails with an `E`, such as an error of the
-    /// application or of its database. Each call adds a type. Default: none, and [`Error`](crate::Error) lists which status an error has.
+    /// Chooses the status for a handler's error of the type `E`, such as an error of the application or of its
+    /// database. Each call adds a type. Default: the statuses of [`Error`](crate::Error).
     ///
-    /// An error of a handler is looked at first, and then its [`source`](StdError::source), that of this, and so on; the
-    /// first that is of one of the types decides. A status that the handler has given itself, as with [`Error::new`](crate::Error::new),
-    /// stays. The error remains the cause: [`Server::on_error`] gets it, and [`Server::error_response`] may explain it.
+    /// The search begins with the handler's error, and goes on with its [`source`](StdError::source), that of the
+    /// source, and so on. The first error of one of the types decides. A status that the handler has given itself, as
+    /// with [`Error::new`](crate::Error::new), stays. The error remains the cause, for [`Server::on_error`] and
+    /// [`Server::error_response`].
     ///
-    /// Middleware sees the chosen status in the error of a function or closure that is a handler. In the error of a type
-    /// that implements [`Handler`](crate::Handler), or of other middleware, it is chosen later, when the response is made.
-    /// A panic of the function counts as one of the handler.
+    /// Middleware sees the chosen status in the error of a function or closure that is a handler. The error of a type
+    /// that implements [`Handler`](crate::Handler), or of other middleware, gets its status later, with the response. A
+    /// panic of `choose` counts as one of the handler.
     ///
     /// # Examples
     ///

@@ -15,24 +15,28 @@ impl Server {
         self
     }
 
-    /// Adds a function that is called with each refused request and each failed exchange, and with failures without a
-    /// [`request`](ErrorReport::request), such as bad handshakes and malformed heads, at most once a second for each kind
-    /// and core. A connection that fails before it has carried a refusal causes no second call. Default: none.
+    /// Adds a function that is called with each refused request and each failed exchange. Failures without a
+    /// [`request`](ErrorReport::request), such as bad handshakes and malformed heads, are reported at most once a
+    /// second for each kind and core. If a connection fails before its refusal is sent, no second call follows.
+    /// Default: none.
     ///
-    /// For lines in a log, [`ErrorLog`](crate::server::ErrorLog) is all that is needed; a function is for anything else, such
-    /// as an alarm. An `ErrorLog` writes those reports that [are faults of the server](ErrorReport::is_fault); the others are
-    /// refusals of peers, or their failures. Peers cause those without a request as fast as they connect, so the next report
-    /// has the number of those left out
-    /// ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY
-    /// headers, refusals of a TLS resolver, and peers with too many connections.
-    /// [`ServerHandle::counts`](crate::ServerHandle::counts) counts each failure, [`Server::on_exchange`] gets each malformed
-    /// head, and [`Server::on_disconnect`] each connection, to ban its peer.
+    /// For lines in a log, use an [`ErrorLog`](crate::server::ErrorLog). A function is for anything else, such as an
+    /// alarm. The log has the reports that [are faults of the server](ErrorReport::is_fault). The others are refusals
+    /// of peers, or their failures. Peers cause those without a request as fast as they connect. So the next report has
+    /// the number of those left out ([`ErrorReport::suppressed`]). The kinds are those of
+    /// [`ErrorCounts`](crate::server::ErrorCounts), bad PROXY headers, refusals of a TLS resolver, and peers with too
+    /// many connections. Each failure is counted by [`ServerHandle::counts`](crate::ServerHandle::counts). Each
+    /// malformed head goes to [`Server::on_exchange`], and each connection to [`Server::on_disconnect`], for instance
+    /// to ban its peer.
     ///
-    /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
-    /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
-    /// or for connections that are aborted when the grace period of a stop is over
-    /// ([`CoreCounts::aborted`](crate::server::CoreCounts::aborted)). The function runs on the core where the error
-    /// happened, so it should return quickly.
+    /// The function is not called for:
+    ///
+    /// - a handler that fails with a bare [`Status`](crate::Status), except in the middle of a response
+    /// - a peer that got an error and then closes before the end of its body
+    /// - a connection that is cut at the end of a stop's grace period
+    ///   ([`CoreCounts::aborted`](crate::server::CoreCounts::aborted))
+    ///
+    /// The function runs on the core of the error, so it should return quickly.
     pub fn on_error(self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         let on_error = Arc::new(on_error);
         self.observe(move |core: &mut CoreEvents| {
@@ -41,14 +45,14 @@ impl Server {
         })
     }
 
-    /// Adds a function that is called once for each exchange when it is over, answered in full or not: for access logs,
-    /// traces and metrics. Default: none, which costs nothing.
+    /// Adds a function that is called at the end of each exchange, for access logs, traces and metrics. Default: none,
+    /// which costs nothing.
     ///
-    /// An exchange is over when all of its response was handed to the operating system, or when it was cut; see
-    /// [`ExchangeReport::cut`]. The function is called for streams, files, upgrades (when the handler ends) and services of
-    /// tower as for other responses, and for requests that were refused before a handler. Responses to pipelined requests
-    /// then leave one by one. The function runs on the core of the exchange, so it should return quickly; a panic of it
-    /// is ignored.
+    /// An exchange ends when the operating system has taken all of its response, or with a [cut](ExchangeReport::cut).
+    /// The function is called for streams, files, upgrades (when the handler ends) and services of tower as for other
+    /// responses. Requests that were refused before a handler count as well. Responses to pipelined requests then leave
+    /// one by one. The function runs on the core of the exchange, so it should return quickly. A panic of it is
+    /// ignored.
     pub fn on_exchange(self, on_exchange: impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static) -> Server {
         let on_exchange = Arc::new(on_exchange);
         self.observe(move |core: &mut CoreEvents| {
@@ -100,12 +104,13 @@ impl Server {
         })
     }
 
-    /// Adds a function that is called once with each connection that is over, however it ended: with a panic, a reset or a
-    /// stop, and also if it was refused, or failed in its handshake, and [`Server::on_connect`] has not seen it
+    /// Adds a function that is called at the end of each connection, even after a panic, a reset or a stop. The
+    /// function also gets refused connections and failed handshakes, which [`Server::on_connect`] has not seen
     /// ([`ConnectionReport::has_opened`]). Default: none, which costs nothing.
-    /// A connection that was upgraded is over when its [`Upgraded`](crate::server::Upgraded) is dropped; at a
-    /// [`Service`](crate::Service), when its handler has returned. The function runs on the core of the connection, so it should return
-    /// quickly; a panic of it is ignored.
+    ///
+    /// An upgraded connection ends when its [`Upgraded`](crate::server::Upgraded) is dropped. At a
+    /// [`Service`](crate::Service), the end is the return of its handler. The function runs on the core of the
+    /// connection, so it should return quickly. A panic of it is ignored.
     ///
     /// # Examples
     ///

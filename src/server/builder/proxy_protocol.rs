@@ -1,4 +1,4 @@
-//! The PROXY protocol of a server: from which peers headers are read, and the header that a handler sees.
+//! The PROXY protocol of a server: its sources, and the header of a connection.
 
 use std::rc::Rc;
 
@@ -22,23 +22,23 @@ impl Server {
 }
 
 impl OpenedConnection<'_> {
-    /// Returns the PROXY header that the connection began with, if there was one.
+    /// Returns the PROXY header of the connection, if any.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
         RareConnectionState::proxy_header(self.conn)
     }
 }
 
 impl Context {
-    /// Returns the PROXY header that the connection began with, if [`Server::proxy_protocol`] was set and there was
-    /// one. `None` if the connection was upgraded.
+    /// Returns the PROXY header of the connection, if any. `None` without [`Server::proxy_protocol`], and after an
+    /// upgrade.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
         self.exchange.rare_state()?.proxy_header.clone()
     }
 }
 
 impl ExchangeReport<'_> {
-    /// Returns the PROXY header that the connection began with, also behind an upgrade, if there was one: logs find
-    /// [`ProxyHeader::unique_id`] there.
+    /// Returns the PROXY header of the connection, if any, even after an upgrade. Logs find [`ProxyHeader::unique_id`]
+    /// there.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
         self.header()
     }

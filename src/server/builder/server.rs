@@ -25,7 +25,7 @@ use crate::server::run::ServerHandle;
 use crate::server::run::{CORES_MAX, LaunchOptions, ServerCore, launch};
 use crate::wire::Limits;
 
-/// A server that has not started yet: where it will listen, on how many cores, and with which limits.
+/// A server that has not started yet, with its addresses, its cores and its limits.
 ///
 /// Configure it with the methods below, and end the chain with one of these:
 ///
@@ -34,10 +34,10 @@ use crate::wire::Limits;
 /// | [`Server::run`] | serves until the server is stopped, and blocks the calling thread meanwhile |
 /// | [`Server::start`] | returns a [`ServerHandle`] as soon as all cores listen |
 /// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
-/// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
+/// | [`Server::service`] | listens nowhere, and serves given connections or requests |
 ///
-/// The methods may be called in any order. Middleware is put [around the handler](crate::middleware#where-it-goes); logs and
-/// metrics [observe](Server::observe) the server.
+/// The methods may be called in any order. Middleware is put [around the handler](crate::middleware#where-it-goes).
+/// Logs and metrics [observe](Server::observe) the server.
 ///
 /// # Examples
 ///
@@ -69,10 +69,18 @@ impl Server {
 
     /// Creates a server that will listen on `address`.
     ///
-    /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as
-    /// `("127.0.0.1", port)`; a port alone, for every address; a path; an open listener of the standard library; or a
-    /// [`MemoryListener`](crate::net::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
+    /// An address is one of:
+    ///
+    /// - a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    ///   `"unix:/run/app.sock"`
+    /// - a [`SocketAddr`](std::net::SocketAddr)
+    /// - a host and a port, such as `("127.0.0.1", port)`
+    /// - a port alone, for every address
+    /// - a path
+    /// - an open listener of the standard library
+    /// - a [`MemoryListener`](crate::net::MemoryListener)
+    ///
+    /// [`Address`] describes each, such as who can connect to a Unix socket.
     ///
     /// A TCP port that is in use is an error, unless both servers [share it](Server::reuse_port).
     pub fn bind(address: impl Into<Address>) -> Server {
@@ -85,8 +93,8 @@ impl Server {
         self
     }
 
-    /// Sets how many cores serve, each with a thread of its own. Default: all that the process may use. Values are
-    /// clamped to between 1 and 1,024.
+    /// Sets how many cores serve, each with a thread of its own. By default, all serve that the process may use. Values
+    /// are clamped to between 1 and 1,024.
     #[doc(alias = "workers")]
     pub fn cores(mut self, cores: usize) -> Server {
         self.launch.cores = cores.clamp(1, CORES_MAX);
@@ -100,12 +108,12 @@ impl Server {
         self
     }
 
-    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no,
-    /// except where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of
-    /// Linux.
+    /// Sets whether one core accepts all connections and gives each to the core with the fewest. Default: no, except on
+    /// Unix sockets, on listeners that were already open, and outside of Linux. The system cannot spread connections
+    /// there.
     ///
-    /// By default each core accepts for itself. The operating system spreads connections at random, so a core that has a
-    /// quarter more of them than one of the next eight gives a new one away, which takes a few microseconds. With
+    /// By default each core accepts for itself. The operating system spreads connections at random. So a core gives a
+    /// new connection away, in a few microseconds, if it has a quarter more of them than one of the next eight. With
     /// balancing, no core ever has more than one connection more than another when it gets a new one.
     pub fn balanced(mut self, balanced: bool) -> Server {
         self.launch.balanced = balanced;
@@ -118,25 +126,25 @@ impl Server {
         self
     }
 
-    /// Sets whether this server shares its TCP ports with other servers that do, so that a new process takes over from
-    /// an old one while both listen: the new one gets a share of the connections, and all of them once the old one has
-    /// stopped. Default: no, so that a port in use is an error. The cores of one server always share its ports. Other
-    /// systems than Linux never share a port.
+    /// Sets whether this server shares its TCP ports with other servers of the same setting. A new process can then
+    /// take over from an old one while both listen. The new one gets a share of the connections, and all of them after
+    /// the stop of the old one. Default: no. A port in use is then an error. The cores of one server always share its
+    /// ports. Other systems than Linux never share a port.
     ///
-    /// A program that does not use this crate can share the port of a server that does not, if it runs as the same user
-    /// and sets `SO_REUSEPORT`.
+    /// A program without this crate can share the port even without this setting, if it runs as the same user and sets
+    /// `SO_REUSEPORT`.
     ///
-    /// Linux resets the connections that complete their handshake in the moment when the older server closes its
-    /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) Linux gives them to the
-    /// newer one, and no peer is turned away. With the feature `handover`, `Server::handover` needs no such setting.
+    /// Linux resets connections whose handshake is completed during the close of the older server's sockets (5 of
+    /// 142,000 in a test). With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) Linux gives them to the newer one, and
+    /// no peer is turned away. With the feature `handover`, `Server::handover` needs no such setting.
     pub fn reuse_port(mut self, reuse_port: bool) -> Server {
         self.launch.listen.reuse_port = reuse_port;
         self
     }
 
     /// Sets the mode of the files of Unix sockets, such as `0o660`. A process that may write to the file may connect. A
-    /// proxy in front often runs as another user, which the umask keeps out, but `0o660` lets in if both are in the
-    /// same group. By default, the umask determines the mode.
+    /// proxy in front often runs as another user, which the umask keeps out. `0o660` lets it in if both are in the same
+    /// group. By default, the umask determines the mode.
     ///
     /// # Examples
     ///
@@ -161,11 +169,10 @@ impl Server {
         self
     }
 
-    /// Sets how long a TCP peer may be silent before the operating system probes whether it is still there, and how
-    /// often the probe is repeated. A peer that leaves several probes in a row unanswered (nine on Linux) is considered
-    /// gone, and its connection fails.
+    /// Sets the silence of a TCP peer after which the operating system probes it, and the pause between probes. After
+    /// several unanswered probes in a row (nine on Linux), the connection fails.
     ///
-    /// Use it for connections that may be silent for long: one that was [upgraded](crate::Context::upgrade) has no
+    /// Use it for connections that may be silent for long. An [upgraded](crate::Context::upgrade) connection has no
     /// other time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and
     /// 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
@@ -179,9 +186,9 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called with each TCP socket before it is bound, or before it listens if it was bound
-    /// before, to set options that [`SocketOptions`] lacks. On Linux, accepted sockets inherit most of them. Default: none.
-    /// If the function fails, [`Server::run`] fails with its error.
+    /// Sets a function that is called with each TCP socket before the bind, for options beyond [`SocketOptions`]. For a
+    /// socket that is already bound, the call comes before the listen. On Linux, accepted sockets inherit most options.
+    /// Default: none. If the function fails, [`Server::run`] fails with its error.
     ///
     /// # Examples
     ///
@@ -243,9 +250,9 @@ impl Server {
         self
     }
 
-    /// Sets the proxies in front of the server, whose word about their clients is believed. Default:
-    /// [none](TrustedProxies::default), so that the peer is the client. One setting is for all that names a client, the
-    /// scheme or the host that it has used:
+    /// Sets the proxies in front of the server, whose fields about their clients are believed. Default:
+    /// [none](TrustedProxies::default). The peer is then the client. One setting is for all uses of the client's
+    /// address, scheme and host:
     ///
     /// - [`Context::client_ip`](crate::Context::client_ip) and [`Context::forwarded`](crate::Context::forwarded), and
     ///   [`Context::set_forwarded`](crate::Context::set_forwarded) of gateways
@@ -254,8 +261,8 @@ impl Server {
     ///   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection)
     /// - `Origins` of WebSockets, and `Tracing`
     ///
-    /// A PROXY header is another matter: [`Context::peer_addr`](crate::Context::peer_addr) is the address that it names,
-    /// and only if that one is a proxy's are its fields believed.
+    /// The address in a PROXY header is the [`Context::peer_addr`](crate::Context::peer_addr). The fields of the
+    /// request are believed only if that is the address of a proxy.
     ///
     /// # Examples
     ///
@@ -279,52 +286,55 @@ impl Server {
         self
     }
 
-    /// Sets whether a peer that closes its sending half after its request waits for its response (RFC 9112 §9.6), as
-    /// `nc -N`, some health checks, and scripts do. Default: no, as in hyper and in nginx as a proxy.
+    /// Sets whether peers may close their sending half after a request and still get the response (RFC 9112 §9.6).
+    /// `nc -N`, some health checks, and scripts do so. Default: no, as in hyper and in nginx as a proxy.
     ///
-    /// A peer that closes the whole connection looks the same until something is sent to it. By default, a handler that
-    /// waits is dropped as soon as its peer closes, as is the source of a [stream](crate::Body::set_stream) that waits, and
-    /// the connection is closed without the rest of a response: nobody is left to read it. The access log has such a
-    /// request with the status 499, and as JSON with `"cut":"peer"`. With `true`, only a reset drops a handler or a source,
-    /// and the work for a peer that has closed goes on until a write fails.
+    /// A close of the whole connection looks the same until something is sent. By default, the close drops a waiting
+    /// handler, or the waiting source of a [stream](crate::Body::set_stream). The connection is then closed without the
+    /// rest of a response. The access log has such a request with the status 499, and as JSON with `"cut":"peer"`. With
+    /// `true`, only a reset drops a handler or a source. After a close, the work goes on until a write fails.
     ///
-    /// A close is seen even while content that nobody reads yet comes before it. If more octets are unread than the system keeps
-    /// for the socket, some megabytes, the close has not arrived: the peer's system holds it back until the window opens. A
-    /// gateway whose server behind takes nothing then gives up after
-    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
+    /// A close is seen even after unread content. If more octets are unread than the system keeps for the socket, some
+    /// megabytes, the peer's system holds the close back. A gateway whose server behind takes nothing then gives up
+    /// after [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
-    /// Either way a handler that does not wait runs to its end, and its response is sent, even to a peer that has closed
-    /// its sending half. So is a file, however long the disk takes. A core that is behind looks first, and calls no handler
-    /// for a peer that has closed.
+    /// Either way a handler that does not wait runs to its end. Its response is sent, even to a peer that has closed
+    /// its sending half. So is a file, however long the disk takes. An overloaded core looks for a close first, and
+    /// calls no handler after one.
     ///
-    /// A handler that must end, such as one that charges a card, is [`uncancelled`](crate::middleware::uncancelled).
+    /// A handler that must end, such as a payment, is [`uncancelled`](crate::middleware::uncancelled).
     pub fn half_close(mut self, half_close: bool) -> Server {
         self.settings.bounds.cancel = if half_close { Cancel::OnReset } else { Cancel::OnClose };
         self
     }
 
-    /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place
-    /// of the response that it left. Ready to be used are [`problem_details`](crate::server::problem_details), which sends JSON
-    /// and, to browsers, a page, and [`error_page`](crate::server::error_page), which sends a page and, to those who ask for
-    /// it, JSON. Default: none, and the content is the
-    /// [reason](crate::Status::reason) of the status, as text; or what is wrong with the request, as
-    /// [`Error`](crate::Error) has it; or a [`Problem`](crate::Problem) that the handler has failed with.
+    /// Sets a function that makes the content of error responses. The ready-made
+    /// [`problem_details`](crate::server::problem_details) sends JSON, and a page to browsers.
+    /// [`error_page`](crate::server::error_page) sends a page, and JSON to clients that prefer it. Without a function,
+    /// the content is one of these:
     ///
-    /// Error responses go to a request that is malformed, too large or too late, and to a connection that is too many;
-    /// to a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses; and to one whose handler fails with an
-    /// [`Error`](crate::Error), panics, or takes too long. A response that a handler leaves with `Ok` is its own,
-    /// whatever its status.
+    /// - a [`Problem`](crate::Problem) that the handler has failed with
+    /// - the fault of the request, as [`Error`](crate::Error) has it
+    /// - otherwise the [reason](crate::Status::reason) of the status, as text
     ///
-    /// The function gets a report, whose [`status`](ErrorReport::status) is always set, and whose `request` is set if a
-    /// valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and those
-    /// of middleware, and with the default content. It may change the content and the fields. The cause may contain
-    /// secrets, and text of the peer: at most the cause of a 4xx is for the peer, and nothing without escapes.
+    /// Error responses go to:
     ///
-    /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen
-    /// it. Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
-    /// the content, and not the content. In place of a stream, the default content is sent. It is also sent if the
-    /// function panics, and [`Server::on_error`] then gets a second report, of
-    /// [`ErrorCause::Panic`](crate::server::ErrorCause::Panic).
+    /// - a request that is malformed, too large or too late
+    /// - a connection over a limit of their number
+    /// - a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses
+    /// - a failure of the handler with an [`Error`](crate::Error), its panic, or the end of its time
+    ///
+    /// A response that a handler leaves with `Ok` is its own, whatever its status.
+    ///
+    /// The function gets a report and the response. The report has a [`status`](ErrorReport::status) always, and a
+    /// `request` after a valid head. The response has the status, the default content, and fields such as `allow`,
+    /// `retry-after` and those of middleware. The function may change the content and the fields. The cause may contain
+    /// secrets, and text of the peer. Show the peer at most the cause of a 4xx, with escapes.
+    ///
+    /// The function cannot break the connection. The status stays, because logs and middleware have seen it. The fields
+    /// of the framing are computed, and trailers are left out. A response to HEAD has the length of the content, and
+    /// not the content. In place of a stream, or after a panic of the function, the default content is sent. The panic
+    /// goes to [`Server::on_error`] in a second report, of [`ErrorCause::Panic`](crate::server::ErrorCause::Panic).
     ///
     /// # Examples
     ///
@@ -352,15 +362,13 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`ServerHandle::stop`] does with `grace`. A signal that fails
-    /// or panics stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
+    /// Stops the server when `signal` completes, as [`ServerHandle::stop`] does with `grace`. A failure or a panic of
+    /// the signal stops it, too. [`ServerHandle::wait`] then fails. Default: no signal.
     ///
-    /// A core polls the signal, so it may await anything that needs a runtime.
-    /// [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and for SIGTERM, which service managers send before
-    /// they kill a process.
+    /// A core polls the signal, in its tokio runtime. [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and
+    /// for SIGTERM, which service managers send before they kill a process.
     ///
-    /// The signal stops this server alone. A program that waits for another one goes on, and Ctrl-C does not end it any
-    /// more.
+    /// The signal stops this server alone. A program that waits for another one goes on. Ctrl-C no longer ends it.
     ///
     /// # Examples
     ///
@@ -386,12 +394,13 @@ impl Server {
 
     /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
     ///
-    /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, [`Context::is_stop_ordered`](crate::Context::is_stop_ordered) is
-    /// true, and each response is the last one of its connection, with `connection: close`. So load balancers send new
-    /// requests elsewhere before the first connection is refused. With Kubernetes, a delay of about twice
-    /// the period of its probes takes the place of a `preStop` hook that sleeps.
+    /// Meanwhile [`Health::ready`](crate::health::Health::ready) refuses, and
+    /// [`Context::is_stop_ordered`](crate::Context::is_stop_ordered) is true. Each response is the last one of its
+    /// connection, with `connection: close`. So load balancers send new requests elsewhere before the first connection
+    /// is refused. With Kubernetes, a delay of about twice the period of its probes takes the place of a `preStop` hook
+    /// that sleeps.
     ///
-    /// The delay is a part of the grace period of the stop, and no longer than that: a stop with a grace of zero has
+    /// The delay is a part of the grace period of the stop, and no longer than that. A stop with a grace of zero has
     /// none.
     ///
     /// # Examples
@@ -415,12 +424,13 @@ impl Server {
 
     /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`ServerHandle::wait`] does.
     ///
-    /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
-    /// is not, use [`Server::run_per_core`].
+    /// The cores share the handler, which must be [`Send`] and [`Sync`]. Its future need not be. For a handler that is
+    /// not, use [`Server::run_per_core`].
     ///
     /// # Errors
     ///
-    /// Fails if there is no address, if one cannot be bound (the error names it), or if a thread or a listener fails.
+    /// Fails without an address, with an address that cannot be bound (the error names it), or with a thread or a
+    /// listener.
     #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where
@@ -430,9 +440,9 @@ impl Server {
         self.start(handler)?.wait()
     }
 
-    /// Starts the server with one handler for all cores, and returns once all of them listen.
+    /// Starts the server with one handler for all cores. Returns once all of them listen.
     ///
-    /// The server makes its own runtimes, so this may be called on any thread, even one that runs `async` code.
+    /// The server makes its own runtimes. So the call may be made on any thread, even from `async` code.
     ///
     /// # Errors
     ///
@@ -448,8 +458,8 @@ impl Server {
 
     /// Serves until the server is stopped, with a handler of its own for each core.
     ///
-    /// `make` is called once on each core, in the core's runtime, so the state of a handler need not be [`Send`], and
-    /// needs no locks. On a port that other servers share, the server listens once all handlers are made.
+    /// `make` is called once on each core, in the core's runtime. So the state of a handler need not be [`Send`], and
+    /// needs no locks. On a shared port, the server listens once all handlers are made.
     ///
     /// # Errors
     ///
@@ -472,7 +482,7 @@ impl Server {
     /// # }
     /// ```
     ///
-    /// A pool of database connections, which belong to the runtime that opened them: one for each core.
+    /// A pool of database connections for each core, as they belong to the runtime that opened them:
     ///
     /// ```no_run
     /// use corehttp::{Context, Server};
@@ -503,7 +513,7 @@ impl Server {
         self.start_per_core(make)?.wait()
     }
 
-    /// Starts the server with a handler of its own for each core, and returns once all of them listen. See
+    /// Starts the server with a handler of its own for each core. Returns once all of them listen. See
     /// [`Server::run_per_core`].
     ///
     /// # Errors
@@ -519,7 +529,7 @@ impl Server {
 
     /// Makes a [`Service`]: a handler with this server's settings, for connections that you accept yourself.
     ///
-    /// You then decide how many connections there are, and when they stop: settings for listening, for cores and for
+    /// The number of connections, and their end, are then yours to decide. Settings for listening, for cores and for
     /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].
     pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
         Service::new(handler.into_handler(), &self.settings.with_memory())

@@ -59,7 +59,7 @@ impl<H: Handler + 'static> Service<H> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection ended early. The peer has already been answered, if that was possible.
+    /// Fails if the connection ended early. The peer has been answered already, if possible.
     pub fn serve_connection(
         &self,
         io: impl AsyncRead + AsyncWrite + 'static,
@@ -122,10 +122,10 @@ impl<H: Handler + 'static> Service<H> {
         }
     }
 
-    /// Stops all clones gracefully, as [`ServerHandle::stop`](crate::ServerHandle::stop) does: silent connections are
-    /// closed at once, and the others after the response in progress, which carries `connection: close`.
+    /// Stops all clones gracefully, as [`ServerHandle::stop`](crate::ServerHandle::stop) does. Silent connections are
+    /// closed at once. The others are closed after the response in progress, which carries `connection: close`.
     ///
-    /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
+    /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done. Dropping its future
     /// cuts the connection. A connection that is served after this call gets one response, and is closed.
     pub fn stop(&self) {
         self.per_core.core.connections.stop();
@@ -133,17 +133,17 @@ impl<H: Handler + 'static> Service<H> {
 
     /// Answers one request without a connection, for tests of handlers.
     ///
-    /// As on a connection, the handler's [`BodyPlan`](crate::server::BodyPlan) decides whether the body is received before the
-    /// handler runs, and a body that exceeds the plan is refused. The fields `content-length` and `transfer-encoding`
-    /// announce a body, unless the request has them.
+    /// As on a connection, the body is received by the handler's [`BodyPlan`](crate::server::BodyPlan), and refused if
+    /// it exceeds the plan. The fields `content-length` and `transfer-encoding` announce a body, unless the request has
+    /// them.
     ///
-    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
-    /// [`Service::respond_from`] has another address. [Observers](crate::Server::observe), such as an access log, see the exchange
-    /// as they see others.
+    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session. For another address, use
+    /// [`Service::respond_from`]. [Observers](crate::Server::observe), such as an access log, see the exchange like any
+    /// other.
     ///
-    /// The response is as the handler left it: without the fields that are computed when a response is sent, and with
-    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes
-    /// the body, up to the point where a response would have been aborted; in response to a HEAD, it is dropped.
+    /// The response is as the handler left it. Fields that are computed for sending are missing. The content is there
+    /// even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes the body,
+    /// up to the point of an abort. In response to a HEAD, written content is dropped.
     ///
     /// # Examples
     ///

@@ -11,17 +11,17 @@ use crate::server::run::Notifier;
 impl Server {
     /// Makes the server a service of systemd. Without systemd, nothing changes, so a program can always call it.
     ///
-    /// - **Sockets.** If systemd has passed sockets to the process (`LISTEN_FDS`), the server listens on these, in place of
-    ///   the addresses that were set before. systemd keeps them open: while the service is restarted, connections wait
-    ///   in them, and none is lost. They are secure if the server has a [`Server::tls`](crate::Server::tls).
-    /// - **State.** With `Type=notify`, systemd learns when all cores listen (`READY=1`), and that a stop was ordered
+    /// - **Sockets.** Sockets from systemd (`LISTEN_FDS`) replace the addresses set before. They stay open during a
+    ///   restart of the service. Connections wait in them meanwhile, and none is lost. They are secure if the server
+    ///   has a [`Server::tls`](crate::Server::tls).
+    /// - **State.** With `Type=notify`, systemd is notified when all cores listen (`READY=1`), and of the order to stop
     ///   (`STOPPING=1`).
-    /// - **Watchdog.** With `WatchdogSec=`, it gets a sign of life at least twice in that time (`WATCHDOG=1`), as long as
-    ///   the task queue of every core moves. A core that a handler blocks for longer has the service restarted.
+    /// - **Watchdog.** With `WatchdogSec=`, systemd gets a sign of life at least twice in that time (`WATCHDOG=1`), as
+    ///   long as the task queue of every core moves. A core that a handler blocks for longer has the service restarted.
     ///
     /// # Errors
     ///
-    /// Fails if a socket that was passed is neither TCP nor a stream of a Unix socket, or does not listen.
+    /// Fails with a passed socket other than a listening TCP or Unix stream socket.
     ///
     /// # Examples
     ///
@@ -68,10 +68,10 @@ impl Server {
     ///
     /// # With a handover
     ///
-    /// With `Server::handover`, `systemctl reload` has a new process take the place of the one that runs. Before that one
-    /// stops, the new one reports that it is now the main process (`MAINPID=`). Only the main process notifies the
-    /// watchdog, which so watches the old one while the new one starts. Such a service has no socket unit, since it passes the
-    /// sockets on itself, and its unit differs in these lines:
+    /// With `Server::handover`, `systemctl reload` has a new process take the place of the one that runs. Before the
+    /// old one stops, the new one reports itself as the main process (`MAINPID=`). Only the main process notifies the
+    /// watchdog. So the old one is watched while the new one starts. Such a service has no socket unit, as it passes
+    /// the sockets on itself. Its unit differs in these lines:
     ///
     /// ```ini
     /// [Service]

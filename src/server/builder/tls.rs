@@ -1,4 +1,4 @@
-//! TLS on a server: the certificates that peers see, and the session that a handler sees.
+//! TLS on a server: its certificates, and the session of a connection.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ impl Server {
     ///
     /// The handshake and the first head together must arrive within [`Timeouts::head`](crate::Timeouts::head). Other
     /// connections do not wait for a handshake. Failed handshakes are reported to [`Server::on_error`], except those
-    /// where the peer merely went away. A connection that is refused because there are too many is closed without a
-    /// response.
+    /// where the peer merely went away. A connection over a limit of their number is closed without a response.
     ///
     /// To listen in the clear, too, bind the secure addresses by [`Server::and_bind_tls`] instead.
     pub fn tls(mut self, tls: ServerTls) -> Server {
@@ -25,9 +24,9 @@ impl Server {
         self
     }
 
-    /// Adds another `address` to listen on, where connections are secure. The others are what they are without this
-    /// call: in the clear, unless [`Server::tls`] is set or they have TLS of their own. All addresses share cores,
-    /// limits, counters and the stop. See [`Server::tls`].
+    /// Adds another `address` to listen on, where connections are secure. The other addresses do not change, and stay
+    /// in the clear without [`Server::tls`] or TLS of their own. All addresses share cores, limits, counters and the
+    /// stop. See [`Server::tls`].
     ///
     /// # Examples
     ///
@@ -54,23 +53,22 @@ impl Server {
 }
 
 impl OpenedConnection<'_> {
-    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure.
+    /// Returns the TLS session of the connection, if that is secure.
     pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.conn.transport.tls_session()
     }
 }
 
 impl Context {
-    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
-    /// The first call on a connection assembles the session, which later ones share.
+    /// Returns the TLS session of the connection, if that is secure. `None` after an upgrade. The first call on a
+    /// connection assembles the session, which later ones share.
     pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.exchange.conn.tls_session()
     }
 }
 
 impl ExchangeReport<'_> {
-    /// Returns the session that the handshake has agreed on, also after an upgrade; `None` if the connection is not
-    /// secure.
+    /// Returns the TLS session of the connection, if that is secure, even after an upgrade.
     ///
     /// # Examples
     ///

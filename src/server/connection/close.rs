@@ -1,4 +1,4 @@
-//! The ways to close a connection, and when a stop closes an idle one (RFC 9112 §9.6).
+//! The ways to close a connection, and the end of an idle one in a stop (RFC 9112 §9.6).
 
 use std::future::poll_fn;
 use std::task::{self, Poll, ready};

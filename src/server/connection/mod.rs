@@ -1,7 +1,7 @@
 //! How a server serves one connection.
 //!
-//! A [`Connection`] waits for bytes. The requests that have arrived, and a TLS handshake, are a job for a reusable
-//! future (`serve.rs`), which holds the [`Context`](super::Context) in a guard meanwhile.
+//! A [`Connection`] waits for bytes. A reusable future (`serve.rs`) serves arrived requests, or does a TLS handshake.
+//! The future holds the [`Context`](super::Context) in a guard meanwhile.
 
 mod connection;
 mod per_core;

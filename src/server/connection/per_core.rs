@@ -130,7 +130,7 @@ impl<H: Handler + 'static> Reset for JobFuture<H> {
 pub(super) enum Job {
     /// A new connection, which a PROXY header or a TLS handshake precedes.
     Open(Box<Opening>),
-    /// The requests that arrive on the connection that was attached to this context.
+    /// The requests that arrive on the connection of this context.
     Exchanges(Box<Context>),
 }
 
@@ -140,8 +140,7 @@ pub(super) enum JobOutcome {
     Opened(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.
     Idle(Box<Context>),
-    /// The connection is closed, or was upgraded, or has failed. A failed one was answered before, if that was
-    /// possible.
+    /// The connection is closed, was upgraded, or has failed. A failed one was answered before, if possible.
     Closed(io::Result<Option<Box<UpgradedHandle>>>),
 }
 

@@ -12,14 +12,14 @@ use crate::server::{Error, Result};
 /// Changes or checks the content of a request, before a handler reads it or [`Context::forward`](crate::Context::forward) passes it on.
 ///
 /// A filter is for middleware that would otherwise have to wait for the whole content. The middleware gives it to
-/// [`Context::filter_body`](crate::Context::filter_body) before it calls its handler. From then on, all who read the content
-/// get the filter's output: [`Context::body_reader`](crate::Context::body_reader),
-/// [`Context::buffer_body`](crate::Context::buffer_body), `Context::multipart`, a service of tower, a gateway. A rest that is
-/// not read is drained without it. [`Transform`](crate::server::Transform) is the same for responses.
+/// [`Context::filter_body`](crate::Context::filter_body) before it calls its handler. From then on, all readers of the
+/// content get the filter's output: [`Context::body_reader`](crate::Context::body_reader),
+/// [`Context::buffer_body`](crate::Context::buffer_body), `Context::multipart`, a service of tower, a gateway. An
+/// unread rest is drained without the filter. [`Transform`](crate::server::Transform) is the same for responses.
 ///
 /// # Examples
 ///
-/// Middleware that refuses uploads which have a certain text in them, and lets all before it through:
+/// Middleware that refuses uploads with a certain text. All content before the text passes:
 ///
 /// ```
 /// use corehttp::coding::Flush;
@@ -79,19 +79,18 @@ use crate::server::{Error, Result};
 /// ```
 #[doc(alias("request filter", "MapRequestBody"))]
 pub trait BodyFilter: 'static {
-    /// Takes `data`, and appends to `out` the bytes that are read in its place. The first filter gets at most 16 KiB at a time.
-    /// With [`Flush::Now`], append all that was held back, since the peer pauses and a reader waits. The last call is the only
-    /// one with [`Flush::End`], and has no data.
+    /// Filters `data`, and appends the output to `out`. The first filter gets at most 16 KiB at a time. With
+    /// [`Flush::Now`], append all content held back, because a reader waits. The last call is the only one with
+    /// [`Flush::End`], and has no data.
     ///
     /// # Errors
     ///
-    /// An error ends the content. The read that meets it fails with this error, whose status answers the request if a handler
-    /// passes it on with `?` before the response has begun. Later reads fail with an error of their own, which is answered
-    /// with 500. A gateway cuts the request that it forwards.
+    /// An error ends the content. The read that meets it fails with this error. If the handler passes the error on with
+    /// `?` before the response has begun, its status answers the request. Later reads fail with an error of their own,
+    /// which is answered with 500. A gateway cuts the request that it forwards.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> Result;
 
-    /// Called after all content has gone through, with the trailers, to check them or to change them. By default they stay as
-    /// they are.
+    /// Called after all content, with the trailers, to check or to change them. By default they stay as they are.
     ///
     /// # Errors
     ///
@@ -100,8 +99,8 @@ pub trait BodyFilter: 'static {
         Ok(())
     }
 
-    /// Whether the output is as long as the content, as it is for a filter that only checks. Default: no: the `content-length`
-    /// of the request is removed, and a gateway forwards it in chunks.
+    /// Whether the output keeps the length of the content, as that of a mere check does. Default: no. The
+    /// `content-length` of the request is then removed, and a gateway forwards it in chunks.
     fn keeps_length(&self) -> bool {
         false
     }

@@ -61,17 +61,17 @@ impl<'a> BodyReader<'a> {
     /// body without codings is read as it is, within the same limit.
     ///
     /// Call this before anything is read, since codings are undone from the start. The fields of the request still
-    /// describe the body as it was sent; [`Context::decode_body`](super::Context::decode_body), for bodies that fit
+    /// describe the body as it was sent. [`Context::decode_body`](super::Context::decode_body), for bodies that fit
     /// into memory, changes them too.
     ///
-    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer says, but not much more than
+    /// While the body is read, `br` keeps its last decoded bytes: as many as the peer chooses, but not much more than
     /// twice `limit`, or 256 KiB, and no more than 16 MiB. `zstd` keeps 8 MiB at most, the others 32 KiB.
     ///
     /// # Errors
     ///
-    /// Fails if a coding is unknown, or if there are [too many](crate::coding::CodingError::TooMany) (answered with 415 if passed on
-    /// with `?`). Later, reading fails if the content is corrupt or cut short (400), or exceeds the limit when decoded
-    /// (413). Do not act on the content before the end of the body, because such an error may still follow.
+    /// Fails with an unknown coding, or with [too many](crate::coding::CodingError::TooMany) (answered with 415 if
+    /// passed on with `?`). Later, reading fails with corrupt or truncated content (400), or beyond the limit (413). Do
+    /// not act on the content before the end of the body, because such an error may still follow.
     ///
     /// # Examples
     ///
@@ -105,9 +105,9 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, with the error of a [filter](super::BodyFilter), or as described
-    /// at [`BodyReader::decoded_up_to`]. The end of the body is then never reached, unless the peer was only slow, and you read
-    /// on.
+    /// Fails if the body is cut short, malformed or too slow, with the error of a [filter](super::BodyFilter), or as
+    /// described at [`BodyReader::decoded_up_to`]. After an error, the end of the body is never reached. Only a slow
+    /// body can be read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_piece() {
             let wait = EndWaitOnDrop(self);

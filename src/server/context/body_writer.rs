@@ -21,16 +21,16 @@ use crate::server::exchange::{Exchange, OnPending, ResponseContent, SharedConn, 
 /// The body of a response, written piece by piece. The head is sent with it.
 ///
 /// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small
-/// writes are collected until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
-/// something. If the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that
-/// compresses, may hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too,
-/// and the response cannot be finished: otherwise the peer would not notice that something is missing.
+/// writes are collected. They leave with [`BodyWriter::flush`], with enough others, or as soon as the handler waits. If
+/// the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), such as compression, may hold the
+/// content back until [`BodyWriter::flush`]. After a failed write, all others fail, too, and the response cannot be
+/// finished. Otherwise the peer could take a part for the whole.
 ///
-/// A response to HEAD, and one of 204, 205 or 304, is over with its head (RFC 9110 §9.3.2, §15.3.5): what is written is
-/// dropped. If the method is [safe](crate::Method::is_safe), a handler that waits before it has finished the body is
-/// dropped with all middleware around it, as when it runs out of time, and the exchange is complete. So a stream without
-/// an end does not hold the connection. The handler of another method, which may have changes to make, goes on; its
-/// writes fail once the head was sent and the peer has closed the connection, or its sending half.
+/// A response to HEAD, and one of 204, 205 or 304, is over with its head (RFC 9110 §9.3.2, §15.3.5). Writes are then
+/// dropped. With a [safe](crate::Method::is_safe) method, a handler that waits before the end of the body is dropped,
+/// with all middleware around it, as at the end of its time. The exchange is then complete. So a stream without an end
+/// does not hold the connection. With another method, the handler goes on, as it may have changes to make. After the
+/// head was sent, its writes fail if the peer has closed the connection, or its sending half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -88,8 +88,8 @@ impl<'a> BodyWriter<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` that was set, if the connection fails, if the peer does
-    /// not read, or if an earlier write has failed.
+    /// Fails with the connection, with data beyond the `content-length` of the response, with a peer that does not
+    /// read, or after an earlier failure.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.try_buffer(data) {
             return Ok(());
@@ -106,16 +106,16 @@ impl<'a> BodyWriter<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or if the peer does not read.
+    /// Fails with the connection, or with a peer that does not read.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush_or_discard(cx)).await
     }
 
-    /// Ends the body, with the trailers of the response if there are any, and sends the rest of it.
+    /// Ends the body, with the trailers of the response, and sends the rest of it.
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or as
+    /// Fails with less data than the `content-length` of the response, after a failed write, or as
     /// [`BodyWriter::flush`].
     pub async fn finish(mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_end_or_discard(cx)).await
@@ -133,16 +133,16 @@ impl<'a> BodyWriter<'a> {
         self.finish().await
     }
 
-    /// Returns whether streams are to end, since the server stops: whether [`Context::stopping`](super::Context::stopping)
-    /// is ready, once [`Server::stop_delay`](crate::Server::stop_delay) is over. Until then a client that connects anew
-    /// would come back to this server.
+    /// Returns whether streams should end, in a stop of the server. The result is true when
+    /// [`Context::stopping`](super::Context::stopping) is ready, after the
+    /// [`Server::stop_delay`](crate::Server::stop_delay). Before that, a new connection would come back to this server.
     pub fn is_stopping(&self) -> bool {
         self.conn.with(|conn| conn.is_stopping()).unwrap_or_default()
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does. By default, a handler that waits is dropped then, and
-    /// need not ask.
+    /// [`Context::peer_closed`](super::Context::peer_closed) does. By default, a waiting handler is dropped then, and
+    /// needs no such check.
     ///
     /// With [`Context::duplex`](super::Context::duplex), this waits forever, because there the reader sees the end.
     ///

@@ -45,9 +45,8 @@ use crate::wire::{Limits, encode};
 /// A body that is too large for memory is read with [`Context::body_reader`], and written with
 /// [`Context::body_writer`].
 ///
-/// A path, a field, or JSON that borrows its texts is a view of the request. While one is in use, the context as a
-/// whole cannot be lent on, neither to a function nor to one of its methods (error E0502). There are three ways around
-/// that:
+/// A path, a field, or borrowed JSON is a view of the request. While one is in use, the context as a whole cannot be
+/// lent on, neither to a function nor to one of its methods (error E0502). There are three ways around that:
 ///
 /// ```
 /// use corehttp::{Context, Response};
@@ -84,8 +83,8 @@ use crate::wire::{Limits, encode};
 /// # }).unwrap();
 /// ```
 ///
-/// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler
-/// enforces that:
+/// Everything in it is reused for the next exchange. So a view of the request cannot be kept longer, as the compiler
+/// ensures:
 ///
 /// ```compile_fail
 /// use corehttp::{Context, Server};
@@ -97,7 +96,7 @@ use crate::wire::{Limits, encode};
 /// ```
 #[doc(alias = "RequestCtx")]
 pub struct Context {
-    /// The request, with its body unless the handler planned to stream that (see [`BodyPlan`](crate::BodyPlan)).
+    /// The request, with its body unless the [plan](crate::BodyPlan) is to stream.
     pub request: Request,
     /// The response, unless the handler sends it itself, for example with [`Context::body_writer`].
     pub response: Response,
@@ -150,14 +149,14 @@ impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// The part of the body that the handler leaves unread is discarded afterwards, or while the response waits for its
-    /// peer. Beyond [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
+    /// The unread rest of the body is discarded afterwards, or during the writes of the response. Beyond
+    /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
     ///
     /// # Examples
     ///
-    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived. After an error,
-    /// or if the handler is dropped because its peer has left, a part of the file is there, which is the handler's to
-    /// remove. `Part::save`, for uploads of forms, does that.
+    /// An upload of a file with PUT or POST. The plan lets the handler start before the body has arrived. After an
+    /// error, or a drop of the handler, a part of the file is left for the handler to remove. `Part::save`, for uploads
+    /// of forms, removes it.
     ///
     /// ```no_run
     /// use corehttp::middleware::wrap;
@@ -189,10 +188,10 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed, too slow, or larger than
-    /// [`Limits::body_max`](crate::Limits::body_max). `ctx.request.body` is empty then: no part of a body passes for the
-    /// whole. Once a part is lost, because that has failed or because a response has begun, each further call fails.
+    /// [`Limits::body_max`](crate::Limits::body_max). Then `ctx.request.body` is empty, and each further call fails.
+    /// After the beginning of a response, a call fails if a part of the body is lost.
     ///
-    /// If the future is dropped, what has arrived is in `ctx.request.body`, and another call receives the rest.
+    /// A dropped future leaves the content so far in `ctx.request.body`. Another call receives the rest.
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         self.buffer_body_up_to(self.limits().body_max).await
     }
@@ -201,7 +200,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::buffer_body`], or if the body is larger than that.
+    /// As [`Context::buffer_body`], or with a larger body.
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         if self.exchange.incoming.get_mut().has_discarded() {
             return Err(discarded().into());
@@ -226,20 +225,19 @@ impl Context {
 
     /// Begins the response, and returns a [`BodyWriter`] for its body.
     ///
-    /// The head leaves with the first bytes of the body, or as soon as the handler waits for something;
-    /// [`BodyWriter::flush`] sends it at once.
+    /// The head leaves with the first bytes of the body, with [`BodyWriter::flush`], or as soon as the handler waits.
     ///
     /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
     /// length ends when the connection closes. If the body is not [finished](BodyWriter::finish), the connection is
     /// aborted.
     ///
-    /// The rest of the request's body may be discarded from here on, because many peers take nothing of a response
-    /// before they have sent all of their request; to read it is then an error. [`Context::duplex`] is for handlers
-    /// that read it while they write.
+    /// From here on, the rest of the request's body may be discarded, and to read it is an error. Many peers take
+    /// nothing of a response before they have sent all of their request. To read the body meanwhile, use
+    /// [`Context::duplex`].
     ///
     /// # Errors
     ///
-    /// Fails with a [`RespondError`] if a response has already been sent, or if the status is 1xx.
+    /// Fails with a [`RespondError`] after another response, or with a status of 1xx.
     ///
     /// # Examples
     ///
@@ -268,18 +266,17 @@ impl Context {
         Ok(writer)
     }
 
-    /// Begins the response, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the
-    /// response's, to use both at the same time. See [`Context::body_writer`].
+    /// Begins the response, and returns a [`BodyReader`] and a [`BodyWriter`] to use at the same time. See
+    /// [`Context::body_writer`].
     ///
-    /// The body is the handler's to read, beside its writes, as `tokio::try_join!` does it: many peers take nothing of
-    /// a response before they have sent all of their request. While such a peer sends a large body and the handler
-    /// writes a large response without reading, both stand still, and the write fails after
-    /// [`Timeouts::write`](crate::Timeouts::write). A handler that does not want the body uses
-    /// [`Context::body_writer`], which discards it.
+    /// The handler must read the body beside its writes, as with `tokio::try_join!`. Many peers take nothing of a
+    /// response before they have sent all of their request. Without reads, a large body and a large response then stand
+    /// still, and the write fails after [`Timeouts::write`](crate::Timeouts::write). To discard the body, use
+    /// [`Context::body_writer`].
     ///
     /// # Errors
     ///
-    /// As [`Context::body_writer`], or if the connection fails.
+    /// As [`Context::body_writer`], or with the connection.
     pub async fn duplex(&mut self) -> io::Result<(BodyReader<'_>, BodyWriter<'_>)> {
         let incoming = self.exchange.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
@@ -299,8 +296,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with a [`RespondError`] if the status is 101 or not 1xx, or if a final
-    /// response has already been sent.
+    /// Fails with the connection, or with a [`RespondError`] for a status of 101 or outside of 1xx, or after a final
+    /// response.
     #[doc(alias = "early_hints")]
     pub async fn send_informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
@@ -315,8 +312,8 @@ impl Context {
         self.exchange.flush().await
     }
 
-    /// Returns the parameters of the matched route, as [`Request::params`] does. The result borrows the whole
-    /// context; that of `ctx.request.params()` leaves the response free.
+    /// Returns the parameters of the matched route, as [`Request::params`] does. The result borrows the whole context.
+    /// That of `ctx.request.params()` leaves the response free.
     pub fn params(&self) -> PathParams<'_> {
         self.request.params()
     }
@@ -348,13 +345,12 @@ impl Context {
         self.exchange.change_bounds(|bounds| bounds.cancel = Cancel::Never);
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
+    /// Waits until the peer has closed the connection, or its sending half. The two look the same.
     ///
-    /// By default, a handler that waits is dropped then. This is for one that goes on: it is
-    /// [uncancelled](Context::set_uncancelled), or the server lets peers
-    /// [close their sending half](crate::Server::half_close).
+    /// By default, a waiting handler is dropped then. The method is for handlers that go on:
+    /// [uncancelled](Context::set_uncancelled) ones, and those at [`Server::half_close`](crate::Server::half_close).
     ///
-    /// Over a stream that is no socket, up to 64 KiB that come meanwhile are kept, and a close after more than that is not
+    /// Over a stream other than a socket, up to 64 KiB of input are kept meanwhile. A close after more than that is not
     /// noticed.
     ///
     /// # Examples
@@ -411,14 +407,14 @@ impl Context {
         self.exchange.peer().addr
     }
 
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was upgraded, or is
-    /// served by a [`Service`](crate::Service).
+    /// Returns the local address that the peer connected to. `None` without TCP, after an upgrade, and at a
+    /// [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
     }
 
-    /// Returns which process has connected through a Unix socket, as the system reports it (`SO_PEERCRED`, `getpeereid`).
-    /// `None` if the connection is not over a Unix socket, or was upgraded.
+    /// Returns which process has connected through a Unix socket, as the system reports it (`SO_PEERCRED`,
+    /// `getpeereid`). `None` on other connections, and after an upgrade.
     #[doc(alias("ucred", "uid", "SO_PEERCRED"))]
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.exchange.conn.with(|conn| conn.transport.peer_credentials()).flatten()
@@ -436,14 +432,14 @@ impl Context {
         self.exchange.rare_state().is_some_and(|rare_state| rare_state.proxy_header.is_some())
     }
 
-    /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
-    /// type. `None` once the connection was upgraded.
+    /// Returns the connection's state from [`Server::on_connect`](crate::Server::on_connect), if it is of this type.
+    /// `None` after an upgrade.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
         self.exchange.rare_state()?.state()
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
-    /// the request, in logs for example; an [`ErrorReport`](crate::server::ErrorReport) has both, too.
+    /// the request, in logs for example. An [`ErrorReport`](crate::server::ErrorReport) has both, too.
     #[doc(alias = "request id")]
     pub fn connection_id(&self) -> u64 {
         self.exchange.peer().id
@@ -454,8 +450,8 @@ impl Context {
         self.exchange.info.exchange_count
     }
 
-    /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
-    /// that and the end of the exchanges before it.
+    /// Returns when the last bytes of the request's head arrived. For a pipelined request, the time may be as late as
+    /// the end of the exchanges before it.
     pub fn arrived_at(&self) -> Instant {
         self.exchange.info.arrived
     }
@@ -467,20 +463,19 @@ impl Context {
         self.exchange.outgoing.has_begun()
     }
 
-    /// Returns whether a stop has been ordered. If so, this response is the last one of its connection, unless its head
+    /// Returns whether a stop has been ordered. This response is then the last one of its connection, unless its head
     /// was sent before.
     ///
     /// From then on, [`Health::ready`](crate::health::Health::ready) refuses. New connections are accepted until
-    /// [`Server::stop_delay`](crate::Server::stop_delay) is over: work that lasts goes on until then, and waits for
-    /// [`Context::stopping`].
+    /// [`Server::stop_delay`](crate::Server::stop_delay) is over. Work that lasts waits for [`Context::stopping`].
     pub fn is_stop_ordered(&self) -> bool {
         self.exchange.conn.core().connections.is_stop_ordered()
     }
 
-    /// Waits until the server stops: until its [`stop_delay`](crate::Server::stop_delay) is over after a stop was ordered.
+    /// Waits for the stop of the server, after its [`stop_delay`](crate::Server::stop_delay).
     ///
-    /// The future does not borrow the context. So a handler that streams for long, or has an upgraded connection,
-    /// can wait for it alongside everything else, and finish within the grace period.
+    /// The future does not borrow the context. So a long stream, or an upgraded connection, can wait for it alongside
+    /// other work, and finish within the grace period.
     ///
     /// # Examples
     ///
@@ -510,11 +505,11 @@ impl Context {
     /// Returns the IP address of the client, even behind your own proxies.
     ///
     /// A peer that is [no proxy](crate::Server::trusted_proxies) is the client. Behind a proxy, the client is the last
-    /// address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address that
-    /// connected to it, and anything before that may be made up. If all of the addresses are proxies', the first one is the
-    /// client's; without the field, the peer is the client. So let your proxies append to that field, as nginx does with
-    /// `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]), of which the same holds. `None` if
-    /// the client is not known: the peer has no address, or a proxy has written none.
+    /// address in the request's `x-forwarded-for` fields that is not a proxy's. Each proxy appends the address of its
+    /// own peer, and anything before that may be made up. If all of the addresses are proxies', the first one is the
+    /// client's. Without the field, the peer is the client. So let your proxies append to that field, as nginx does
+    /// with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]). `None` for a peer without an
+    /// address, and behind a proxy that hides the client.
     ///
     /// # Examples
     ///
@@ -533,10 +528,11 @@ impl Context {
 
     /// Returns the request as its client has sent it, even behind your own proxies: its address, scheme and host.
     ///
-    /// Of `forwarded` (RFC 7239), the member counts that the first of the proxies has written, and of `x-forwarded-proto`
-    /// and `x-forwarded-host` the last one, since those before may be the client's. So a proxy behind another one passes
-    /// on the values of that one. Fields that [`TrustedProxies::headers`] does not name are ignored, and so are those of a
-    /// peer that is no proxy. The scheme of a connection whose PROXY header describes TLS is `https`.
+    /// Of `forwarded` (RFC 7239), the member of the first proxy counts. Of `x-forwarded-host`, the last value counts,
+    /// since others may be the client's. Of `x-forwarded-proto`, [the value of the client's
+    /// hop](crate::server::ForwardedHeader::XForwardedProto) counts. So a proxy behind another one passes on the values
+    /// of that one. Fields outside of [`TrustedProxies::headers`] are ignored, as are those of a peer that is no proxy.
+    /// The scheme of a connection whose PROXY header describes TLS is `https`.
     ///
     /// # Examples
     ///

@@ -11,17 +11,21 @@ use crate::runtime::{Budget, MemoryBudget, MemoryShare};
 use crate::server::exchange::SharedConn;
 
 impl Context {
-    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
-    /// the coded form: `content-encoding`, `content-length` and digests.
+    /// Decodes the request's body, undoing its content codings such as `gzip`. The fields about the coded form are
+    /// removed: `content-encoding`, `content-length` and digests.
     ///
     /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
     ///
     /// # Errors
     ///
-    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
-    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
-    /// ones in `accept-encoding`). After such an error, or if the future is dropped, the body is left as it was received.
-    /// Fails as [`Context::buffer_body`] does if the body has yet to be received.
+    /// Fails with these, answered with a status if passed on with `?`:
+    ///
+    /// - corrupt or truncated content (400)
+    /// - content beyond [`Limits::body_max`](crate::Limits::body_max) when decoded (413)
+    /// - an unknown coding (415, with the known ones in `accept-encoding`)
+    ///
+    /// Such an error, or a drop of the future, leaves the body as it was received. Fails as [`Context::buffer_body`]
+    /// does if the body has yet to be received.
     ///
     /// # Examples
     ///
@@ -42,7 +46,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::decode_body`], with `limit` for the decoded content; the body as received may have
+    /// As [`Context::decode_body`], with `limit` for the decoded content. The body as received may have
     /// [`Limits::body_max`](crate::Limits::body_max) bytes.
     pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;

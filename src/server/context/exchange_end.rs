@@ -1,4 +1,4 @@
-//! [`Context::on_exchange_end`] and [`Context::note_forward`]: who gets the report of an exchange, and what is noted for it.
+//! [`Context::on_exchange_end`] and [`Context::note_forward`]: the report of an exchange.
 
 use super::context::Context;
 use crate::server::report::{ExchangeReport, ForwardReport};

@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// # Examples
 ///
-/// A guard that checks credentials, and passes the user on to the handler:
+/// A guard that checks credentials hands the user to the handler:
 ///
 /// ```
 /// use corehttp::middleware::{guard, wrap};
@@ -54,7 +54,7 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Inserts `value`, and returns the previous value of its type, if there was one.
+    /// Inserts `value`, and returns the previous value of its type, if any.
     pub fn insert<T: 'static>(&mut self, value: T) -> Option<T> {
         let old = self.remove::<T>();
         self.values.push((TypeId::of::<T>(), Box::new(value)));

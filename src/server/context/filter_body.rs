@@ -13,21 +13,22 @@ use crate::server::exchange::{Exchange, SharedConn};
 use crate::server::{Error, Result};
 
 impl Context {
-    /// Has the content of the request pass through `filter`, whoever reads it from here on. Content that was received already
-    /// passes at once; see [`defer_body`](crate::middleware::defer_body) for middleware that comes before. Of several filters,
-    /// the first one gets the content as it was sent, in its content codings.
+    /// Has the content of the request pass through `filter`, whoever reads it from here on. Content that was received
+    /// already passes at once. Middleware that must come before that uses
+    /// [`defer_body`](crate::middleware::defer_body). Of several filters, the first one gets the content as it was
+    /// sent, in its content codings.
     ///
-    /// A filter that does not [keep the length](BodyFilter::keeps_length) changes the fields of the request that frame it: so
-    /// set it before [`Request::forwarded_to`](crate::Request::forwarded_to) copies them. A digest of the content
-    /// (`content-digest`, `content-md5`) is yours to remove. A request without content, or whose content has the length 0,
-    /// passes no filter. Filters are among the [extensions](Context::extensions), so a handler that replaces all of these
-    /// removes them.
+    /// A filter that does not [keep the length](BodyFilter::keeps_length) changes the framing fields of the request.
+    /// Set it before [`Request::forwarded_to`](crate::Request::forwarded_to) copies them. A digest of the content
+    /// (`content-digest`, `content-md5`) is yours to remove. A request without content, or with content of the length
+    /// 0, passes no filter. Filters are among the [extensions](Context::extensions). A handler that replaces all of
+    /// these removes the filters.
     ///
     /// # Errors
     ///
-    /// Fails with 500 if a part of the content was read or replaced before. Content that was received already can fail with an
-    /// error of the filter, or with 413 if it becomes larger than [`Limits::body_max`](crate::Limits::body_max). The body is
-    /// empty then, and reading it fails.
+    /// Fails with 500 if a part of the content was read or replaced before. Content that was received already can fail
+    /// with an error of the filter, or with 413 beyond [`Limits::body_max`](crate::Limits::body_max). The body is empty
+    /// then, and reading it fails.
     ///
     /// # Examples
     ///

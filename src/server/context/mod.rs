@@ -1,8 +1,7 @@
 //! [`Context`]: one exchange, as its handler sees it.
 //!
-//! The handler reads the request and sets the response in the [`Context`]. If it streams, it reads with a
-//! [`BodyReader`] and writes with a [`BodyWriter`], which borrow the [`Exchange`](crate::server::exchange::Exchange) of the
-//! context.
+//! The handler reads the request and sets the response in the [`Context`]. To stream, it reads with a [`BodyReader`]
+//! and writes with a [`BodyWriter`]. Both borrow the [`Exchange`](crate::server::exchange::Exchange) of the context.
 
 mod context;
 mod decode_body;

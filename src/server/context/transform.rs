@@ -14,10 +14,10 @@ use crate::runtime::Budget;
 ///
 /// A transform is for middleware that would otherwise have to wait for the whole response. The middleware puts a
 /// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Responses that are not
-/// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
+/// streamed do not pass through it. Middleware changes those in `ctx.response`, after the handler.
 ///
-/// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
-/// output on to it, as `Compress` does. The examples below do not, so they must be outside of all that do.
+/// A context has room for one transform. Middleware wraps an earlier one, and passes its own output on to it, as
+/// `Compress` does. The examples below do not, so they must be outside of other transforms.
 ///
 /// # Examples
 ///
@@ -55,8 +55,7 @@ use crate::runtime::Budget;
 /// }
 /// ```
 ///
-/// Middleware that knows how large a response is, streamed or not. Around a `Compress`, it counts the compressed
-/// bytes:
+/// Middleware that counts the bytes of responses, streamed or not. Around a `Compress`, it counts the compressed bytes:
 ///
 /// ```
 /// # use std::{cell::Cell, io, rc::Rc};
@@ -119,16 +118,16 @@ pub trait Transform: Any {
     /// A transform that changes the length of the content must remove `content-length`.
     fn begin(&mut self, response: &mut Response) -> TransformAction;
 
-    /// Takes `data`, a few KiB at a time, and appends to `out` the bytes that are to be sent now. The last call is the
-    /// only one with [`Flush::End`].
+    /// Transforms `data`, a few KiB at a time, and appends the output for the peer to `out`. The last call is the only
+    /// one with [`Flush::End`].
     ///
     /// # Errors
     ///
     /// Any error ends the response, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 
-    /// Called after all content has gone through, before the trailers are sent, to change them if need be: a digest of
-    /// the original content, for one, is wrong for the transformed content. By default they stay as they are.
+    /// Called after all content, before the trailers are sent, to change them if need be. A digest of the original
+    /// content, for one, is wrong for the transformed content. By default the trailers stay as they are.
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 

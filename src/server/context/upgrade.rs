@@ -1,5 +1,5 @@
-//! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: how a handler takes the connection over
-//! (RFC 9110 §7.8, §9.3.6); and what precedes a head that a handler sends itself.
+//! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: the connection passes to the handler
+//! (RFC 9110 §7.8, §9.3.6). Also the steps before a head of the handler's own.
 
 use std::io;
 
@@ -12,15 +12,19 @@ use crate::server::report::{ConnectionReport, CutBy};
 use crate::server::{RespondError, Result};
 
 impl Context {
-    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
-    /// for use in the handler or elsewhere on the same core.
+    /// Switches to `protocol` with a 101 (RFC 9110 §7.8), and hands the connection over. The 101 has the response's
+    /// fields. The connection is for the handler, or for another task on the same core.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with a [`RespondError`] if the request does not ask to be upgraded to
-    /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
-    /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
-    /// `upgrade` field that names the protocol.
+    /// Fails with the connection, or with a [`RespondError`] if:
+    ///
+    /// - the request does not ask to be upgraded to `protocol`
+    /// - the request's body was not read
+    /// - `protocol` is malformed
+    /// - a response has already been sent
+    ///
+    /// Passed on with `?`, the first error is answered with 426 and an `upgrade` field for the protocol.
     ///
     /// # Examples
     ///
@@ -64,14 +68,15 @@ impl Context {
         Ok(())
     }
 
-    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
-    /// over.
+    /// Accepts a CONNECT request with a 200 (RFC 9110 §9.3.6), and hands the connection over. The 200 has the
+    /// response's fields.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with a [`RespondError`] if the request is not a CONNECT or has content,
-    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if a response
-    /// has already been sent.
+    /// Fails with the connection, or with a [`RespondError`] if:
+    ///
+    /// - the request is not a CONNECT, or has content (answered with 400 if passed on with `?`)
+    /// - a response has already been sent
     pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
@@ -82,16 +87,15 @@ impl Context {
         Ok(self.exchange.make_upgraded(conn, early))
     }
 
-    /// Takes the connection over without a response: what was not read of the request, and all that follows, is read
-    /// from it as it came. Dropped at once, it is closed in silence, as by nginx's status 444.
+    /// Takes the connection over without a response. Reads begin with the unread rest of the request, as it came.
+    /// Dropped at once, the connection is closed in silence, as by nginx's status 444.
     ///
     /// Responses to earlier requests of the connection are sent before. In reports the exchange has no status, and was
     /// [cut](crate::server::CutBy::Handler) by the handler.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with a [`RespondError`] if a response has already been sent, or if there is
-    /// no connection.
+    /// Fails with the connection, or with a [`RespondError`] after a response or without a connection.
     ///
     /// # Examples
     ///

@@ -1,7 +1,7 @@
-//! How a WebSocket takes the connection over (RFC 6455 §4.2.2), and [`WebSocketCounter`], which counts what goes over it.
+//! A WebSocket takes the connection over (RFC 6455 §4.2.2). [`WebSocketCounter`] counts its traffic.
 //!
-//! The counts are written by the task that has the WebSocket, and read by whatever reports them, so they are atomic, and
-//! their order among each other is of no interest.
+//! The counts are written by the task of the WebSocket, and read by reports. So they are atomic. Their order among each
+//! other is of no interest.
 
 use std::io;
 use std::sync::Arc;

@@ -18,31 +18,31 @@ use crate::wire::WireError;
 /// The result of handlers and servers: by default nothing, or an [`Error`].
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// An error of a handler: the status to answer with, and a cause that the peer does not see, unless it is the peer's fault.
-/// The causes that this crate has are in the module [`corehttp::error`](mod@crate::error).
+/// An error of a handler, with the status of the response and a cause. The peer does not see the cause, unless the peer
+/// is at fault. The causes of this crate are in the module [`corehttp::error`](mod@crate::error).
 ///
 /// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
 /// this crate choose a better status:
 ///
-/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, malformed parameters of a
-///   field, or a path that leads out of its directory;
+/// - 400 for a truncated body, a path or a body in another encoding than UTF-8, a malformed form, malformed parameters
+///   of a field, or a path out of its directory;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
-/// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
+/// - 499 for a peer that is gone, as in the logs of nginx, without a response;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for;
-/// - 501 and 508 for a request that cannot be forwarded any more, or comes back to its gateway.
+/// - 501 for a request at the end of its `max-forwards`, and 508 for a loop back to its gateway.
 ///
-/// The peer is told the text of an error of this crate that says what is wrong with its path, query, form, JSON, upload or
-/// text: "the JSON is wrong: missing field `name` at line 1 column 12". It never gets the text of another error, such as
-/// one of your own.
+/// The peer gets the text of an error of this crate about its path, query, form, JSON, upload or text, such as "the
+/// JSON is wrong: missing field `name` at line 1 column 12". The text of another error, such as one of your own, never
+/// reaches the peer.
 ///
-/// A [`Status`] converts too, and so does a [`Problem`], which explains the status to the peer. Other causes, such as a
+/// A [`Status`] converts too, as does a [`Problem`], with its explanation for the peer. Other causes, such as a
 /// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`].
 ///
 /// # Errors of your own
 ///
-/// An error of your own is a [`std::error::Error`] like any other, by hand or by the crate thiserror. `?` converts it, and
-/// [`Server::error_status`](crate::Server::error_status) chooses the status, in one place for all handlers. Without that
-/// it is 500, unless the error returns a [`Status`] or a [`Problem`] as its [`source`](StdError::source).
+/// An error of your own is a [`std::error::Error`] like any other, by hand or by the crate thiserror. `?` converts it,
+/// and [`Server::error_status`](crate::Server::error_status) chooses the status, in one place for all handlers. By
+/// default the status is 500, unless the error's [`source`](StdError::source) is a [`Status`] or a [`Problem`].
 ///
 /// ```
 /// use std::fmt;
@@ -95,14 +95,14 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// All handlers fail with this type, and not with one of their own, so that the compiler knows the error type of a closure
-/// that ends with `Ok(())`. A failed request to another server is answered with 500 like any other error; a gateway
-/// answers with what [`ClientError::status`](crate::ClientError::status) returns, which
-/// `error_status(ClientError::status)` does for all of its handlers.
+/// All handlers fail with this type. So the error type of a closure that ends with `Ok(())` can be inferred. A failed
+/// request to another server is answered with 500 like any other error. For a gateway,
+/// `error_status(ClientError::status)` sets the statuses of [`ClientError::status`](crate::ClientError::status) in all
+/// handlers.
 ///
-/// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
-/// errors. An `Error` converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an
-/// anyhow error: `anyhow::Error::from_boxed(error.into())`.
+/// `Error` does not implement [`std::error::Error`] itself, which would rule out the conversion from all other errors.
+/// An `Error` converts into a `Box<dyn Error>`, which a `main` function may return. The box converts into an anyhow
+/// error: `anyhow::Error::from_boxed(error.into())`.
 ///
 /// # A status for one place
 ///
@@ -174,9 +174,8 @@ impl Error {
         Error(Kind::Caused(Box::new(Caused { status, is_given: true, cause: cause.into() })))
     }
 
-    /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
-    /// `Box<dyn Error + Send + Sync>`, or an `anyhow::Error`. A boxed cause may choose the status, as one that `?`
-    /// converts; otherwise the peer is answered with 500.
+    /// Creates an error from a `cause` that is no [`std::error::Error`]: a string, a `Box<dyn Error + Send + Sync>`, or
+    /// an `anyhow::Error`. A boxed cause may choose the status, as with `?`. The default is 500.
     ///
     /// # Examples
     ///
@@ -262,7 +261,7 @@ impl Error {
         self.cause().is_some() && is_refused || self.is_connection_lost()
     }
 
-    /// Whether the request cannot be forwarded, as one that has passed this gateway before.
+    /// Whether the request cannot be forwarded, as in a loop through this gateway.
     fn is_unforwardable(&self) -> bool {
         self.cause().and_then(|cause| target_error(cause)).and_then(status_of_target).is_some()
     }
@@ -314,7 +313,7 @@ impl Error {
         }
     }
 
-    /// Returns the cause; `None` if the error is a bare [`Status`].
+    /// Returns the cause. `None` if the error is a bare [`Status`].
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match &self.0 {
             Kind::Plain(_) => None,
@@ -334,7 +333,7 @@ impl<E: IntoError> From<E> for Error {
 
 /// A cause that `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
 ///
-/// The trait exists for its diagnostic: for any other type, the compiler prints which conversion to write.
+/// The trait exists for its diagnostic. For any other type, the compiler prints the conversion to write.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
     label = "not a `std::error::Error + Send + Sync + 'static`: write \
@@ -449,8 +448,8 @@ fn status_of_target(error: TargetError) -> Option<Status> {
 const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
 
 impl fmt::Display for Error {
-    /// The cause, or else the status. `{:#}` also writes the causes of the cause, but not the status that one of them
-    /// has chosen, since that is the response.
+    /// The cause, or else the status. `{:#}` adds the causes of the cause, without the status that one of them has
+    /// chosen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;

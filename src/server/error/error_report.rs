@@ -16,10 +16,10 @@ use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 /// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
 /// [`Server::error_response`](crate::Server::error_response) see it.
 ///
-/// `{}` formats it as one line: the status, the peer, the method and path if they are known, the cause, and how many
-/// reports like it were left out before it, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more
-/// suppressed`. Behind a [proxy](crate::Server::trusted_proxies) the line has the client as well: `192.0.2.1 through
-/// 10.0.0.1:50000`. Neither `{}` nor `{:?}` reveals more of the request than that.
+/// `{}` formats it as one line, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more suppressed`.
+/// The line has the status, the peer, the method and path if known, the cause, and the number of suppressed reports.
+/// Behind a [proxy](crate::Server::trusted_proxies) the line has the client as well:
+/// `192.0.2.1 through 10.0.0.1:50000`. Neither `{}` nor `{:?}` reveals more of the request than that.
 ///
 /// # Examples
 ///
@@ -37,23 +37,22 @@ use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 /// ```
 #[non_exhaustive]
 pub struct ErrorReport<'a> {
-    /// The status of the response. `None` if the peer was not answered: because the connection was gone or not yet
-    /// secure, because at least part of a response had been sent, or because very many connections were refused at
-    /// once.
+    /// The status of the response. `None` if the peer was not answered. The connection was then gone or not yet secure,
+    /// had carried a part of a response, or was one of very many refused at once.
     pub status: Option<Status>,
     /// The address of the peer.
     pub peer_addr: PeerAddr,
     /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
-    /// The number of the exchange on its connection, counted from 1; 0 if the connection itself was refused.
+    /// The number of the exchange on its connection, counted from 1. 0 if the connection itself was refused.
     pub exchange_number: u64,
     /// The request, if its head was received and valid. The request is as the handler left it, and its body may be
     /// gone.
     pub request: Option<&'a Request>,
     /// The cause.
     pub cause: ErrorCause,
-    /// How many reports of the same kind, of the same core, were left out since the last one that
-    /// [`Server::on_error`](crate::Server::on_error) got. Always 0 if there is a `request`, and for
+    /// The number of reports of the same kind and core left out since the last one for
+    /// [`Server::on_error`](crate::Server::on_error). Always 0 if there is a `request`, and for
     /// [`Server::error_response`](crate::Server::error_response).
     pub suppressed: u64,
     /// The proxies whose word about the client is believed.
@@ -69,8 +68,8 @@ pub enum ErrorCause {
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked, or a value that it left behind panicked when it was dropped, or a function panicked that was
-    /// given to the server, such as that of [`Server::error_response`](crate::Server::error_response) or
+    /// A panic of the handler, of a value that it left behind, or of another function of the application, such as that
+    /// of [`Server::error_response`](crate::Server::error_response) or
     /// [`Server::on_connect`](crate::Server::on_connect).
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
@@ -79,23 +78,22 @@ pub enum ErrorCause {
     Tls(tls::Error),
     /// The PROXY header that the connection should have begun with is missing or malformed.
     ProxyHeader(ProxyHeaderFault),
-    /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
-    /// is this many.
+    /// The server has reached [`Limits::connections_max`](crate::Limits::connections_max), which is this many.
     Connections(usize),
-    /// The peer has as many connections as
-    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows, which is this many.
+    /// The peer has reached [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max), which is
+    /// this many.
     ConnectionsOfPeer(usize),
-    /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer: it has the default
+    /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer, with the default
     /// of [`PeerAddr`], and the number 0.
     Accept(io::Error),
     /// A listener failed for good, and the server stops. The report is of no peer, as that of [`ErrorCause::Accept`].
     Listener(io::Error),
-    /// A certificate of the server is about to expire, has expired, or was refused. The report is of no peer, as that of
-    /// [`ErrorCause::Accept`]. A server has one when it starts and once a day, and one for each refusal.
+    /// A certificate of the server is about to expire, has expired, or was refused. The report is of no peer, as that
+    /// of [`ErrorCause::Accept`]. A server makes one at its start and once a day, and one for each refusal.
     Certificate(tls::CertificateFault),
     /// The store of a [`SharedRateLimit`](crate::middleware::SharedRateLimit) failed or took too long, so a request was
-    /// admitted or refused without having been counted. The report is of no peer, as that of [`ErrorCause::Accept`], since
-    /// all requests have it while the store is away.
+    /// admitted or refused without having been counted. The report is of no peer, as that of [`ErrorCause::Accept`],
+    /// because the store is that of all requests.
     Rates(Error),
 }
 
@@ -128,14 +126,18 @@ impl ErrorReport<'_> {
         Source { client: self.client_ip(), peer: self.peer_addr }
     }
 
-    /// Returns whether the server is at fault: the application, this machine, or a limit of the server as a whole. Such a
-    /// report belongs in a log. All others are of peers, which sent what is refused with a 4xx, were too slow, or went away;
-    /// a server on the open internet has many of them.
+    /// Returns whether the server is at fault: the application, this machine, or a limit of the server as a whole. Such
+    /// a report belongs in a log. All others are of peers, for requests refused with a 4xx, slowness, or an early
+    /// close. A server on the open internet has many of them.
     ///
-    /// A fault is a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished; a refusal with
-    /// 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501; a socket that fails while its peer is there;
-    /// a function of the application that fails during a TLS handshake; [`ErrorCause::Accept`], [`ErrorCause::Listener`],
-    /// [`ErrorCause::Certificate`], [`ErrorCause::Rates`] and [`ErrorCause::Connections`].
+    /// A fault is one of:
+    ///
+    /// - a handler that fails with a 5xx, panics, takes too long or leaves its response unfinished
+    /// - a refusal with 5xx by [`Handler::on_head`](crate::Handler::on_head), except for 501
+    /// - a failed socket whose peer is still there
+    /// - a function of the application that fails during a TLS handshake
+    /// - [`ErrorCause::Accept`], [`ErrorCause::Listener`], [`ErrorCause::Certificate`], [`ErrorCause::Rates`] and
+    ///   [`ErrorCause::Connections`]
     ///
     /// # Examples
     ///
@@ -168,13 +170,13 @@ impl ErrorReport<'_> {
         }
     }
 
-    /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status, and
-    /// as its detail what is wrong with the request, if an [`Error`] of this crate says so. No other cause is part of them.
+    /// Returns the details for the peer: the [`Problem`] of the handler's failure, or else the status. The detail of a
+    /// status is the fault of the request, from an [`Error`] of this crate. No other cause is part of the details.
     ///
     /// # Examples
     ///
-    /// Details that name the exchange, as the log does, and all faults of the peer, those that the application has found
-    /// included:
+    /// Details that name the exchange, as the log does, and all faults of the peer, even those found by the
+    /// application:
     ///
     /// ```
     /// use corehttp::{Context, Request, Server};

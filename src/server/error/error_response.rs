@@ -61,15 +61,13 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
     }
 }
 
-/// Makes problem details (RFC 9457) the content of an error response, in JSON for programs and as a page for browsers: a
-/// function for [`Server::error_response`](crate::Server::error_response).
+/// Makes problem details (RFC 9457) the content of an error response, in JSON for programs and as a page for browsers.
+/// A function for [`Server::error_response`](crate::Server::error_response).
 ///
-/// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these, and so a person who opens a link of an
-/// API reads a page. One without a preference, such as curl and the `fetch` of a script, or that accepts something else,
-/// gets `application/problem+json`. The details are those of [`ErrorReport::problem`]: the
-/// [`Problem`](crate::Problem) that the handler has failed with, with all its members, or else a cause that this crate has
-/// found in the request, such as JSON with a field missing, and no other. The response has `vary: accept`. A redirect, such
-/// as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
+/// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these. So a person who opens a link of an
+/// API reads a page. All others, such as curl and the `fetch` of a script, get `application/problem+json`. The details
+/// are those of [`ErrorReport::problem`], with all members of the [`Problem`](crate::Problem). The response has
+/// `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::middleware::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///
@@ -98,12 +96,11 @@ pub fn problem_details(report: &ErrorReport<'_>, response: &mut Response) {
     write_preferred(report, response, [JSON, "application/json", TEXT, HTML]);
 }
 
-/// Makes a page the content of an error response, with the details of [`ErrorReport::problem`]: a function for
+/// Makes a page the content of an error response, with the details of [`ErrorReport::problem`]. A function for
 /// [`Server::error_response`](crate::Server::error_response).
 ///
-/// A client that prefers `text/plain` or `application/problem+json`, by its `accept`, gets these; one without a
-/// preference, or that accepts something else, gets the page. The response has `vary: accept`. A redirect keeps its
-/// reason.
+/// A client that prefers `text/plain` or `application/problem+json`, by its `accept`, gets these. All others get the
+/// page. The response has `vary: accept`. A redirect keeps its reason.
 ///
 /// # Examples
 ///

@@ -38,7 +38,7 @@ use crate::message::Status;
 pub enum RespondError {
     /// A response has already been sent.
     Sent,
-    /// This status does not fit: a final response must not be 1xx, and an interim response must be 1xx but not 101.
+    /// This status does not fit. A final response must not be 1xx, and an interim one must be 1xx but not 101.
     Status(u16),
     /// The peer did not ask to be upgraded to this protocol.
     Upgrade(Box<str>),
@@ -58,8 +58,11 @@ impl RespondError {
         RespondError::Protocol(Excerpt(name).to_string().into())
     }
 
-    /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) if it did not ask for the upgrade,
-    /// 400 if it did not properly ask for a tunnel, and 500 if the handler is at fault.
+    /// Returns the status of the response:
+    ///
+    /// - 426 (RFC 9110 §15.5.22) if the peer did not ask for the upgrade
+    /// - 400 if the peer did not properly ask for a tunnel
+    /// - 500 if the handler is at fault
     pub fn status(&self) -> Status {
         match self {
             RespondError::Upgrade(_) => Status::UPGRADE_REQUIRED,

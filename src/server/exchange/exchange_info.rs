@@ -80,7 +80,7 @@ impl ExchangeInfo {
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreadBody {
-    /// It is drained once the response is sent, if it is short enough.
+    /// It is drained after the response, if it is short enough.
     Drain,
     /// The handler is about to read it.
     Keep,
@@ -137,13 +137,13 @@ pub(crate) enum ReportedEnd {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseMode {
-    /// At once: nothing is left to send, or the connection is another's.
+    /// At once, with nothing left to send, or with the connection handed over.
     Now,
     /// The sending half first. The peer knows that this response is the last.
     Graceful,
-    /// The sending half first, and then the connection lingers: the peer may still be sending, and to close at
-    /// once would cause a reset, which may take the response away before the peer has read it.
+    /// The sending half first. Then the connection lingers for a peer that is still sending. To close at once would
+    /// cause a reset, which may take the response away before the peer has read it.
     Linger,
-    /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
+    /// With a reset, in the middle of a response. The peer cannot mistake it for the whole.
     Reset,
 }

@@ -32,9 +32,9 @@ pub(crate) enum OnPending {
     /// The handler is cancelled if its peer is gone.
     #[default]
     CancelIfGone,
-    /// The handler is cancelled: the response is over with its head, so nothing comes of its content.
+    /// The handler is cancelled. The response is over with its head.
     Cancel,
-    /// The handler goes on: all of the response is sent, and the rest of its work is not for the peer.
+    /// The handler goes on. All of the response is sent, and the rest of its work is not for the peer.
     GoOn,
 }
 

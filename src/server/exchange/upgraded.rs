@@ -14,10 +14,10 @@ use crate::server::report::ConnectionReport;
 /// Made by [`Context::upgrade`](crate::server::Context::upgrade) and [`Context::accept_tunnel`](crate::server::Context::accept_tunnel).
 /// Reading begins with the bytes that the peer has already sent. There are no timeouts except those that you set.
 ///
-/// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
+/// Flush your writes before you wait for the peer. Over TLS, the end of them may still be held back.
 ///
-/// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
-/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::client::ClientUpgraded), which is [`Send`].
+/// Dropping it closes the connection. Until then the connection counts as one of the server's, even after its handler.
+/// The client's side of such a connection is a [`ClientUpgraded`](crate::client::ClientUpgraded), which is [`Send`].
 pub struct Upgraded {
     stream: Rewind<Pin<Box<dyn Stream>>>,
     /// Dropped last, since the connection must be closed before it is no longer counted.

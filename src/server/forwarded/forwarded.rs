@@ -7,11 +7,11 @@ use super::trusted_proxies::{ForwardedHeader, TrustedProxies};
 use crate::message::{Authority, FieldName, Headers, Parameters, Request, Scheme, trim};
 use crate::net::PeerAddr;
 
-/// A request as its client has sent it to the first of the proxies: who the client is, and which scheme and host it has
-/// used. Returned by [`Context::forwarded`](crate::Context::forwarded).
+/// A request as its client has sent it to the first of the proxies: the client's address, and the scheme and the host.
+/// Returned by [`Context::forwarded`](crate::Context::forwarded).
 ///
-/// A peer that is no proxy is the client. Values that the proxies have not written are those of the connection and of the
-/// request itself. Values that they have written malformed, or keep to themselves (`unknown`, `_hidden`), are `None`.
+/// A peer that is no proxy is the client. Values that the proxies have not written are those of the connection and of
+/// the request itself. Malformed or hidden values (`unknown`, `_hidden`) are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forwarded<'r> {

@@ -1,4 +1,4 @@
-//! The client that a request comes from, and the URL that it used, where proxies stand between (RFC 7239).
+//! The client and the URL of a request, behind proxies (RFC 7239).
 
 mod forwarded;
 mod source;

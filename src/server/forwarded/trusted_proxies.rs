@@ -8,15 +8,15 @@ use crate::error_text::Excerpt;
 use crate::message::decimal;
 use crate::net::PeerAddr;
 
-/// The proxies in front of a server: their networks, and which fields about the client they write.
+/// The proxies in front of a server: their networks, and their fields about the client.
 ///
-/// A server learns of them by [`Server::trusted_proxies`](crate::Server::trusted_proxies), which names what goes by them.
-/// A peer that connects through a Unix socket counts as a proxy, too, since it is a process of this machine. Only the
-/// [default](TrustedProxies::default) trusts none at all.
+/// Given to [`Server::trusted_proxies`](crate::Server::trusted_proxies), which lists the uses. A peer on a Unix socket
+/// counts as a proxy, too, as a process of this machine. Only the [default](TrustedProxies::default) trusts none at
+/// all.
 ///
 /// Name only fields that each of the proxies sets, appends to or removes. Many proxies pass on the others as the client
-/// has sent them: nginx, for example, passes on each field that its configuration does not set. Let the networks contain
-/// no address from which others, too, can send requests, because a peer that is taken for a proxy can claim any address.
+/// has sent them. nginx, for example, passes on each field that its configuration does not set. A peer that is taken
+/// for a proxy can claim any address. So let the networks contain no address that others can use.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub struct TrustedProxies {
     fields: [bool; 4],
 }
 
-/// A field in which proxies pass on what they know about the client. See [`TrustedProxies::headers`].
+/// A field in which proxies pass on facts about the client. See [`TrustedProxies::headers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
@@ -52,10 +52,10 @@ pub enum ForwardedHeader {
     Forwarded,
     /// `x-forwarded-for`: addresses, one for each hop.
     XForwardedFor,
-    /// `x-forwarded-proto`: the scheme. Of several, as in `https, http`, that of the hop at which `x-forwarded-for` names the
-    /// client, if that field is believed, too; otherwise the last.
+    /// `x-forwarded-proto`: the scheme. Of several, as in `https, http`, the one of the client's hop counts if
+    /// `x-forwarded-for` is believed. Otherwise the last one counts.
     XForwardedProto,
-    /// `x-forwarded-host`: the host, and perhaps the port. Of several, the last.
+    /// `x-forwarded-host`: the host, and perhaps the port. Of several, the last one counts.
     XForwardedHost,
 }
 
@@ -65,8 +65,8 @@ impl TrustedProxies {
     ///
     /// # Errors
     ///
-    /// Fails if one is malformed, or has bits beyond its prefix, as `10.0.0.1/8` has: such a network may be larger than
-    /// intended.
+    /// Fails with a malformed one, or with bits beyond the prefix, as in `10.0.0.1/8`. Such a network may be larger
+    /// than intended.
     pub fn new<N: AsRef<str>>(
         networks: impl IntoIterator<Item = N>,
     ) -> Result<TrustedProxies, NetworkParseError> {
@@ -75,7 +75,7 @@ impl TrustedProxies {
         Ok(TrustedProxies::from_fn(move |ip| networks.iter().any(|network| network.contains(ip))))
     }
 
-    /// Creates proxies whose addresses `is_proxy` accepts, for networks that change while the server runs.
+    /// Creates proxies whose addresses `is_proxy` accepts. Networks can then change while the server runs.
     pub fn from_fn(is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> TrustedProxies {
         TrustedProxies { is_proxy: Some(Arc::new(is_proxy)), ..TrustedProxies::default() }
     }

@@ -2,11 +2,11 @@
 
 use crate::message::Status;
 
-/// How a request's body is received, or whether the request is refused, as
-/// [`Handler::on_head`](crate::Handler::on_head) decides.
+/// The result of [`Handler::on_head`](crate::Handler::on_head): the plan for a request's body, or a refusal.
 ///
-/// A plan is [middleware](crate::middleware), too: `wrap(BodyPlan::Stream, upload)` gives a closure or a function a plan,
-/// and replaces the plan of any other handler. [`middleware::plan`](crate::middleware::plan) decides by the request.
+/// A plan is [middleware](crate::middleware), too. `wrap(BodyPlan::Stream, upload)` gives a closure or a function a
+/// plan, and replaces the plan of any other handler. [`middleware::plan`](crate::middleware::plan) decides by the
+/// request.
 ///
 /// # Examples
 ///
@@ -36,20 +36,20 @@ pub enum BodyPlan {
     /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
     /// not at all.
     ///
-    /// [`Limits::body_max`](crate::Limits::body_max) does not count:
-    /// [`BodyReader::decoded_up_to`](crate::BodyReader::decoded_up_to) bounds a body that is read as it is, too, and
+    /// [`Limits::body_max`](crate::Limits::body_max) does not count.
+    /// [`BodyReader::decoded_up_to`](crate::BodyReader::decoded_up_to) bounds a body, even without codings, and
     /// `multipart::MultipartLimits` an upload.
     ///
-    /// The time in which the handler reads counts for [`Timeouts::handler`](crate::Timeouts::handler). If a server has that
-    /// limit, its routes for uploads have [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts):
-    /// [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still bound
-    /// peers that are slow.
+    /// The time in which the handler reads counts for [`Timeouts::handler`](crate::Timeouts::handler). With that limit,
+    /// give routes for uploads [`timeouts(|timeouts| timeouts.handler = None)`](crate::middleware::timeouts).
+    /// [`Timeouts::body`](crate::Timeouts::body) and [`Timeouts::body_rate_min`](crate::Timeouts::body_rate_min) still
+    /// bound peers that are slow.
     Stream,
     /// The request is answered with this status, unless middleware around the handler answers otherwise.
-    /// [`Server::on_error`](crate::Server::on_error) is called; [`Context::refuse`](crate::Context::refuse) makes a plan
-    /// with an error of its own. The body is discarded. The connection is closed if the body is larger than
-    /// [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
-    /// `100 Continue`, or if the request is a CONNECT.
+    /// [`Server::on_error`](crate::Server::on_error) is called. For a plan with an error of its own, use
+    /// [`Context::refuse`](crate::Context::refuse). The body is discarded. The connection is closed after a CONNECT,
+    /// for a peer that waits for `100 Continue`, and after a body that is too slow or beyond
+    /// [`Limits::drain_max`](crate::Limits::drain_max).
     Refuse(Status),
     /// A CONNECT request is passed to the handler, which may open a
     /// [`Context::accept_tunnel`](crate::Context::accept_tunnel). The bodies of other requests are buffered.

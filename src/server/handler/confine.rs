@@ -79,7 +79,7 @@ enum HandlerPhase {
     Handler,
     /// That of the handler is over: in the next poll the innermost [`confined`] drops what it runs.
     TimeOver,
-    /// That of the middleware around the handler, which has as long again to finish.
+    /// That of the middleware around the handler, as long again.
     Middleware,
 }
 

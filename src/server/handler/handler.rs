@@ -54,15 +54,14 @@ use crate::server::error::Result;
 ///   `|ctx: &mut Context| -> Result { Ok(ctx.response.set_json(&[1, 2])?) }`.
 /// - To use the request and the response at the same time, take the context apart:
 ///   `let Context { request, response, .. } = ctx;`.
-/// - A request is read into memory that the next request reuses. Its method, target and fields are views of that memory.
-///   A handler cannot keep them: code that tries to does not compile.
+/// - A request is read into memory that the next request reuses. Its method, target and fields are views of that
+///   memory. Code that keeps them in a handler does not compile.
 /// - A body has been received whole before the handler runs, up to [`Limits::body_max`](crate::Limits::body_max). A
 ///   [`BodyPlan`] has it streamed.
 /// - State is captured by a closure, or shared by [`with_state`](crate::with_state).
 ///   [`Server::run_per_core`](crate::Server::run_per_core) makes state for each core, which needs no lock.
-/// - A handler runs inside a tokio runtime that the server makes, so `main` needs none. Tasks of
-///   `tokio::task::spawn_local` need not be `Send`, and end when the server stops. No task can have `ctx` or a view of it,
-///   but copies of what it needs.
+/// - A handler runs inside a tokio runtime of the server, so `main` needs none. Tasks of `tokio::task::spawn_local`
+///   need not be `Send`. They end with the server. No task can have `ctx` or a view of it, but copies of what it needs.
 /// - While a handler blocks or computes, its core serves no other connection. Long work belongs in
 ///   `tokio::task::spawn_blocking`. `block_in_place` panics there, because a core is a runtime of one thread.
 ///
@@ -96,13 +95,13 @@ use crate::server::error::Result;
 pub trait Handler: ErasedHandler {
     /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
     ///
-    /// A handler that chooses among others passes the call on. If it does not, or is a closure, their plans have no
-    /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
-    /// Middleware passes it on unless it decides otherwise. A [`BodyPlan`] around a closure gives that a plan.
+    /// A handler that chooses among others passes the call on. Otherwise, and in a closure, their plans have no effect.
+    /// A body for streaming is then buffered, and answered with 413 beyond the limit. Middleware passes the call on
+    /// unless it decides otherwise. A [`BodyPlan`] around a closure gives that a plan.
     ///
-    /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer and
-    /// the extensions are available, and changes to them reach the handler. Fields that are set in the response stay, even
-    /// if the request is refused here, or its body cannot be received.
+    /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer
+    /// and the extensions are available, and changes to them reach the handler. Fields that are set in the response
+    /// stay, even after a refusal.
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         let _ = ctx;
@@ -115,34 +114,34 @@ pub trait Handler: ErasedHandler {
     ///
     /// An error is answered with its [status](crate::server::Error::status), and with content that
     /// [`Server::error_response`](crate::Server::error_response) makes, by default the reason of the status as text.
-    /// The fields that were set stay, except those that describe content. To say more, put a response into
-    /// `ctx.response` and return `Ok`. Once the head has been sent, an error aborts the connection or, if the response
-    /// is already complete, closes it.
+    /// Fields set before stay, except for those of the content. To say more, put a response into `ctx.response` and
+    /// return `Ok`. After the head has been sent, an error aborts the connection. After the end of the response, an
+    /// error closes the connection.
     ///
     /// [`Server::on_error`](crate::Server::on_error) is called for the error, unless it is a bare
-    /// [`Status`](crate::Status) or [`Problem`](crate::Problem), which are responses like any other.
+    /// [`Status`](crate::Status) or [`Problem`](crate::Problem).
     ///
     /// # Panics
     ///
-    /// A panic is answered with 500, or aborts the connection if part of the response has been sent. Either way this
-    /// connection is closed, and all others go on. Middleware gets the panic as an error with the status 500, and the
-    /// fields that were set stay as after any error. With `panic = "abort"` in the Cargo profile, the process ends.
+    /// A panic is answered with 500, or aborts the connection in the middle of a response. Either way this connection
+    /// is closed, and all others go on. Middleware gets the panic as an error with the status 500. Fields set before
+    /// stay, as after any error. With `panic = "abort"` in the Cargo profile, the process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>
     where
         Self: Sized;
 
-    /// Answers `ctx.request` at once, without a future, if this handler can. Default: it cannot, and does nothing.
+    /// Answers `ctx.request` at once, without a future, if this handler can. Default: `None`.
     ///
-    /// On a handler behind a pointer this method is called first, because the future that [`Handler::handle`] makes there
-    /// would be allocated. A handler for which it returns `Some` returns the same from [`Handler::handle`]. Closures and
-    /// functions that are not `async` implement it.
+    /// On a handler behind a pointer this method is called first, to save the allocation of the future of
+    /// [`Handler::handle`]. If it returns `Some`, [`Handler::handle`] must return the same. Closures and functions that
+    /// are not `async` implement it.
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         let _ = ctx;
         None
     }
 
-    /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions, use
+    /// Boxes this handler, to be stored with handlers of other types. For closures and functions, use
     /// [`BoxHandler::new`].
     fn boxed(self) -> BoxHandler
     where
@@ -160,8 +159,8 @@ pub trait Handler: ErasedHandler {
         confined(move || self.handle(ctx))
     }
 
-    /// Notes the route of a request without a call of [`Handler::on_head`], so that logs have the whole pattern of one that
-    /// is refused before. A handler that chooses by anything else than the path notes nothing.
+    /// Notes the route of a request without a call of [`Handler::on_head`], for logs of requests that are refused
+    /// before. A handler that chooses by anything else than the path notes nothing.
     #[doc(hidden)]
     fn note_route(&self, ctx: &mut Context) {
         let _ = ctx;
@@ -353,15 +352,15 @@ impl IntoResult for Result {
     }
 }
 
-/// A handler of any type in a box, so that one map or field can hold handlers of different types.
+/// A handler of any type in a box, for a map or a field with handlers of different types.
 ///
 /// Each request costs a call that is not inlined, and an allocation for the future of a handler that is `async`.
 /// Handlers of a single type, or an enum of handlers, need no box.
 ///
-/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. A
-/// `BoxHandler` is a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a
-/// `Box<dyn Handler>` for [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an
-/// `Rc<dyn Handler>` are handlers, too.
+/// The cores can share a boxed handler, which must be [`Send`] and [`Sync`]. Its future need not be. A `BoxHandler` is
+/// a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a `Box<dyn Handler>` for
+/// [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an `Rc<dyn Handler>` are handlers,
+/// too.
 ///
 /// # Examples
 ///
@@ -428,7 +427,7 @@ impl fmt::Debug for BoxHandler {
     }
 }
 
-/// The method that a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler
+/// The method of a `dyn Handler` in place of [`Handler::handle`], whose future has no size there. Each handler
 /// implements this trait.
 pub trait ErasedHandler {
     /// Calls [`Handler::handle`], and boxes its future.

@@ -1,5 +1,5 @@
-//! [`Handler`], what becomes one, and how the server calls it: by the head of a request, within its time, and with
-//! its panics confined.
+//! [`Handler`], its conversions, and its call by the server: by the head of a request, within its time, and with its
+//! panics confined.
 
 mod body_plan;
 mod confine;

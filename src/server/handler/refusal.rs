@@ -8,7 +8,7 @@ use crate::server::context::Context;
 use crate::server::counts::GuardKind;
 use crate::server::error::{Error, ErrorCause, ErrorReport};
 
-/// The error that takes the place of a handler: the request was refused by its head, or its body could not be received.
+/// The error in place of a handler, after a refusal by the head or a failure of the body.
 #[derive(Debug)]
 pub struct Refusal {
     pub(crate) error: Error,
@@ -80,10 +80,10 @@ impl From<ExchangeError> for Refusal {
 }
 
 impl Context {
-    /// Refuses the request by its head, and returns the plan that [`Handler::on_head`](crate::Handler::on_head) or
-    /// [`Middleware::on_head`](crate::middleware::Middleware::on_head) is to return. The request is then answered as if
-    /// its handler had failed with `error`, and its body is not received. Middleware around the one that refuses gets the
-    /// error; what is beneath it sees nothing of the request.
+    /// Refuses the request by its head. Returns the plan for [`Handler::on_head`](crate::Handler::on_head) or
+    /// [`Middleware::on_head`](crate::middleware::Middleware::on_head) to return. The request is answered as if its
+    /// handler had failed with `error`, and its body is not received. Middleware around the one that refuses gets the
+    /// error. Handlers and middleware beneath it see nothing of the request.
     ///
     /// # Examples
     ///

@@ -11,8 +11,8 @@ use crate::server::error::Result;
 /// The function, plain or `async`, has two parameters: a reference to the state, and the context. `state` is cloned. It is
 /// one of these:
 ///
-/// - a smart pointer, and the function takes a reference to what that points to: an [`Arc`](std::sync::Arc) of what all
-///   cores share, or an [`Rc`](std::rc::Rc) of what belongs to [one core](crate::Server::run_per_core);
+/// - a smart pointer, and the function takes a reference to its target: an [`Arc`](std::sync::Arc) for all cores, or an
+///   [`Rc`](std::rc::Rc) for [one core](crate::Server::run_per_core);
 /// - any other handle that is cheap to clone, such as a [`Client`](crate::Client) or a pool of connections to a database,
 ///   and the function takes a reference to it: `&Client`, `&PgPool`;
 /// - an `Arc<dyn Trait>`, and the function takes `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`. A bare `&dyn Trait` is

@@ -8,7 +8,7 @@ use crate::wire::Limits;
 
 /// Changes the limits of exchanges, such as those of a single route.
 ///
-/// The function gets the limits of the server, or those that middleware around this one has set. Only those of bodies,
+/// The function gets the limits of the server, with the changes of middleware around this one. Only those of bodies,
 /// chunks, trailers and responses that a gateway keeps can still count: see [`Context::set_limits`].
 ///
 /// # Examples
@@ -62,7 +62,7 @@ pub fn limits<F: Fn(&mut Limits) + Clone + 'static>(change: F) -> impl Middlewar
 
 /// Changes the time limits of exchanges, such as those of a single route for slow devices.
 ///
-/// The function gets the time limits of the server, or those that middleware around this one has set. See
+/// The function gets the time limits of the server, with the changes of middleware around this one. See
 /// [`Context::set_timeouts`].
 ///
 /// # Examples
@@ -95,12 +95,11 @@ pub fn timeouts<F: Fn(&mut Timeouts) + Clone + 'static>(change: F) -> impl Middl
 
 /// Lets handlers run to their end although their peers are gone, such as the one of a payment.
 ///
-/// Without this, a handler that waits is dropped where it waits, as soon as its peer closes the connection: see
-/// [`Server::half_close`](crate::Server::half_close). The middleware around the handler runs to its end as well, wherever
-/// this stands among it, so a session is saved. A request that waits for a
-/// [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no handler yet, and ends with its peer. Time
-/// limits and a stop of the server still apply. A log has the status of the response, since nothing has told that it did
-/// not arrive.
+/// Without this, a waiting handler is dropped as soon as its peer closes the connection (see
+/// [`Server::half_close`](crate::Server::half_close)). All middleware around the handler runs to its end as well, so a
+/// session is saved. A request in the queue of a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit) has no
+/// handler yet, and ends with its peer. Time limits and a stop of the server still apply. A log has the status of the
+/// response, even if it did not arrive.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! [`defer_body`] and [`handle_deferred`]: middleware that receives a body only after it has waited for something else.
+//! [`defer_body`] and [`handle_deferred`]: middleware with a wait before the body.
 
 use std::task::{self, Poll};
 
@@ -6,8 +6,8 @@ use crate::exchange::ExchangeError;
 use crate::server::handler::Refusal;
 use crate::server::{BodyPlan, Context, Handler, Result};
 
-/// Plans for middleware that waits before it lets a request pass, such as a guard that asks a database: the plan of `next`,
-/// with the body left for later. The [`call`](crate::middleware::Middleware::call) of the same middleware passes the request on with
+/// Returns the plan of `next` with the body left for later, for middleware that waits first, such as a guard with a
+/// database. The [`call`](crate::middleware::Middleware::call) of the same middleware passes the request on with
 /// [`handle_deferred`].
 ///
 /// A refusal of `next` stays, so nothing is received in vain. Of a CONNECT, the plan stays as it is.
@@ -23,11 +23,11 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     }
 }
 
-/// Answers a request whose body [`defer_body`] has left for later: asks `next` for its plan once more, which may depend on
-/// what the middleware has learned meanwhile, receives the body if the plan is to buffer it, and calls `next`.
+/// Answers a request whose body [`defer_body`] has left for later. The new plan of `next` may depend on the results of
+/// the middleware. The body is received if the plan is to buffer it. Then `next` is called.
 ///
-/// If the plan is to refuse the request, or the body cannot be received, middleware beneath gets the refusal, and the
-/// handler is not called.
+/// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
+/// called.
 ///
 /// # Errors
 ///

@@ -9,18 +9,17 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Result};
 
 /// Refuses the requests for which `check` fails, with its error. The body of a refused request is not received.
 ///
-/// `check` is a function of `&mut Context` that returns [`Result`](crate::Result), `async` or not. One that is not is called
-/// for each request before what is beneath is, and once more by the head if the request may have a body. So it decides by
-/// the head alone, and changes nothing but fields of the response and extensions. An `async` one is called once. A guard
-/// that counts, or has settings, is a type that implements [`Middleware`].
+/// `check` is a function of `&mut Context` that returns [`Result`](crate::Result), `async` or not. A plain one is
+/// called before the handler, and by the head as well if the request may have a body. So it decides by the head alone,
+/// and changes nothing but fields of the response and extensions. An `async` one is called once. A guard with a count
+/// or settings is a type that implements [`Middleware`].
 ///
-/// A check that needs what middleware around it has loaded is `async`, even if it waits for nothing. Otherwise it would
-/// decide by the head of a request that may have a body, before the session is loaded, or before another `async` guard has
-/// put a user into the extensions.
+/// A check that needs the results of middleware around it is `async`, even without a wait. Otherwise it could decide by
+/// the head, before a session is loaded or another `async` guard has found the user.
 ///
-/// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A guard that refuses
-/// with 401 sets `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays. For a session in a cookie there
-/// is no scheme to name; services leave the field out.
+/// Compare secrets by a digest, or with a crate such as `subtle`: `==` takes longer the more is right. A refusal with
+/// 401 needs a `www-authenticate` in `ctx.response.headers` (RFC 9110 §11.6.1), where it stays. A session in a cookie
+/// has no scheme to name, so services leave the field out.
 ///
 /// # Examples
 ///
@@ -161,7 +160,7 @@ impl<F: Fn(&mut Context) -> Result> Guard<F> {
     }
 }
 
-/// A guard that is made of an `async` function. The body is received once the check has passed, so none is in vain.
+/// A guard that is made of an `async` function. The body is received after the check has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncGuard<F>(F);
 

@@ -5,9 +5,9 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// A log, a guard, limits, compression: all that surrounds a handler. See the [module](crate::middleware).
 ///
-/// Each method has a default that passes the request on, so a log has [`call`](Middleware::call) alone, and a guard that
-/// decides by the head has [`on_head`](Middleware::on_head). Functions and closures are middleware, too: `async` ones with
-/// the parameters `&mut Context` and [`Next`].
+/// Each method has a default that passes the request on. So a log has [`call`](Middleware::call) alone, and a guard by
+/// the head has [`on_head`](Middleware::on_head). Functions and closures are middleware, too: `async` ones with the
+/// parameters `&mut Context` and [`Next`].
 ///
 /// In a group of [`routes!`](crate::routes), middleware is cloned for each route, so its type is [`Clone`].
 ///
@@ -56,12 +56,11 @@ pub trait Middleware: 'static {
     /// Decides by the head what becomes of the request's body, before the body is read. `next` is what this middleware
     /// surrounds. Default: the plan of `next`.
     ///
-    /// A guard refuses the request here by [`Context::refuse`]: before its body is received, and before `next` sees
-    /// anything of it. Neither [`call`](Middleware::call) nor `next` is called then.
+    /// A guard refuses the request here by [`Context::refuse`], before its body is received. Neither
+    /// [`call`](Middleware::call) nor `next` is called then.
     ///
-    /// A handler that chooses among others and does not pass the head on also leaves out this method, so a guard on which
-    /// safety depends decides in [`call`](Middleware::call) as well: [`guard`](crate::middleware::guard) makes one of a
-    /// function.
+    /// This method is left out by a handler that chooses among others without passing the head on. So a guard for
+    /// safety decides in [`call`](Middleware::call) as well, as [`guard`](crate::middleware::guard) does.
     #[inline]
     fn on_head(&self, ctx: &mut Context, next: &impl Handler) -> BodyPlan {
         next.on_head(ctx)
@@ -80,8 +79,8 @@ pub trait Middleware: 'static {
 
     /// Answers the request at once, without a future, if this middleware and `next` can. Default: they cannot.
     ///
-    /// This spares the future of a handler [in a box](crate::BoxHandler) its allocation. Middleware that leaves
-    /// [`call`](Middleware::call) as it is returns `next.handle_now(ctx)`.
+    /// This spares the future of a handler [in a box](crate::BoxHandler) its allocation. Middleware with the default
+    /// [`call`](Middleware::call) returns `next.handle_now(ctx)`.
     #[inline]
     fn call_now(&self, ctx: &mut Context, next: &impl Handler) -> Option<Result> {
         let _ = (ctx, next);

@@ -7,8 +7,8 @@ use crate::server::{BodyPlan, Context, Handler, Result};
 
 /// The handler, or the other middleware, beneath a function that is [middleware].
 ///
-/// The function does not know its type. So if it is `async`, each call allocates memory for its future, as with a
-/// [`BoxHandler`](crate::BoxHandler). A type that implements [`Middleware`] is spared that.
+/// The type beneath is erased. So with an `async` handler, each call allocates memory for the future, as with a
+/// [`BoxHandler`](crate::BoxHandler). A type that implements [`Middleware`] does not allocate.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! A connection until its first request: whether there is room for it, its PROXY header, and who its peer is.
+//! A connection until its first request: its admission, its PROXY header, and its peer.
 
 mod connection_limiter;
 mod opening;

@@ -35,8 +35,7 @@ pub struct ConnectionReport {
     pub received: u64,
     /// How many bytes were sent, counted as in `received`.
     pub sent: u64,
-    /// The time since it opened: since its [`Server::on_connect`](crate::Server::on_connect), or since it was accepted if
-    /// it never opened.
+    /// The time from its [`Server::on_connect`](crate::Server::on_connect), or else from its acceptance.
     pub age: Duration,
     /// In the unit of [`Life`](crate::net::Life).
     pub(crate) opened_at: u64,
@@ -62,13 +61,13 @@ impl ConnectionReport {
         }))
     }
 
-    /// Whether the connection has opened, and [`Server::on_connect`](crate::Server::on_connect) was called with it.
+    /// Returns whether the connection has opened. [`Server::on_connect`](crate::Server::on_connect) was then called
+    /// with it.
     pub fn has_opened(&self) -> bool {
         !matches!(self.end, ConnectionEnd::Unopened(_))
     }
 
-    /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
-    /// this type.
+    /// Returns the connection's state from [`Server::on_connect`](crate::Server::on_connect), if it is of this type.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
         self.rare_state.as_ref()?.state()
     }
@@ -102,8 +101,7 @@ pub enum ConnectionEnd {
     /// The peer has closed it between two requests, or before the first, or it has failed there.
     Peer,
     /// No request came in time ([`Timeouts::idle`](crate::Timeouts::idle), and
-    /// [`Timeouts::head`](crate::Timeouts::head) for the first), or before the server needed the descriptor for another
-    /// connection and had none left.
+    /// [`Timeouts::head`](crate::Timeouts::head) for the first), or before the server ran out of descriptors.
     Idle,
     /// It has reached its age ([`Timeouts::connection_age`](crate::Timeouts::connection_age)).
     Age,
@@ -112,11 +110,11 @@ pub enum ConnectionEnd {
     /// A request was refused or cut off, or an exchange has failed. [`Server::on_error`](crate::Server::on_error) gets
     /// the cause, unless the peer is to blame for a reset.
     Failed,
-    /// Its handler has upgraded it or taken it over, and it has been dropped since.
+    /// It was dropped after its handler had upgraded it or taken it over.
     Upgraded,
-    /// The server stops: it was idle, or has carried its last response.
+    /// The server stops. The connection was idle, or has carried its last response.
     Stop,
-    /// The grace period of a stop was over, or the task that served it was dropped.
+    /// The grace period of a stop was over, or its task was dropped.
     Aborted,
 }
 
@@ -129,8 +127,8 @@ pub enum Unopened {
     Overload,
     /// Its PROXY header or its TLS handshake has failed, or took too long.
     Handshake,
-    /// It was closed before its PROXY header and its TLS handshake were complete: by the peer, as some that only probe the
-    /// port do, or by a stop.
+    /// It was closed before the end of its PROXY header and its TLS handshake, by the peer or by a stop. Some peers
+    /// only probe the port.
     Closed,
 }
 

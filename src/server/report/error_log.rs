@@ -15,24 +15,27 @@ use crate::server::error::ErrorReport;
 
 /// An error log: a line for each [fault of the server](ErrorReport::is_fault), with the time and the level. An
 /// [observer](crate::Server::observe) of any number of servers. A clone refers to the same log. For anything else than
-/// lines, such as an alarm, there is [`Server::on_error`](crate::Server::on_error); a server may have both.
+/// lines, such as an alarm, use [`Server::on_error`](crate::Server::on_error). A server may have both.
 ///
 /// ```text
 /// 2026-11-28T09:30:00Z error 500 Internal Server Error to 192.0.2.1:50000, POST /orders: the handler failed: the pool is closed
 /// ```
 ///
-/// Behind a [proxy](crate::Server::trusted_proxies) the line has the client, and the proxy: `to 192.0.2.1 through
-/// 10.0.0.1:50000`. Of a panic it has the request; the message and the place are written by the panic hook of the program.
+/// Behind a [proxy](crate::Server::trusted_proxies) the line has the client, and the proxy:
+/// `to 192.0.2.1 through 10.0.0.1:50000`. Of a panic it has the request. The message and the place are written by the
+/// panic hook of the program.
 ///
-/// A thread of the log's own writes, so a terminal that stands still halts no core. It starts with the first line. Of
-/// each kind, a core writes 10 lines a second at most, and one that belongs to no request; the next line says how many
-/// were left out. If 4 MiB of lines wait, further ones are dropped, which is counted. When the last clone is dropped, the
-/// lines that wait are written, and the drop waits for that at most 5 s.
+/// A thread of the log's own writes, so a blocked terminal halts no core. The thread starts with the first line. Of
+/// each kind, a core writes at most 10 lines a second, or one without a request. The next line has the number of those
+/// left out. If 4 MiB of lines wait, further ones are dropped and counted. The drop of the last clone waits at most 5 s
+/// for the lines to be written.
 ///
-/// A server that nobody watches for errors writes to standard error on its own the faults that belong to no request: that
-/// it cannot accept connections, for lack of descriptors or memory, or because of
-/// [`Limits::connections_max`](crate::Limits::connections_max); that a listener failed, with which the server stops; that a
-/// certificate was refused when it was replaced, or expires soon, and in how many days.
+/// A server without an observer of errors writes the faults that belong to no request to standard error:
+///
+/// - connections not accepted, for lack of descriptors or memory, or by
+///   [`Limits::connections_max`](crate::Limits::connections_max)
+/// - the failure of a listener, which stops the server
+/// - a certificate that was refused as a replacement, or expires soon, with the number of days
 ///
 /// # Examples
 ///
@@ -81,7 +84,7 @@ impl ErrorLog {
         ErrorLog::from_target(LineTarget::from_writer(writer))
     }
 
-    /// Opens a log that appends to the file at `path`, which is created if there is none.
+    /// Opens a log that appends to the file at `path`. The file is created if need be.
     ///
     /// # Errors
     ///
@@ -100,15 +103,15 @@ impl ErrorLog {
         ErrorLog { scope: Scope::Server, ..self }
     }
 
-    /// Writes the refusals and failures of peers as well, with the level `info`. Default: no; a server on the open internet
-    /// has many of them.
+    /// Writes the refusals and failures of peers as well, with the level `info`. Default: no. A server on the open
+    /// internet has many of them.
     #[must_use]
     pub fn all(self) -> ErrorLog {
         ErrorLog { scope: Scope::All, ..self }
     }
 
-    /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, the log goes on
-    /// in the old file, and tries once a second. Does nothing for a log that was made from a writer.
+    /// Opens the file again before the next line, after it was renamed or removed. After a failure, the log goes on in
+    /// the old file, and tries once a second. Does nothing for a log that was made from a writer.
     pub fn reopen(&self) {
         // The thread begins with the first line.
         if let Some(target) = &mut *lock(&self.inner.target) {
@@ -119,7 +122,7 @@ impl ErrorLog {
         }
     }
 
-    /// Returns how many lines were dropped, because too many waited, or because they could not be written.
+    /// Returns how many lines were dropped, for lack of room or after a failure to write.
     pub fn dropped(&self) -> u64 {
         self.inner.writer.get().and_then(Option::as_ref).map_or(0, LineWriter::dropped)
     }

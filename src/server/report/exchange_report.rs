@@ -1,5 +1,5 @@
-//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](crate::Server::on_exchange) sees it; and
-//! [`Observation`], which notes what the report needs while the exchange goes on.
+//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](crate::Server::on_exchange) sees it.
+//! [`Observation`] notes what the report needs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -40,20 +40,20 @@ use crate::server::opening::{ProxyHeader, RareConnectionState};
 /// ```
 #[non_exhaustive]
 pub struct ExchangeReport<'a> {
-    /// The method, as it was received. `None` if it is not known: the request line did not come as far as the end of its
-    /// target, is none at all, or was refused for its method. A head that was refused later has one.
+    /// The method, as it was received. `None` with an invalid or unfinished request line, or after a refusal of the
+    /// method. A head that was refused later has one.
     pub method: Option<Method>,
-    /// The target, as it was received; empty if it is not known. It may have a query. If the request line was refused, it
-    /// ends before the fault, and may be no valid target.
+    /// The target, as it was received, perhaps with a query. Empty if it is not known. In a refused request line, the
+    /// target ends before the fault, and may be invalid.
     pub target: &'a str,
-    /// The version that the peer speaks; HTTP/1.1 if the request line was refused.
+    /// The version that the peer speaks. HTTP/1.1 if the request line was refused.
     pub version: Version,
-    /// The request, as the handler left it: its body may be gone. If the head was refused, or did not come to its end: the
-    /// lines that had come before the fault. Fields after them are missing, which may be those that matter.
+    /// The request, as the handler left it. Its body may be gone. Of a head that was refused or unfinished, only the
+    /// lines before the fault are here. Important fields may be missing.
     pub request: &'a Request,
-    /// The status of the response; `None` if its head was not even written.
+    /// The status of the response. `None` if its head was not even written.
     pub status: Option<Status>,
-    /// The cause for which the peer got only a part of its response, or none; `None` if the exchange was not cut.
+    /// The cause for which the peer got only a part of its response, or none. `None` if the exchange was not cut.
     pub cut: Option<CutBy>,
     /// The address of the peer.
     pub peer_addr: PeerAddr,
@@ -61,27 +61,27 @@ pub struct ExchangeReport<'a> {
     pub connection_id: u64,
     /// The number of the exchange on its connection, counted from 1.
     pub exchange_number: u64,
-    /// How many bytes were received since the last exchange: the head, the body, and perhaps a part of the next request.
+    /// The number of bytes received since the last exchange: the head, the body, and perhaps a part of the next
+    /// request.
     pub received: u64,
-    /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
+    /// The number of bytes handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
-    /// The part of a WebSocket in the exchange; `None` if none was opened.
+    /// The part of a WebSocket in the exchange. `None` if none was opened.
     pub websocket: Option<WebSocketReport>,
-    /// The part of a server behind in the exchange; `None` if the request was not forwarded. If several servers had a part,
-    /// that of the last one.
+    /// The part of the last server behind in the exchange. `None` if the request was not forwarded.
     pub forward: Option<ForwardReport>,
-    /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
-    /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
+    /// The time from the head of the request to the call of the handler. The receipt of a buffered body is a part of
+    /// it. Zero if all of the request had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
-    /// The time from the head of the request until the head of the response was ready to be sent. If a small body left
-    /// together with the head, until the system had taken both. `None` if there is no response.
+    /// The time from the head of the request until the head of the response was ready to be sent. With a small body in
+    /// the same write, the time until the system had taken both. `None` if there is no response.
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
     /// The moment at which the exchange was over.
     pub ended_at: Instant,
-    /// Whether the response was a stream of events, which lasts as long as its peer likes.
+    /// Whether the response was a stream of events, without a bound on its time.
     pub is_event_stream: bool,
     head: HeadState,
     /// The connection, unless it was upgraded.
@@ -90,7 +90,7 @@ pub struct ExchangeReport<'a> {
     proxies: &'a TrustedProxies,
 }
 
-/// A WebSocket, as it was when the exchange that opened it was over: when its handler returned.
+/// A WebSocket at the end of its exchange, when its handler has returned.
 ///
 /// Messages and bytes of a WebSocket that lives on in another task are only in
 /// [`ServerCounts`](crate::server::ServerCounts).
@@ -101,7 +101,7 @@ pub struct WebSocketReport {
     pub messages_received: u64,
     /// How many messages were sent.
     pub messages_sent: u64,
-    /// The code of the first close frame, of either end, such as 1000; `None` without a close frame.
+    /// The code of the first close frame, of either end, such as 1000. `None` without a close frame.
     pub close_code: Option<u16>,
 }
 
@@ -114,7 +114,7 @@ pub struct ForwardReport {
     /// The address of the server behind that was connected to last, or of the proxy in front of it. `None` if no server was, or
     /// not over IP.
     pub peer_addr: Option<SocketAddr>,
-    /// The status of the response behind, which the gateway may have changed; `None` if there was none.
+    /// The status of the response behind, which the gateway may have changed. `None` if there was none.
     pub status: Option<Status>,
 }
 
@@ -128,7 +128,7 @@ pub enum CutBy {
     Timeout,
     /// The server, which had no memory left ([`Limits::memory_max`](crate::Limits::memory_max)).
     Memory,
-    /// The end of the grace period of a stop, or the end of the task that served the connection.
+    /// The end of the grace period of a stop, or of the task of the connection.
     Stop,
     /// The handler: it failed, or left its response unfinished, after the head had been sent.
     Handler,
@@ -176,7 +176,7 @@ impl ExchangeReport<'_> {
     }
 
     /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does. If the head was
-    /// refused before its end, that is the address of the peer: a proxy may have named its client after the fault.
+    /// refused before its end, the address is the peer's. A proxy may have named its client after the fault.
     pub fn client_ip(&self) -> Option<IpAddr> {
         match self.head {
             HeadState::Accepted | HeadState::Refused => {

@@ -17,15 +17,15 @@ use crate::server::opening::OpenedConnection;
 /// Watches a server: a log, metrics, or an alarm.
 ///
 /// An observer attaches functions to the events of each core. [`Server::observe`](crate::Server::observe) takes any
-/// number of them, and calls them in their order. The methods of `Server` that begin with `on_` attach a single function
-/// to a single event; each is shorthand for an observer with one function.
+/// number of them, and calls them in their order. The methods of `Server` that begin with `on_` attach a single
+/// function to a single event. Each is shorthand for an observer with one function.
 ///
-/// The functions run on the core where the event happened, so they should return quickly. Their panics are ignored. State
-/// that they share on one core needs no lock. A server makes no report of an event to which nothing is attached.
+/// The functions run on the core of the event, so they should return quickly. Their panics are ignored. State that they
+/// share on one core needs no lock. A server makes no report of an event without a function.
 ///
 /// # Examples
 ///
-/// Counts slow exchanges, and prints the count of each core when the core stops:
+/// A counter of slow exchanges, printed for each core at its stop:
 ///
 /// ```
 /// use std::cell::Cell;
@@ -248,12 +248,12 @@ impl fmt::Debug for CoreCounters {
     }
 }
 
-/// One poll of a connection: how long the core was busy with it before it turned to another.
+/// One poll of a connection by its core.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PollReport {
     /// How long the poll took. All other connections of the core have waited.
     pub took: Duration,
-    /// The [number](crate::Context::connection_id) of the connection, if its handler waits now, and the exchange goes on.
+    /// The [number](crate::Context::connection_id) of the connection, if its handler waits and the exchange goes on.
     pub waiting: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Starts a server: binds all addresses first, then starts a thread for each core, which listens once all of them have
+//! Starts a server: binds all addresses first, then starts a thread for each core. A core listens once all of them have
 //! a handler. If anything fails, nothing is left running.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A server while it runs: its threads, their listeners, its end, and the process that takes its place.
+//! A running server: its threads, their listeners, its end, and its successor.
 
 mod launch;
 

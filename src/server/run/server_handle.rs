@@ -20,9 +20,9 @@ use crate::server::error::{Error, Result};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, or `https://` where
-/// connections are secure; otherwise as the address, such as `unix:/run/app.sock`. Several are separated by commas.
-/// Clones refer to the same server. Dropping all of them does not stop it.
+/// `{}` formats the addresses: for TCP as a URL with `http`, or with `https` if connections are secure, such as
+/// `http://127.0.0.1:8080`. Others are written as the address, such as `unix:/run/app.sock`. Several are separated by
+/// commas. Clones refer to the same server. Dropping all of them does not stop it.
 ///
 /// # Examples
 ///
@@ -97,8 +97,8 @@ impl ServerHandle {
         StopOnDrop { running: self.clone(), grace }
     }
 
-    /// Returns the first TCP address that the server listens on; if its port was 0, with the port that the system
-    /// chose. Returns `0.0.0.0:0` if the server listens on no TCP address.
+    /// Returns the first TCP address of the server. A port of 0 is replaced by the port that the system chose. Returns
+    /// `0.0.0.0:0` if the server listens on no TCP address.
     pub fn local_addr(&self) -> SocketAddr {
         let tcp = self.inner.addresses.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
@@ -107,30 +107,29 @@ impl ServerHandle {
         tcp.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
-    /// Returns all addresses that the server listens on, except listeners in memory and Unix sockets without a path,
-    /// which have no address.
+    /// Returns all addresses of the server, except listeners in memory and Unix sockets without a path, which have no
+    /// address.
     pub fn addresses(&self) -> &[Address] {
         &self.inner.addresses
     }
 
-    /// Stops the server gracefully: it accepts no more connections, closes idle ones, sends `connection: close` with
-    /// the responses on the others, and cuts what is left after `grace`. With a
-    /// [`Server::stop_delay`](crate::Server::stop_delay), it goes on accepting connections for a while, and only sends
-    /// `connection: close` meanwhile.
+    /// Stops the server gracefully. The server accepts no more connections, closes idle ones, and sends
+    /// `connection: close` on the others. After `grace` the rest is cut. During a
+    /// [`Server::stop_delay`](crate::Server::stop_delay), the server goes on accepting connections, and only sends
+    /// `connection: close`.
     ///
-    /// Requests that have arrived are answered, and connections that have been silent are closed at once. One that has
-    /// just carried a response has a tenth of a second for the next request, which a busy client has on its way; a new
-    /// one has a second from its opening. A request that arrives on a closed connection is not answered. Clients that
-    /// receive the close, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and
-    /// otherwise, as with a POST, report an error.
+    /// Arrived requests are answered. Silent connections are closed at once. A connection has a tenth of a second after
+    /// a response for the next request of a busy client. A new one has a second from its opening. A request that
+    /// arrives on a closed connection is not answered. Clients such as [`Client`](crate::Client) send it again if that
+    /// is safe (RFC 9112 §9.3.1). Otherwise, as with a POST, they report an error.
     ///
-    /// The server does not wait for tasks that handlers have started: they run until no core has connections left, and
-    /// are dropped then. Work that must be finished belongs in the handler, or in a runtime of your own, through its
-    /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped: it has time until
-    /// the end of `grace`, and a tenth of a second at least. After that the server ends without it, and it goes on for as
-    /// long as the process does.
+    /// The server does not wait for tasks that handlers have started. They are dropped when no core has connections
+    /// left. Work that must be finished belongs in the handler, or in a runtime of your own, through its
+    /// `tokio::runtime::Handle`. Work of `tokio::task::spawn_blocking` cannot be dropped. It has time until the end of
+    /// `grace`, and a tenth of a second at least. After that the server ends without it. The work goes on with the
+    /// process.
     ///
-    /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but
+    /// Returns at once. To wait for the end, use [`ServerHandle::wait`]. A later call can shorten the grace period, but
     /// not extend it.
     #[doc(alias = "shutdown", alias = "graceful_shutdown")]
     pub fn stop(&self, grace: Duration) {
@@ -174,23 +173,23 @@ impl ServerHandle {
         }
     }
 
-    /// Returns whether a stop has been ordered: the server stops, or will after its
-    /// [`stop_delay`](crate::Server::stop_delay), or has stopped.
+    /// Returns whether a stop has been ordered, also during its [`stop_delay`](crate::Server::stop_delay) and after its
+    /// end.
     pub fn is_stop_ordered(&self) -> bool {
         self.inner.stop.borrow().is_some()
     }
 
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
-    /// The call blocks the thread, so a task of another runtime waits with
-    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server, such a wait lasts to the end
-    /// of the grace period, because until then a core waits for its blocking work.
+    /// The call blocks the thread. So a task of another runtime waits with
+    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server, such a wait lasts to the
+    /// end of the grace period, because the core waits for blocking work.
     ///
     /// # Errors
     ///
-    /// Fails if a core could not go on, for instance because one of its listeners failed for good, or if the signal of
-    /// [`Server::stop_on`](crate::Server::stop_on) has failed. The whole server then stops, with the grace period of
-    /// that signal, or 10 seconds. Only one caller gets the error; the others get `Ok`.
+    /// Fails if a core could not go on, for instance after the failure of a listener. Also fails with the signal of
+    /// [`Server::stop_on`](crate::Server::stop_on). The whole server then stops, with the grace period of that signal,
+    /// or 10 seconds. Only one caller gets the error. The others get `Ok`.
     ///
     /// # Panics
     ///

@@ -65,7 +65,7 @@ pub(crate) enum Reading {
 pub(crate) enum Step {
     /// Nothing yet: more bytes are needed.
     More,
-    /// Nothing yet: much was decompressed, and there is more.
+    /// Nothing yet, after a long decompression that is not at its end.
     Inflated,
     /// A message. The last piece of a text has not been checked.
     Message(MessageKind),

@@ -10,7 +10,7 @@ use super::frame::CONTROL_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CloseReason {
-    /// The code; [`CloseCode::NONE`] if the frame has none.
+    /// The code. [`CloseCode::NONE`] for a frame without one.
     pub code: CloseCode,
     /// The reason in words, for logs. Often empty.
     pub text: Box<str>,

@@ -19,7 +19,7 @@ pub struct CloseCode(pub u16);
 impl CloseCode {
     /// 1000: the purpose of the connection is fulfilled.
     pub const NORMAL: CloseCode = CloseCode(1000);
-    /// 1001: a server goes down, or a browser leaves the page.
+    /// 1001: the server stops, or the browser leaves the page.
     pub const AWAY: CloseCode = CloseCode(1001);
     /// 1002: the peer broke RFC 6455.
     pub const PROTOCOL_ERROR: CloseCode = CloseCode(1002);
@@ -30,7 +30,7 @@ impl CloseCode {
     pub const NONE: CloseCode = CloseCode(1005);
     /// 1006: the connection ended without a close frame. Never sent.
     pub const ABNORMAL: CloseCode = CloseCode(1006);
-    /// 1007: a text is not UTF-8, or a message has other content than its kind.
+    /// 1007: content unfit for its message, such as a text that is not UTF-8.
     pub const INVALID_DATA: CloseCode = CloseCode(1007);
     /// 1008: a message is against a policy.
     pub const POLICY: CloseCode = CloseCode(1008);

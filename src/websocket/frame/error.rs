@@ -48,10 +48,10 @@ pub enum Error {
     /// [`Options::control_rate_max`](crate::websocket::Options::control_rate_max) allows, which is this many a
     /// second on average.
     TooManyControls(u32),
-    /// There is no memory for a message, because other peers of the server hold all that
-    /// [`Limits::memory_max`](crate::Limits::memory_max) allows.
+    /// There is no memory for a message within [`Limits::memory_max`](crate::Limits::memory_max), because other peers
+    /// of the server hold it.
     Memory,
-    /// Nothing can be sent any more: a close frame was sent, a write has failed, or the connection has ended.
+    /// Nothing can be sent any more, after a close frame, a failed write or the end of the connection.
     Closed,
     /// A message cannot be sent between the parts of another one.
     Interleaved,
@@ -198,8 +198,8 @@ impl From<Error> for io::Error {
 
 /// Why a request to open a WebSocket is refused.
 ///
-/// [`Error::Handshake`](crate::websocket::Error::Handshake) has it, which is inside the [`io::Error`](std::io::Error) of
-/// [`Context::websocket`](crate::Context::websocket), so passing that on with `?` results in the right status.
+/// Found in [`Error::Handshake`](crate::websocket::Error::Handshake), inside the [`io::Error`](std::io::Error) of
+/// [`Context::websocket`](crate::Context::websocket). In a handler, `?` turns that error into the right status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HandshakeFault {

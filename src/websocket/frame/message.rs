@@ -31,7 +31,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Returns the text; `None` if the message is binary.
+    /// Returns the text. `None` if the message is binary.
     pub fn text(self) -> Option<&'a str> {
         match self {
             Message::Text(text) => Some(text),
@@ -112,8 +112,8 @@ impl MessageKind {
 
 /// A part of a message that is received or sent piece by piece.
 ///
-/// The parts of a text are UTF-8 together, but each of them may begin and end inside a character. Where a message is
-/// cut has no meaning: a proxy may cut it elsewhere.
+/// The parts of a text are UTF-8 together, but each of them may begin and end inside a character. The places of the
+/// cuts have no meaning. A proxy may cut elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessagePart<'a> {
     /// The kind of the message, the same for all of its parts.

@@ -73,7 +73,7 @@ impl Client {
 }
 
 impl ClientRequest {
-    /// Sets the bounds, the subprotocols that are offered, and whether messages are compressed.
+    /// Sets the bounds, the subprotocols on offer, and the compression of messages.
     pub fn options(self, options: &Options) -> ClientRequest {
         ClientRequest { options: options.clone(), ..self }
     }
@@ -103,8 +103,8 @@ impl ClientRequest {
         ClientRequest { builder: self.builder.timeouts(timeouts), ..self }
     }
 
-    /// Opens the WebSocket as `.await` does. The head of the response is in `response`; if it refuses the WebSocket, also
-    /// its body, which usually has the reason.
+    /// Opens the WebSocket as `.await` does. The head of the response is in `response`. So is the body of a refusal,
+    /// which usually has the reason.
     ///
     /// # Errors
     ///

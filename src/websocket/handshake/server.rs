@@ -14,12 +14,14 @@ use crate::websocket::options::Options;
 use crate::websocket::websocket::{Agreement, ServerParts, WebSocket};
 
 impl Context {
-    /// Opens a WebSocket (RFC 6455 §4.2): checks the request and the origin of the page, answers 101 with the
-    /// response's fields, and hands the connection over. Frames that have come with the request are received first.
+    /// Opens a WebSocket (RFC 6455 §4.2).
+    ///
+    /// Checks the request and the origin of the page, answers 101 with the response's fields, and hands the connection
+    /// over. Frames that have come with the request are received first.
     ///
     /// The WebSocket may be used in the handler, or in a task of the same core. While it is open, it counts as one of
-    /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
-    /// [received](crate::websocket::Reader::receive) from.
+    /// the server's connections. At a stop of the server, the [reader](crate::websocket::Reader::receive) closes it
+    /// with code 1001, within the grace.
     ///
     /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler)
     /// ends when the WebSocket is open.
@@ -27,11 +29,16 @@ impl Context {
     /// # Errors
     ///
     /// Fails with an [`Error::Handshake`](crate::websocket::Error::Handshake) or a
-    /// [`RespondError`](crate::server::RespondError) if the request does not ask for a WebSocket properly. If the
-    /// handler passes the error on with `?`, the status is 426 if the request does not ask for the upgrade or for
-    /// version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it has content, and 403 if a
-    /// page of another origin asks. Fails with a `RespondError` of status 500 if a response has been sent, or there is
-    /// no connection. Fails if the connection does, and if a subprotocol is no valid value of a field.
+    /// [`RespondError`](crate::server::RespondError) if the request does not ask for a WebSocket properly. In a
+    /// handler, `?` turns that into:
+    ///
+    /// - 426 if the request does not ask for the upgrade or for version 13.
+    /// - 405 if its method is not GET.
+    /// - 400 if its key is missing or malformed, or it has content.
+    /// - 403 if a page of another origin asks.
+    ///
+    /// Fails with a `RespondError` of status 500 if a response has been sent or there is no connection. Also fails if
+    /// the connection does, and for a subprotocol that is not valid in a field.
     ///
     /// # Examples
     ///

@@ -10,8 +10,8 @@ pub(crate) enum ReadyState {
     Open,
     /// A close frame was sent, after which no frame is sent (§5.5.1, §7.1.3).
     Closing,
-    /// A write has failed, so no frame is sent. Frames that the peer has sent are received up to its end, since its close
-    /// frame may be among them (§7.1.5).
+    /// A write has failed, and no frame is sent. Frames of the peer are received to its end, as its close frame may be
+    /// among them (§7.1.5).
     ReceiveOnly(SendingEnd),
     /// The connection is closed (§7.1.4).
     Closed(SendingEnd),

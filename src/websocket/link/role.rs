@@ -42,7 +42,7 @@ pub(crate) mod private {
         /// The code of the close frame that is sent when both halves are dropped (§7.4.1).
         const DROPPED: CloseCode;
 
-        /// Whether the server stops, since the delay of the stop is over. A client never does.
+        /// Whether the server stops, after the delay of the stop. A client never does.
         fn is_stopping(conn: &Conn<Self::Locality>) -> bool;
     }
 

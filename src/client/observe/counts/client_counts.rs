@@ -9,8 +9,8 @@ use crate::message::Timings;
 
 /// The counts of a client so far, for each host and in total.
 ///
-/// They are read while requests go on, so they may be a moment apart. Clones of a client count together, and so do its
-/// hosts, balancers and pipelines.
+/// Requests go on meanwhile, so the counts may be a moment apart. Clones of a client count together, and so do its hosts,
+/// balancers and pipelines.
 ///
 /// # Examples
 ///
@@ -49,12 +49,11 @@ impl ClientCounts {
 
 /// The counts of one host, or of several together.
 ///
-/// A request that was redirected, sent again, or sent once more without its expectation counts each time.
+/// A request counts again after a redirect, with each retry, and when sent without its expectation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostCounts {
-    /// Connections that are open now, and not in use. One to a proxy that reads requests, and so carries those to many
-    /// hosts, counts for the host that has used it last.
+    /// Connections that are open now, and not in use. One to a proxy that reads requests counts for its last host.
     pub idle: u64,
     /// Connections that are in use now, or about to be opened.
     pub busy: u64,
@@ -64,21 +63,21 @@ pub struct HostCounts {
     pub dials: u64,
     /// Connections that were opened, with the handshakes of the proxy and of TLS.
     pub opened: u64,
-    /// Connections that had been idle, and turned out to be closed by the server when they were to be used again.
+    /// Idle connections that turned out to be closed by the server.
     pub stale: u64,
-    /// Requests that were sent on a connection which had carried others before.
+    /// Requests on connections that had carried others before.
     pub reused: u64,
     /// Requests whose responses were received to their end, or upgraded the connection.
     pub answered: u64,
-    /// Requests that failed after they had a connection; the sum over `failed` of `send`, `wait` and `receive`.
+    /// Requests that failed on a connection, the sum over `failed` of `send`, `wait` and `receive`.
     pub failed: u64,
-    /// Requests whose callers went away while they had a connection, or left the rest of a response.
+    /// Requests that were abandoned on a connection, or with the rest of their response unread.
     pub canceled: u64,
-    /// Requests that were sent again on another connection, because the server had closed theirs.
+    /// Requests that were sent again on another connection, after the server had closed theirs.
     pub retries: u64,
-    /// Requests that were sent again because a [`Retry`](crate::client::Retry) says so.
+    /// Requests that were sent again by a [`Retry`](crate::client::Retry).
     pub retries_by_policy: u64,
-    /// Requests that were not, because the [budget](crate::client::RetryBudget) of the host was used up.
+    /// Requests that were not, with the host's [budget](crate::client::RetryBudget) used up.
     pub retries_refused: u64,
     /// Waits for one of the connections of the host.
     pub queue: PhaseCounts,
@@ -92,9 +91,9 @@ pub struct HostCounts {
     pub send: PhaseCounts,
     /// Waits for the head of a response.
     pub wait: PhaseCounts,
-    /// Bodies of responses that were received whole. A body that came with its head took no time, and does not count.
+    /// Bodies of responses that were received whole. A body that came with its head does not count.
     pub receive: PhaseCounts,
-    /// Bytes received, without those that TLS adds, and without those of connections that were upgraded.
+    /// Bytes received, without the overhead of TLS, and without upgraded connections.
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,
@@ -106,7 +105,7 @@ pub struct HostCounts {
 pub struct PhaseCounts {
     /// How often the phase took time and came to its end.
     pub ended: u64,
-    /// How long it took, over all times that it came to its end.
+    /// How long it took in total, without failures.
     pub time: Duration,
     /// How often an exchange failed in it.
     pub failed: u64,

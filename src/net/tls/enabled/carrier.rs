@@ -1,5 +1,5 @@
-//! [`Carrier`]: the transport below a secure connection, which detects a peer that begins with plain HTTP (RFC 8446
-//! §5.1); and the [`Error`] of a handshake that fails (RFC 8446 §6.2).
+//! [`Carrier`]: the transport below a secure connection, which detects plain HTTP (RFC 8446 §5.1). The [`Error`] of a
+//! failed handshake (RFC 8446 §6.2).
 
 use std::error::Error as StdError;
 use std::io::{self, IoSlice};

@@ -21,7 +21,7 @@ use super::config_cache::{Parts, Replaceable};
 use super::session::Cryptography;
 use super::validity::Validity;
 
-/// The certificate authorities that one side trusts. There is always at least one.
+/// The trusted certificate authorities of one side, at least one.
 ///
 /// # Examples
 ///
@@ -37,10 +37,9 @@ use super::validity::Validity;
 ///
 /// # Self-signed certificates
 ///
-/// A self-signed certificate is its own root, so that a side which trusts it accepts it. But it must not be marked as
-/// an authority, as the certificates of `openssl req -x509` are by default. An authority signs for others, and a server
-/// or a client that shows it as its own certificate is refused. The following command makes a certificate for tests
-/// that both sides accept:
+/// A self-signed certificate is its own root. A side that trusts it accepts it. But it must not be marked as an
+/// authority, the default of `openssl req -x509`. An authority signs for others, and is refused as the certificate of a
+/// server or a client. The following command makes a certificate for tests that both sides accept:
 ///
 /// ```text
 /// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
@@ -55,20 +54,18 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Returns the authorities that Mozilla trusted when the crate `webpki-roots` was released: the same on all
-    /// machines.
+    /// Returns the authorities of Mozilla at the release of the crate `webpki-roots`, the same on all machines.
     pub fn from_webpki() -> Roots {
         Roots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
     }
 
-    /// Loads the authorities that this machine trusts, including its administrator's own.
+    /// Loads the trusted authorities of this machine, including its administrator's own.
     ///
-    /// Files are read, which may take some milliseconds. Certificates that cannot be parsed are ignored, as long as one
-    /// is left.
+    /// Files are read, which may take some milliseconds. Malformed certificates are ignored.
     ///
     /// # Errors
     ///
-    /// Fails if there is none.
+    /// Fails if none is left.
     pub fn from_platform() -> Result<Roots, ConfigError> {
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
@@ -82,7 +79,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not PEM, contains no certificate, or contains one that cannot be used.
+    /// Fails if the text is not PEM, or has no certificate or an unusable one.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Roots, ConfigError> {
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(text.as_ref()) {
@@ -98,7 +95,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// As [`Roots::from_pem`], or if the file cannot be read. The error names the file.
+    /// Fails as [`Roots::from_pem`] does, and for a file that cannot be read. The error names the file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Roots, ConfigError> {
         let path = path.as_ref();
         Roots::from_pem(ConfigError::read(path)?).map_err(|error| error.in_file(path))
@@ -139,12 +136,12 @@ impl Parts for Option<Roots> {
     }
 }
 
-/// A certificate with its chain, and the private key that belongs to it.
+/// A certificate with its chain and its private key.
 ///
 /// A server uses it for the names in the certificate. Clones are cheap, and share their contents.
 ///
-/// An identity whose certificate has expired can be made, and its [dates](Identity::not_after) can be read. A server
-/// does not start with it: see [`ServerTls::check_dates`](crate::tls::ServerTls::check_dates).
+/// An identity can have an expired certificate, to read its [dates](Identity::not_after). A server does not start with
+/// it: see [`ServerTls::check_dates`](crate::tls::ServerTls::check_dates).
 ///
 /// # Examples
 ///
@@ -165,13 +162,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads an identity from PEM (RFC 7468): the certificate first, then those that lead to a root; and the key, as
+    /// Reads an identity from PEM (RFC 7468). The certificate comes first, then those that lead to a root. The key is
     /// PKCS #8, PKCS #1 or SEC 1. Both may be in one text.
     ///
     /// # Errors
     ///
-    /// Fails if the text is not PEM, if the certificate or the key is missing or cannot be used, or if they do not
-    /// belong together.
+    /// Fails if the text is not PEM, the certificate or the key is missing or unusable, or both do not match.
     pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Identity, ConfigError> {
         Identity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
     }
@@ -180,7 +176,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// As [`Identity::from_pem`], or if a file cannot be read. The error names the file.
+    /// Fails as [`Identity::from_pem`] does, and for a file that cannot be read. The error names the file.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Identity, ConfigError> {
         let (chain, key) = (chain.as_ref(), key.as_ref());
         let certificates = certificates(&ConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;
@@ -195,18 +191,18 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Fails if the certificate or the key is missing or cannot be used, or if they do not belong together.
+    /// Fails if the certificate or the key is missing or unusable, or both do not match.
     pub fn from_der(chain: impl IntoIterator<Item = Vec<u8>>, key: Vec<u8>) -> Result<Identity, ConfigError> {
         let key = PrivateKeyDer::try_from(key).map_err(|_| ConfigError::NoKey)?;
         Identity::new(chain.into_iter().map(CertificateDer::from).collect(), key)
     }
 
-    /// Takes a certificate and a key of [`rustls`](crate::tls::rustls): a key that is kept in hardware, or one of another
-    /// provider, such as a key on P-521, which ring has not.
+    /// Takes a certificate and a key of [`rustls`](crate::tls::rustls), for a key in hardware or of another provider.
+    /// Keys on P-521, for example, are missing in ring.
     ///
     /// # Errors
     ///
-    /// Fails if the certificate is missing or cannot be used, or if it belongs to another key.
+    /// Fails if the certificate is missing, unusable, or that of another key.
     ///
     /// # Examples
     ///
@@ -252,7 +248,7 @@ impl Identity {
         Arc::ptr_eq(&self.key, &other.key)
     }
 
-    /// Returns the host names that the certificate is for, in lower case; `*.` stands for one label.
+    /// Returns the host names of the certificate in lower case. `*.` stands for one label.
     pub fn names(&self) -> Vec<String> {
         let certificate = self.key.cert.first().and_then(|first| EndEntityCert::try_from(first).ok());
         let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());

@@ -18,13 +18,13 @@ use super::{ConfigError, Identity, Roots, TlsStream, Version};
 use crate::net::UriHost;
 use crate::net::tls::Error;
 
-/// How a client makes its connections secure: with TLS 1.2 and 1.3, resumed sessions, and verification of every host.
+/// The TLS of a client: versions 1.2 and 1.3, resumed sessions, and verification of every host.
 ///
 /// # Certificates
 ///
 /// The crates ring and rustls-webpki verify certificates, unless another [provider](ClientTls::provider) or a
 /// [configuration](ClientTls::from_config) is set. They take X.509 v3 with the host among the subject alternative
-/// names, and keys and signatures of these kinds, in each certificate of the chain:
+/// names. Each certificate of the chain has a key and a signature of these kinds:
 ///
 /// | key | signs with |
 /// |---|---|
@@ -32,9 +32,13 @@ use crate::net::tls::Error;
 /// | Ed25519 | |
 /// | RSA of 2,048 to 8,192 bits | SHA-256, SHA-384 or SHA-512, with PKCS #1 v1.5 or PSS |
 ///
-/// So a host cannot prove its identity with a key on P-521, a key of Ed448, an RSA key that is for PSS only or of another
-/// size, with ECDSA and SHA-512, or with SHA-1; nor with a certificate of X.509 v1, or one that names the host in its
-/// common name only. Some providers have more, and a [`Dialer`](crate::net::Dialer) can use another TLS library.
+/// So these are refused:
+///
+/// - Keys on P-521, of Ed448, and of RSA for PSS only or of another size.
+/// - Signatures by SHA-1, or by ECDSA with SHA-512.
+/// - Certificates of X.509 v1, and those with the host in the common name only.
+///
+/// Some providers have more, and a [`Dialer`](crate::net::Dialer) can use another TLS library.
 ///
 /// Keep a clone as a handle: [`ClientTls::replace_roots`], [`ClientTls::replace_identity`] and
 /// [`ClientTls::replace_config`] affect all clones, including those of clients. The other methods change only the value
@@ -84,7 +88,7 @@ enum HostCheck {
 }
 
 impl ClientTls {
-    /// Creates settings that trust the public authorities, [`Roots::from_webpki`], and show no certificate.
+    /// Creates settings with the public authorities of [`Roots::from_webpki`] and no certificate.
     pub fn new() -> ClientTls {
         ClientTls(Source::Settings(Settings {
             roots: Replaceable::new(Roots::default()),
@@ -96,12 +100,11 @@ impl ClientTls {
     }
 
     /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set: a
-    /// verifier, revocation lists, certificates of this side by a resolver, the protocols of ALPN, cipher suites, or a key
-    /// log. Nothing is added to it, so the other settings of
-    /// this value have no effect.
+    /// verifier, revocation lists, certificates of this side by a resolver, the protocols of ALPN, cipher suites, or a
+    /// key log. Nothing is added to it, and the other settings of this value have no effect.
     ///
-    /// Its [`alpn_protocols`](crate::tls::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, and must not contain
-    /// `h2`, which this client does not speak.
+    /// Its [`alpn_protocols`](crate::tls::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, but not `h2`,
+    /// which this client does not speak.
     ///
     /// # Examples
     ///
@@ -135,13 +138,13 @@ impl ClientTls {
         self.with(|settings| settings.roots = Replaceable::new(roots))
     }
 
-    /// Sets the certificate that is shown to servers that ask for one. Default: none.
+    /// Sets the certificate for servers that ask for one. Default: none.
     ///
     /// Its dates are left to the server, unlike those of a server's own certificate
-    /// ([`ServerTls::check_dates`](crate::tls::ServerTls::check_dates)): only servers that ask for a certificate see it, so an
-    /// expired one must not cut the client off from the others, and some servers accept a certificate by its key,
-    /// whatever its dates. A server that refuses it ends the handshake, and the error is that of its alert.
-    /// [`Identity::not_after`] is for an alarm before.
+    /// ([`ServerTls::check_dates`](crate::tls::ServerTls::check_dates)). An expired certificate must not cut the client
+    /// off from servers that do not ask for one. Some servers also accept a certificate by its key, whatever its dates.
+    /// A server that refuses it ends the handshake, with the error of its alert. [`Identity::not_after`] is for an
+    /// alarm before.
     pub fn identity(self, identity: Identity) -> ClientTls {
         self.with(|settings| settings.identity = Replaceable::new(Some(identity)))
     }
@@ -151,14 +154,13 @@ impl ClientTls {
         self.with(|settings| settings.version_min = version)
     }
 
-    /// Sets the cryptography: cipher suites, key exchange, and the signatures that hosts are verified by. An identity
-    /// signs with the cryptography that it was made with: see [`Identity::from_certified_key`]. Default: that of the
-    /// crate ring.
+    /// Sets the cryptography: cipher suites, key exchange, and the signatures of hosts. Default: that of the crate
+    /// ring. An identity signs with its own cryptography: see [`Identity::from_certified_key`].
     ///
     /// # Errors
     ///
-    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
-    /// one of its suites.
+    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3 or no key exchange for a
+    /// suite.
     pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ClientTls, ConfigError> {
         let cryptography = Cryptography::from_provider(provider.into())?;
         Ok(self.with(|settings| settings.cryptography = cryptography))
@@ -178,9 +180,9 @@ impl ClientTls {
         }
     }
 
-    /// Replaces the certificate that is shown to servers that ask for one, or else shows none, from the next handshake
-    /// on, in all clones including those of clients. Earlier sessions are not resumed, and open connections are not
-    /// affected. As with [`ClientTls::identity`], its dates are left to the server.
+    /// Replaces or removes the certificate for servers, from the next handshake on, in all clones including those of
+    /// clients. Earlier sessions are not resumed, and open connections are not affected. As with
+    /// [`ClientTls::identity`], the dates are left to the server.
     pub fn replace_identity(&self, identity: impl Into<Option<Identity>>) {
         if let Source::Settings(settings) = &self.0 {
             settings.identity.set(identity.into());
@@ -288,11 +290,11 @@ pub struct DangerousClientTls {
 }
 
 impl DangerousClientTls {
-    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's, of X.509 v1, or with
-    /// a key that could not be [verified](ClientTls#certificates). Nothing in the certificate is checked. A server with
-    /// a key on P-521, of Ed448 or for PSS only has to speak TLS 1.3. Passwords, cookies and bodies go to any attacker
-    /// who intercepts the connection. No production system needs this method, and a test with a certificate of its own
-    /// is better served by [`ClientTls::roots`].
+    /// **Accepts any certificate**, even an expired, self-signed or revoked one, another host's, and X.509 v1. Keys
+    /// that could not be [verified](ClientTls#certificates) are accepted, too. Nothing in the certificate is checked. A
+    /// server with a key on P-521, of Ed448 or for PSS only has to speak TLS 1.3. Passwords, cookies and bodies go to
+    /// any attacker who intercepts the connection. No production system needs this method, and a test with a
+    /// certificate of its own is better served by [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
         self.tls.verified_by(Arc::new(AcceptAny))

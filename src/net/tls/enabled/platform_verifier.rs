@@ -8,18 +8,19 @@ use super::session::Cryptography;
 use super::{ClientTls, ConfigError};
 
 impl ClientTls {
-    /// Creates settings as [`ClientTls::new`] does, for hosts that the verifier of the operating system accepts, as its
-    /// browser would: by the authorities of the machine and of its administrator, and on Windows, macOS and Android also
-    /// by what that system knows about revoked certificates. On Linux and other Unix systems the authorities of the
-    /// machine are loaded, which may take some milliseconds; [`Roots::from_platform`](crate::tls::Roots::from_platform)
-    /// is the same there.
+    /// Creates settings as [`ClientTls::new`] does, with the verifier of the operating system.
     ///
-    /// The verifier takes the place of the roots, so [`ClientTls::roots`] and [`ClientTls::replace_roots`] have no effect.
+    /// Like the browser of the system, the client trusts the authorities of the machine and of its administrator. On
+    /// Windows, macOS and Android, it also refuses certificates that are revoked for the system. On Linux and other
+    /// Unix systems the authorities of the machine are loaded, which may take some milliseconds.
+    /// [`Roots::from_platform`](crate::tls::Roots::from_platform) is the same there.
+    ///
+    /// The verifier takes the place of the roots: [`ClientTls::roots`] and [`ClientTls::replace_roots`] have no effect.
     /// Its signatures are verified by the crate ring.
     ///
     /// # Errors
     ///
-    /// Fails with [`ConfigError::Platform`] if the system has no verifier, or no authorities.
+    /// Fails with [`ConfigError::Platform`] if the system has no verifier or no authorities.
     ///
     /// # Examples
     ///

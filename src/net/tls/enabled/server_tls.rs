@@ -96,16 +96,17 @@ impl ServerTls {
         }))
     }
 
-    /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set: certificates by
-    /// a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets that several processes
-    /// share. Nothing is added to it, so the other settings of this value have no effect.
+    /// Takes a whole configuration of [`rustls`](crate::tls::rustls), for what the other methods do not set:
+    /// certificates by a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets that
+    /// several processes share. Nothing is added to it, and the other settings of this value have no effect.
     ///
-    /// Its [`alpn_protocols`](crate::tls::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
-    /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
-    /// [`Session::alpn`](super::Session::alpn) holds it; after `acme-tls/1` alone it is closed (RFC 8737 §3). Early data
-    /// (RFC 8446 §2.3) could be replayed and is not accepted, whatever the configuration. A resolver of certificates runs
-    /// on the core that serves the connection, and must not wait for anything, which that of
-    /// [`ServerTls::config_resolver`] may; one that panics costs that connection.
+    /// Its [`alpn_protocols`](crate::tls::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, but not
+    /// `h2`, which this server does not speak. [`Session::alpn`](super::Session::alpn) holds the agreed protocol. The
+    /// connection carries HTTP/1.1 in any case, except that it is closed after `acme-tls/1` (RFC 8737 §3). Early data
+    /// (RFC 8446 §2.3) could be replayed and is not accepted, whatever the configuration.
+    ///
+    /// A resolver of certificates runs on the core of the connection, and must not wait. That of
+    /// [`ServerTls::config_resolver`] may. A panic costs the connection.
     ///
     /// # Examples
     ///
@@ -151,16 +152,15 @@ impl ServerTls {
         ServerTls { source, resolver: None }
     }
 
-    /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
-    /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
-    /// `*.example.com`, come last.
+    /// Adds an `identity` for the hosts of its certificate. Of several for one host, such as with an RSA key and with
+    /// an elliptic curve key, the first that the peer can use is shown. Wildcards, such as `*.example.com`, come last.
     pub fn and_identity(self, identity: Identity) -> ServerTls {
         self.with(|settings| {
             settings.resolver = Arc::new(CertResolver::new(settings.resolver.table().and(identity)));
         })
     }
 
-    /// Asks peers for a certificate, without requiring one. If they show one, it must lead to `roots`, and is in
+    /// Asks peers for a certificate, without requiring one. A certificate must lead to `roots`, and is in
     /// [`Session::certificates`](super::Session::certificates). Default: peers are not asked.
     pub fn client_auth_optional(self, roots: Roots) -> ServerTls {
         self.with(|settings| settings.client_auth = ClientAuth::Optional(Replaceable::new(roots)))
@@ -176,28 +176,28 @@ impl ServerTls {
         self.with(|settings| settings.version_min = version)
     }
 
-    /// Sets whether certificates of this server must be valid when it starts, and when they are
-    /// [replaced](ServerTls::replace_identities). Default: yes. A certificate that has expired, or is not valid yet, is
-    /// an error then, which says which one and since when. Clients would refuse it.
+    /// Sets whether certificates of this server must be valid at its start and at their
+    /// [replacement](ServerTls::replace_identities). Default: yes. A certificate that has expired or is not valid yet
+    /// is then an error, with its name and the time. Clients would refuse it.
     ///
-    /// Without the check, a machine whose clock is wrong when it starts, or a server that nobody needs to trust, serves
-    /// with any certificate, and reports none. A certificate that expires later is shown on, and reported from 14 days before
-    /// on ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)); [`ServerTls::not_after`] says when.
-    /// Certificates that lead to a root are not checked, since some expire on purpose and clients find another way.
+    /// Without the check, a server uses any certificate and reports none. That is for a machine with a wrong clock at
+    /// its start, or for a server that needs no trust. A certificate that expires later stays in use. From 14 days
+    /// before, it is reported ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)).
+    /// [`ServerTls::not_after`] returns the time. Certificates between it and a root are not checked. Some expire on
+    /// purpose, and clients find another way.
     pub fn check_dates(self, check: bool) -> ServerTls {
         self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
     }
 
-    /// Sets the cryptography: cipher suites, key exchange, and the signatures that certificates of peers are verified
-    /// with. An identity signs with the cryptography that it was made with: see [`Identity::from_certified_key`].
-    /// Default: that of the crate ring.
+    /// Sets the cryptography: cipher suites, key exchange, and the signatures of peers' certificates. Default: that of
+    /// the crate ring. An identity signs with its own cryptography: see [`Identity::from_certified_key`].
     ///
     /// With another provider, sessions are resumed from a cache of 4,096, and not by tickets.
     ///
     /// # Errors
     ///
-    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
-    /// one of its suites.
+    /// Fails with [`ConfigError::Provider`] if the provider has no cipher suite for TLS 1.3 or no key exchange for a
+    /// suite.
     ///
     /// # Examples
     ///
@@ -221,17 +221,19 @@ impl ServerTls {
     }
 
     /// Sets a function that chooses the configuration for each connection by its
-    /// [`ClientHello`](crate::tls::rustls::server::ClientHello), and may wait for it: certificates from a database, or some that
-    /// are issued when a host is first asked for. `Ok(None)` leaves the connection to the configuration that this value
-    /// has without the function. An error refuses the peer by the alert `access_denied`. Default: none.
+    /// [`ClientHello`](crate::tls::rustls::server::ClientHello). Default: none.
+    ///
+    /// The function may wait, for a certificate from a database, or to have one issued for a new host. `Ok(None)`
+    /// leaves the connection to the configuration of this value without the function. An error refuses the peer by the
+    /// alert `access_denied`.
     ///
     /// Other connections do not wait for it. Its time is part of that of the handshake
     /// ([`Timeouts::head`](crate::Timeouts::head)), at the end of which it is dropped. A panic costs the connection.
     /// Errors and panics are reported to [`Server::on_error`](crate::Server::on_error), as [`Error::Resolver`] and
     /// [`Error::Panic`].
     ///
-    /// A configuration is what [`ServerTls::from_config`] takes. The sessions of a host are only resumed if the function
-    /// returns the same one for it again, or others with the same tickets.
+    /// A configuration is what [`ServerTls::from_config`] takes. The sessions of a host are only resumed under the same
+    /// configuration, or under another with the same tickets.
     ///
     /// # Examples
     ///
@@ -263,15 +265,15 @@ impl ServerTls {
     }
 
     /// Replaces the identities, from the next handshake on, in all clones including those of running servers. The first
-    /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected, and
-    /// sessions that began with an earlier certificate can still be resumed. When it is called is up to the program: each
+    /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected,
+    /// and sessions of an earlier certificate can still be resumed. Call this on a schedule of your own, such as each
     /// hour, or at [SIGHUP](crate::shutdown_signal#other-signals).
     ///
     /// # Errors
     ///
     /// Fails with [`ConfigError::NoCertificate`] if there are none, and with [`ConfigError::Expired`] or
-    /// [`ConfigError::NotYetValid`] if one is not valid at this time, unless [`ServerTls::check_dates`] is off. Nothing
-    /// is then replaced, and running servers report it as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
+    /// [`ConfigError::NotYetValid`] if one is not valid now. [`ServerTls::check_dates`] turns that off. Nothing is then replaced. Running servers report the error as
+    /// [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
     pub fn replace_identities(
         &self,
         identities: impl IntoIterator<Item = Identity>,
@@ -288,7 +290,7 @@ impl ServerTls {
         default.and_then(replace).inspect_err(|error| settings.resolver.refuse(error))
     }
 
-    /// Returns when the first of the server's certificates expires; `None` for a [whole configuration of
+    /// Returns the first expiry among the server's certificates. `None` for a [whole configuration of
     /// rustls](ServerTls::from_config).
     ///
     /// # Examples

@@ -26,7 +26,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the name that OpenSSL, and so the logs of most servers, give the version: `TLSv1.2` or `TLSv1.3`.
+    /// Returns the name of OpenSSL and of the logs of most servers: `TLSv1.2` or `TLSv1.3`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Tls12 => "TLSv1.2",
@@ -47,8 +47,7 @@ impl fmt::Display for Version {
 pub struct Session {
     /// The version of TLS.
     pub version: Version,
-    /// The cipher suite, by the name of IANA, such as `TLS13_AES_256_GCM_SHA384`; empty for one that rustls has no name
-    /// for.
+    /// The cipher suite, by the name of rustls, such as `TLS13_AES_256_GCM_SHA384`. Empty for one without a name.
     pub cipher_suite: &'static str,
     /// The group of the key exchange, such as `X25519`. `None` if there was no exchange, as in a resumed session of TLS
     /// 1.2.
@@ -56,9 +55,9 @@ pub struct Session {
     /// The protocol that both sides have agreed on by ALPN (RFC 7301), such as `http/1.1`. `None` if the client has
     /// offered none.
     pub alpn: Option<Vec<u8>>,
-    /// The host that the peer asked for, in lower case, if it did (RFC 6066 §3).
+    /// The host that the peer asked for, in lower case, if any (RFC 6066 §3).
     pub server_name: Option<String>,
-    /// Whether the session continues an earlier one, in which the peer was verified (RFC 8446 §2.2).
+    /// Whether the session continues an earlier one (RFC 8446 §2.2). The peer was verified in that one.
     pub resumed: bool,
     /// The verified certificate of the peer and those that lead to a root, as DER. Empty if the peer was not asked for
     /// one, or showed none.

@@ -1,5 +1,4 @@
-//! The PROXY protocol without the feature `proxy-protocol`: types without a value, so that the compiler removes the code
-//! that uses them.
+//! The PROXY protocol without the feature `proxy-protocol`. Types without a value let the compiler remove the code.
 
 use std::convert::Infallible;
 use std::task::{self, Poll};

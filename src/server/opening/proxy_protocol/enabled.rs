@@ -57,8 +57,8 @@ impl ProxyProtocol {
         ProxyProtocol { is_source: Arc::new(is_source), presence: Presence::Required, on_unix_sockets: false }
     }
 
-    /// Reads a header from the peers whose addresses `is_source` accepts, if they send one: for the time in which some
-    /// proxies send headers already and others do not yet.
+    /// Reads headers, if any, from the peers whose addresses `is_source` accepts. The mode is for a time in which only
+    /// some proxies send headers.
     ///
     /// A client behind a proxy that sends none can write a header itself, with any address. So headers should be
     /// [required](ProxyProtocol::required) as soon as all proxies send them.

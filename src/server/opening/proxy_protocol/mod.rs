@@ -1,5 +1,5 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: a proxy that passes bytes on writes the address of its client before
-//! them. With one interface whether or not the feature `proxy-protocol` is on.
+//! The PROXY protocol of HAProxy, versions 1 and 2. A proxy that passes bytes on writes the address of its client
+//! before them. The interface is the same without the feature `proxy-protocol`.
 
 #[cfg(not(feature = "proxy-protocol"))]
 mod disabled;

@@ -1,4 +1,4 @@
-//! A handover without the feature `handover`: a type without a value, so that the compiler removes the code that uses it.
+//! A handover without the feature `handover`. A type without a value lets the compiler remove the code.
 
 use std::convert::Infallible;
 use std::io;

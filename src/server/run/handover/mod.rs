@@ -1,5 +1,5 @@
-//! How the listening sockets of a server pass to the process that takes its place. With one interface whether or not the
-//! feature `handover` is on.
+//! The handover of a server's listening sockets to its successor. The interface is the same without the feature
+//! `handover`.
 
 #[cfg(not(all(feature = "handover", unix)))]
 mod disabled;

@@ -1,4 +1,4 @@
-//! systemd without the feature `systemd`: a type without a value, so that the compiler removes the code that uses it.
+//! systemd without the feature `systemd`. A type without a value lets the compiler remove the code.
 
 use std::convert::Infallible;
 
