@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use corehttp::access_log::{AccessLog, Format};
 use corehttp::fs::Files;
 use corehttp::middleware::Compress;
 use corehttp::middleware::wrap;
@@ -10,7 +11,10 @@ use corehttp::{
 };
 
 pub fn main() -> Result {
-    Server::bind("127.0.0.1:8080").cores(2).on_exchange(|report| eprintln!("{report}")).run(app()?)
+    Server::bind("127.0.0.1:8080")
+        .cores(2)
+        .observe(AccessLog::open("/dev/stderr", Format::Common)?)
+        .run(app()?)
 }
 
 fn app() -> Result<impl Handler + Send + Sync> {

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use corehttp::access_log::{AccessLog, Format};
 use corehttp::middleware::{Compress, ConcurrencyLimit};
 use corehttp::middleware::{guard, limits, wrap};
 use corehttp::{Context, Handler, Result, Server, Status, Timeouts, routes, with_state};
 
 pub fn main() -> Result {
     let timeouts = Timeouts { handler: Some(Duration::from_secs(10)), ..Timeouts::default() };
-    Server::bind("127.0.0.1:3000").timeouts(timeouts).on_exchange(|report| eprintln!("{report}")).run(app())
+    Server::bind("127.0.0.1:3000")
+        .timeouts(timeouts)
+        .observe(AccessLog::open("/dev/stderr", Format::Common)?)
+        .run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {

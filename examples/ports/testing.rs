@@ -1,10 +1,11 @@
 //! `testing` of axum: an app, and how it is tested.
 
+use corehttp::access_log::{AccessLog, Format};
 use corehttp::{Context, Handler, Result, Server, routes};
 use serde_json::{Value, json};
 
 pub fn main() -> Result {
-    Server::bind("127.0.0.1:3000").on_exchange(|report| eprintln!("{report}")).run(app())
+    Server::bind("127.0.0.1:3000").observe(AccessLog::open("/dev/stderr", Format::Common)?).run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {

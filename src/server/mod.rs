@@ -3,12 +3,17 @@
 //! A [`Server`](crate::Server) has one thread, one runtime and one listener for each core. An [`Observer`] watches it:
 //!
 //! ```no_run
+//! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//!
+//! use corehttp::server::ErrorLog;
 //! use corehttp::{Context, Server};
+//!
+//! static SLOW: AtomicU64 = AtomicU64::new(0);
 //!
 //! fn main() -> corehttp::Result {
 //!     Server::bind("[::]:8080")
-//!         .on_exchange(|report| println!("{} {:?}", report.request.path(), report.duration))
-//!         .on_error(|report| eprintln!("{report}"))
+//!         .observe(ErrorLog::stderr())
+//!         .on_exchange(|report| drop(SLOW.fetch_add((report.duration.as_secs() > 0).into(), Relaxed)))
 //!         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 //! }
 //! ```

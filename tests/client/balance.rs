@@ -617,6 +617,20 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
 }
 
 #[test]
+fn of_random_hosts_each_gets_its_share_by_weight() {
+    paused(async {
+        let balancer = Hosts::new(&ALL_WELL).balance().choice(BalancerChoice::TwoRandom).build();
+        assert!(balancer.set_weight("http://c", 10));
+        for _ in 0..300 {
+            ask(&balancer).await.unwrap();
+        }
+        let served: Vec<u64> = balancer.counts().iter().map(|host| host.served).collect();
+        // Of 12 parts, 10 are 250 requests.
+        assert!((235..=265).contains(&served[2]), "{served:?}");
+    });
+}
+
+#[test]
 fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
     for behavior in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
         paused(async {

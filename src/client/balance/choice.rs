@@ -18,8 +18,8 @@ pub enum BalancerChoice {
     /// not made up for.
     #[default]
     LeastPending,
-    /// Of two hosts chosen at random, the one with less load, by turns between equals. With this choice, several independent
-    /// balancers do not all rush to the same idle host.
+    /// Of two hosts drawn at random by their weights, the one with less load, by turns between equals. With this choice,
+    /// several independent balancers do not all rush to the same idle host.
     TwoRandom,
     /// The host whose turn it is, by the weights alone. For requests that take equally long.
     RoundRobin,
@@ -33,10 +33,10 @@ impl BalancerChoice {
         random_pairs: &RandomPairs,
     ) -> Option<&'a Arc<Member>> {
         let load = |member: &&Arc<Member>| (member.load(), member.turn());
-        let count = candidates.clone().count();
         match self {
-            BalancerChoice::TwoRandom if count > 2 => {
-                let (one, other) = random_pairs.two_below(count);
+            BalancerChoice::TwoRandom if candidates.clone().count() > 2 => {
+                let shares = candidates.clone().map(|member| member.share());
+                let (one, other) = random_pairs.two_of(shares);
                 let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
                 two.map(|(_, member)| member).min_by_key(load)
             }
@@ -86,15 +86,27 @@ pub(super) struct RandomPairs {
 }
 
 impl RandomPairs {
-    /// Two different numbers below `count`, which is at least 2.
-    fn two_below(&self, count: usize) -> (usize, usize) {
-        debug_assert!(count >= 2, "there are two different numbers");
+    /// The positions of two different ones of these shares, each drawn in proportion to those that are left. A share of 0 counts
+    /// as 1.
+    fn two_of(&self, shares: impl Iterator<Item = u64> + Clone) -> (usize, usize) {
+        let shares = shares.map(|share| share.max(1));
         let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
-        let below = |bits: u64, most: usize| (bits % most as u64) as usize;
-        let one = below(bits >> 32, count);
-        let other = below(bits & u64::from(u32::MAX), count - 1);
-        (one, if other < one { other } else { other + 1 })
+        let all: u64 = shares.clone().sum();
+        let (one, share) = at(shares.clone(), (bits >> 32) % all);
+        let others = shares.enumerate().map(|(at, share)| if at == one { 0 } else { share });
+        let (other, _) = at(others, (bits & u64::from(u32::MAX)) % (all - share).max(1));
+        (one, other)
     }
+}
+
+/// The position and the size of the share in which `point` lies, if the shares are laid side by side.
+fn at(shares: impl Iterator<Item = u64>, mut point: u64) -> (usize, u64) {
+    let found = shares.enumerate().find(|(_, share)| {
+        let is_within = point < *share;
+        point = point.saturating_sub(*share);
+        is_within
+    });
+    found.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -107,7 +119,7 @@ mod tests {
         let random_pairs = RandomPairs::default();
         let mut thrown = [[0; 4]; 4];
         for _ in 0..THROWS {
-            let (one, other) = random_pairs.two_below(4);
+            let (one, other) = random_pairs.two_of([7; 4].into_iter());
             thrown[one][other] += 1;
         }
         for (one, row) in thrown.iter().enumerate() {
@@ -116,6 +128,21 @@ mod tests {
                 assert!(expected.contains(count), "{one} and {other}: {count} of {THROWS}");
             }
         }
+    }
+
+    #[test]
+    fn hosts_are_drawn_by_their_shares() {
+        const THROWS: usize = 6_000;
+        let random_pairs = RandomPairs::default();
+        let mut thrown = [0; 4];
+        for _ in 0..THROWS {
+            let (one, other) = random_pairs.two_of([100, 100, 0, 1_000].into_iter());
+            assert_ne!(one, other);
+            thrown[one] += 1;
+            thrown[other] += 1;
+        }
+        assert!(thrown[3] > THROWS * 97 / 100 && thrown[2] < THROWS / 50, "{thrown:?}");
+        assert!(thrown[0].abs_diff(thrown[1]) < THROWS / 10, "{thrown:?}");
     }
 
     /// The host of each of 10,000 keys, by the scores alone.

@@ -24,15 +24,18 @@ use crate::server::forwarded::{Source, TrustedProxies, client_ip};
 /// # Examples
 ///
 /// ```
+/// use std::sync::mpsc;
+///
 /// use corehttp::{Context, Server};
-/// use corehttp::server::ErrorReport;
 ///
-/// fn log(report: &ErrorReport) {
+/// // A thread of the application takes the lines. Without room for more, a line is dropped: no core waits for the log.
+/// let (lines, taken) = mpsc::sync_channel(1_024);
+/// let server = Server::new().on_error(move |report| {
 ///     let id = report.request.and_then(|request| request.headers.get("x-request-id"));
-///     eprintln!("{}.{} {id:?} {report}", report.connection_id, report.exchange_number);
-/// }
-///
-/// let server = Server::new().on_error(log);
+///     let line = format!("{}.{} {id:?} {report}", report.connection_id, report.exchange_number);
+///     let _ = lines.try_send(line);
+/// });
+/// # drop(taken);
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[non_exhaustive]
