@@ -82,6 +82,9 @@ impl Ejection {
     /// Sets how many percent of the hosts may be ejected at once, rounded down; backups are included, and hosts of weight 0
     /// are not. A host whose time is over, and which only waits for a request as a trial, does not count. Default: 50: one
     /// of two, and never the only one.
+    ///
+    /// With more than 0, a host is ejected all the same while one of a higher [tier](super::BalancerCounts::tier), such as a
+    /// backup, can be used: that one stands by for when all others are out.
     #[must_use]
     pub fn percent_max(mut self, percent: u8) -> Self {
         self.percent_max = percent.min(100);
