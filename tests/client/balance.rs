@@ -883,6 +883,20 @@ fn no_more_than_a_part_of_the_hosts_is_ejected_at_once() {
     }
 }
 
+/// A request on a connection of a host that dies may have been sent, and a policy once had no other host asked then.
+#[test]
+fn a_host_that_dies_between_two_requests_costs_none_rfc9110_9_2_2() {
+    paused(async {
+        let hosts = Hosts::new(&ALL_WELL);
+        let balancer = hosts.balance().retry(Retry::new()).build();
+        assert_eq!(responses(&balancer, 3).await, "a b c");
+        hosts.set("a", Refusing);
+        let answers = responses(&balancer, 4).await;
+        assert!(!answers.contains(['-', 'a']), "{answers}");
+        assert_eq!(balancer.counts()[0].failed, 1);
+    });
+}
+
 /// A backup once got no request while one of two dead hosts could not be ejected, by default, for the sake of the share.
 #[test]
 fn a_backup_that_can_be_used_lets_all_others_be_ejected() {

@@ -197,7 +197,7 @@ impl Retry {
     pub fn is_transient(outcome: Result<&Response, &ClientError>) -> bool {
         let response = match outcome {
             Ok(response) => response,
-            Err(error) => return !error.is_sent() && is_unreachable(error),
+            Err(error) => return is_unreachable(error),
         };
         match response.status {
             Status::REQUEST_TIMEOUT => response.timings().reused,
@@ -227,11 +227,14 @@ impl Retry {
     }
 }
 
-/// Whether a request has failed because its host could not be reached.
+/// Whether a request has failed because its host could not be reached. It may have been sent before, on a connection that turned
+/// out to be stale.
 fn is_unreachable(error: &ClientError) -> bool {
     match error.phase() {
-        ClientPhase::Resolve | ClientPhase::Connect | ClientPhase::Tls | ClientPhase::Send => {}
-        ClientPhase::Prepare
+        ClientPhase::Resolve | ClientPhase::Connect | ClientPhase::Tls => {}
+        ClientPhase::Send if !error.is_sent() => {}
+        ClientPhase::Send
+        | ClientPhase::Prepare
         | ClientPhase::Queue
         | ClientPhase::Wait
         | ClientPhase::Receive
