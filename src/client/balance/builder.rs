@@ -140,6 +140,10 @@ impl BalancerBuilder {
     /// are. At most 64 targets are used. If there is none, the last ones stay, and
     /// [`HostChange::Unresolved`](super::HostChange) is reported.
     ///
+    /// The name of a target is looked up with each new connection, once its addresses are no longer valid. If that fails, or
+    /// takes longer than 1.8 s, its last addresses are used (RFC 8767 §5). A connection that is kept stays at its address:
+    /// [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age) bounds for how long.
+    ///
     /// Targets of the lowest priority get the requests, by their weights; those of the next one get them while none of these
     /// can be used, and so on: see [`BalancerCounts::tier`](super::BalancerCounts::tier). A [weight](Balancer::set_weight) that
     /// is set for a target stays until that of its record changes; the service itself has none. A target that is
@@ -156,8 +160,8 @@ impl BalancerBuilder {
     ///
     /// # Examples
     ///
-    /// A resolver over a client of DNS, here one that knows a single answer. With the crate `hickory-resolver`, `resolve_srv`
-    /// would call `srv_lookup`, and read priority, weight, port and target of each record, and `valid_until` of the answer.
+    /// A resolver over a client of DNS, here one that knows a single answer. The example `srv` in the repository has one by the
+    /// crate `hickory-resolver`.
     ///
     /// ```
     /// use std::io;

@@ -189,8 +189,9 @@ impl Retry {
 
     /// Whether another attempt may help, by default:
     ///
-    /// - The host could not be resolved or connected to, or the connection failed before a byte of the request was sent. A
-    ///   certificate that is not valid does not become so, and a proxy that refuses has its reasons.
+    /// - The host could not be resolved or connected to, even if a connection that turned out to be stale had taken the request;
+    ///   or the connection failed before a byte of the request was sent. A certificate that is not valid does not become so, and
+    ///   a proxy that refuses has its reasons.
     /// - 408 on a connection that had been used before: the server had given up waiting for a request (RFC 9110 §15.5.9).
     /// - 429 (RFC 6585 §4) and 503 (RFC 9110 §15.6.4), if `retry-after` says when.
     /// - 502 and 504 (§15.6.3, §15.6.5).
