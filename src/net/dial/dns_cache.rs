@@ -179,7 +179,7 @@ impl DnsCache {
         }
     }
 
-    /// What is known of `name`, for one caller more.
+    /// The addresses of `name`, as far as they are known, and the turn of one caller more.
     fn take_turn(&self, name: &str) -> Turn {
         let mut known = lock(&self.known);
         let is_new = !known.contains_key(name);
@@ -283,7 +283,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(1_800);
 /// The time until such a name is looked up again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// What one caller finds in the cache.
+/// The part of an entry that one caller needs.
 struct Turn {
     /// The addresses, if they are still valid.
     known: Option<Arc<[IpAddr]>>,
