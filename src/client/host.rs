@@ -70,8 +70,11 @@ impl Host {
         Host { address: Some(address), pool, ..self.clone() }
     }
 
-    /// Returns the host at another origin, with this normalized spelling.
+    /// Returns the host at another origin, with this normalized spelling. Its last addresses stay while it cannot be looked up.
     pub(super) fn at_origin(&self, key: &str) -> Host {
+        if let Some(origin) = Origin::from_key(key) {
+            self.sender.settings().dial.dns.keep_last(origin.host());
+        }
         let pool = self.sender.pool(key, None).ok();
         Host { key: key.into(), address: None, pool, ..self.clone() }
     }

@@ -109,7 +109,7 @@ impl Context {
     /// ```
     #[doc(alias("proxy_buffering", "reverse_proxy"))]
     pub async fn forward(&mut self, call: impl IntoFuture<Output = Result<Call, ClientError>>) -> Result {
-        self.forward_with(call, |_| ()).await
+        self.forward_unless(call, |_| None::<()>).await.map(drop)
     }
 
     /// Forwards the request's body and the response as [`Context::forward`] does, but first lets `change` change the
@@ -215,11 +215,8 @@ impl Context {
         // A request without content was sent with its head.
         let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
         self.forward_interim(&call, &mut pump).await?;
-        let head =
-            poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        // After an error as well, since the heads are swapped.
-        let connection_options = self.merge_heads(&call);
-        head?;
+        poll_fn(|cx| call.borrow_mut().poll_own_head(cx)).await.map_err(gateway_error)?;
+        let connection_options = merge_heads(call.borrow_mut().response_head(), &self.response.headers);
         self.note_status(&call);
         call.borrow_mut().adjust_decoded_head();
         // If `choose` panics, the context still has the handler's own head.
@@ -266,22 +263,6 @@ impl Context {
 }
 
 impl Context {
-    /// Prepares the head behind to be sent, and swaps the two heads, which `poll_head` has swapped: the handler's is in the context
-    /// again, and the one behind in `call`. The latter loses the fields of the hop, whose `connection` lines are returned, and
-    /// gets those of the handler.
-    fn merge_heads(&mut self, call: &RefCell<CallExchange>) -> Headers {
-        let connection_options = self.forward_fields();
-        let mut call = call.borrow_mut();
-        let of_handler = &call.response_head().headers;
-        // A response has one id.
-        if of_handler.contains(REQUEST_ID) {
-            self.response.headers.remove(REQUEST_ID);
-        }
-        self.response.headers.append_all(of_handler);
-        mem::swap(&mut self.response, call.response_head());
-        connection_options
-    }
-
     /// Swaps the head of the context with the one in `call`: one is the handler's, the other is the one behind.
     fn swap_head(&mut self, call: &RefCell<CallExchange>) {
         mem::swap(&mut self.response, call.borrow_mut().response_head());
@@ -325,20 +306,6 @@ impl Context {
         self.note_forward(|forward| forward.status = Some(status));
     }
 
-    /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps
-    /// the protocols, which it must name (RFC 9110 §15.5.22).
-    fn forward_fields(&mut self) -> Headers {
-        let Response { status, headers, .. } = &mut self.response;
-        if *status != Status::UPGRADE_REQUIRED {
-            return headers.forward();
-        }
-        let mut named = Headers::new();
-        headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
-        let connection_options = headers.forward();
-        headers.append_all(&named);
-        connection_options
-    }
-
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
     /// its two ends; one that takes nothing would have this server keep its bytes for ever.
     async fn pass_upgraded(&mut self, mut call: CallExchange) -> Result {
@@ -354,6 +321,31 @@ impl Context {
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }
+}
+
+/// Prepares the head `behind` to be sent: it loses the fields of the hop, whose `connection` lines are returned, and gets those
+/// of the handler.
+fn merge_heads(behind: &mut Response, of_handler: &Headers) -> Headers {
+    let connection_options = forward_fields(behind);
+    // A response has one id.
+    if of_handler.contains(REQUEST_ID) {
+        behind.headers.remove(REQUEST_ID);
+    }
+    behind.headers.append_all(of_handler);
+    connection_options
+}
+
+/// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps the
+/// protocols, which it must name (RFC 9110 §15.5.22).
+fn forward_fields(Response { status, headers, .. }: &mut Response) -> Headers {
+    if *status != Status::UPGRADE_REQUIRED {
+        return headers.forward();
+    }
+    let mut named = Headers::new();
+    headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
+    let connection_options = headers.forward();
+    headers.append_all(&named);
+    connection_options
 }
 
 /// Notes how a call was opened, or was not.

@@ -897,6 +897,38 @@ fn no_more_than_a_part_of_the_hosts_is_ejected_at_once() {
     }
 }
 
+/// A request on a connection of a host that dies may have been sent, and a policy once had no other host asked then.
+#[test]
+fn a_host_that_dies_between_two_requests_costs_none_rfc9110_9_2_2() {
+    paused(async {
+        let hosts = Hosts::new(&ALL_WELL);
+        let balancer = hosts.balance().retry(Retry::new()).build();
+        assert_eq!(responses(&balancer, 3).await, "a b c");
+        hosts.set("a", Refusing);
+        let answers = responses(&balancer, 4).await;
+        assert!(!answers.contains(['-', 'a']), "{answers}");
+        assert_eq!(balancer.counts()[0].failed, 1);
+    });
+}
+
+/// A backup once got no request while one of two dead hosts could not be ejected, by default, for the sake of the share.
+#[test]
+fn a_backup_that_can_be_used_lets_all_others_be_ejected() {
+    for (percent, backup, expected) in
+        [(50, Well(200), 2), (1, Well(200), 2), (0, Well(200), 0), (50, Refusing, 2)]
+    {
+        paused(async move {
+            let hosts = Hosts::new(&[("a", Refusing), ("b", Refusing), ("c", backup)]);
+            let builder =
+                hosts.client().balance(["http://a", "http://b"]).unwrap().backup("http://c").unwrap();
+            let balancer = builder.penalty_max(0).ejection(Ejection::new().percent_max(percent)).build();
+            let _ = responses(&balancer, 100).await;
+            let ejected = balancer.counts().iter().filter(|host| host.ejected.is_some()).count();
+            assert_eq!(ejected, expected, "{percent} {backup:?}");
+        });
+    }
+}
+
 /// One in five requests of a host fails, which never fails five times in a row for long.
 #[test]
 fn a_host_that_fails_more_than_the_others_is_ejected() {

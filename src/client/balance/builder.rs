@@ -139,6 +139,10 @@ impl BalancerBuilder {
     /// are. At most 64 targets are used. Without any, the last ones stay, and [`HostChange::Unresolved`](super::HostChange) is
     /// reported.
     ///
+    /// The name of a target is looked up with each new connection, once its addresses are no longer valid. If that fails or
+    /// takes longer than 1.8 s, its last addresses are used (RFC 8767 §5). A kept connection stays at its address. For how long
+    /// is bounded by [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age).
+    ///
     /// Targets of the lowest priority get the requests, by their weights. The next priority gets them while none of these can
     /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A target keeps a
     /// [weight](Balancer::set_weight) of its own until that of its record changes. The service itself has none. A target that
@@ -155,8 +159,8 @@ impl BalancerBuilder {
     ///
     /// # Examples
     ///
-    /// A resolver over a client of DNS, here one with a single answer. With the crate `hickory-resolver`, `resolve_srv` would
-    /// call `srv_lookup`. Its answer has the priority, weight, port and target of each record, and `valid_until`.
+    /// A resolver over a client of DNS, here one with a single answer. The example `srv` in the repository has one by the crate
+    /// `hickory-resolver`.
     ///
     /// ```
     /// use std::io;

@@ -79,6 +79,9 @@ impl Ejection {
 
     /// Sets how many percent of the hosts may be ejected at once, rounded down. Backups are included, hosts of weight 0 are
     /// not. A host that only waits for a trial does not count. Default: 50, thus one of two, and never the only one.
+    ///
+    /// With more than 0, a host is ejected all the same while one of a higher [tier](super::BalancerCounts::tier), such as a
+    /// backup, can be used.
     #[must_use]
     pub fn percent_max(mut self, percent: u8) -> Self {
         self.percent_max = percent.min(100);

@@ -193,14 +193,17 @@ impl BalancerInner {
         }
     }
 
-    /// Ejects a host, unless too many others are.
+    /// Ejects a host, unless too many others are and none stands by.
     fn eject(&self, member: &Arc<Member>, ejection: &Ejection, cause: EjectionCause, now: Instant) {
         let may_eject = {
             let members = self.hosts.members();
             let used = || members.iter().filter(|other| other.weight() > 0);
             let is_ejected = |other: &&Arc<Member>| !Arc::ptr_eq(other, member) && !other.admits(now);
             let ejected = used().filter(is_ejected).count() + 1;
-            ejected * 100 <= used().count() * usize::from(ejection.percent_max)
+            let stands_by =
+                |other: &Arc<Member>| other.tier() > member.tier() && other.is_up() && other.admits(now);
+            let share = used().count() * usize::from(ejection.percent_max);
+            ejected * 100 <= share || share > 0 && used().any(stands_by)
         };
         if may_eject {
             member.eject(&self.health, ejection, cause, now);

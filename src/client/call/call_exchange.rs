@@ -191,13 +191,22 @@ impl CallExchange {
         Poll::Ready(self.complete_head(response))
     }
 
+    /// Receives the head of the final response, as [`CallExchange::poll_head`] does, but leaves it in
+    /// [`CallExchange::response_head`].
+    pub(crate) fn poll_own_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
+        self.recorder.record_failure(checked)?;
+        if !self.has_response() {
+            let head = self.pooled.poll_final_head(cx, &mut self.response_head);
+            ready!(self.recorder.record_poll_failure(head))?;
+        }
+        let CallExchange { pooled, response_head, cookies, recorder, .. } = self;
+        Poll::Ready(complete_head(pooled, cookies, recorder, response_head))
+    }
+
     /// Completes a head that has been received: its timings, cookies and decoding, and the record of a balancer.
     pub(super) fn complete_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        self.pooled.set_client_info(response);
-        self.cookies.end(response);
-        let decoded = self.pooled.decode(response);
-        self.recorder.record(decoded.as_ref().map(|()| &*response));
-        decoded
+        complete_head(&mut self.pooled, &mut self.cookies, &mut self.recorder, response)
     }
 
     /// Adjusts the head of a response whose content was decoded, before it is forwarded: removes the fields of the coded octets,
@@ -323,4 +332,18 @@ impl CallExchange {
     pub(super) fn swap_received_trailers(&mut self, trailers: &mut Headers) {
         mem::swap(trailers, &mut self.pooled.exchange.incoming.trailers);
     }
+}
+
+/// See [`CallExchange::complete_head`].
+fn complete_head(
+    pooled: &mut PooledConn,
+    cookies: &mut RequestCookies<'static>,
+    recorder: &mut OutcomeRecorder,
+    response: &mut Response,
+) -> Result<(), ClientError> {
+    pooled.set_client_info(response);
+    cookies.end(response);
+    let decoded = pooled.decode(response);
+    recorder.record(decoded.as_ref().map(|()| &*response));
+    decoded
 }

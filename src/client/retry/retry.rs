@@ -189,15 +189,16 @@ impl Retry {
 
     /// Whether another attempt may help, by default:
     ///
-    /// - The host could not be resolved or connected to, or the connection failed before a byte of the request was sent. An
-    ///   invalid certificate or the refusal of a proxy is no such case.
+    /// - The host could not be resolved or connected to, also in place of a stale connection that had taken the request. Or the
+    ///   connection failed before a byte of the request was sent. An invalid certificate or the refusal of a proxy is no such
+    ///   case.
     /// - 408 on a reused connection: the server had given up waiting for a request (RFC 9110 §15.5.9).
     /// - 429 (RFC 6585 §4) and 503 (RFC 9110 §15.6.4) with a `retry-after`.
     /// - 502 and 504 (§15.6.3, §15.6.5).
     pub fn is_transient(outcome: Result<&Response, &ClientError>) -> bool {
         let response = match outcome {
             Ok(response) => response,
-            Err(error) => return !error.is_sent() && is_unreachable(error),
+            Err(error) => return is_unreachable(error),
         };
         match response.status {
             Status::REQUEST_TIMEOUT => response.timings().reused,
@@ -227,11 +228,14 @@ impl Retry {
     }
 }
 
-/// Whether a request has failed because its host could not be reached.
+/// Whether a request has failed because its host could not be reached. It may have been sent before, on a connection that turned
+/// out to be stale.
 fn is_unreachable(error: &ClientError) -> bool {
     match error.phase() {
-        ClientPhase::Resolve | ClientPhase::Connect | ClientPhase::Tls | ClientPhase::Send => {}
-        ClientPhase::Prepare
+        ClientPhase::Resolve | ClientPhase::Connect | ClientPhase::Tls => {}
+        ClientPhase::Send if !error.is_sent() => {}
+        ClientPhase::Send
+        | ClientPhase::Prepare
         | ClientPhase::Queue
         | ClientPhase::Wait
         | ClientPhase::Receive

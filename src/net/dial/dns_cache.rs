@@ -101,13 +101,24 @@ impl DnsCache {
             UriHost::Address(address) => return Ok(Addresses { found: Arc::new([address]), rotation: 0 }),
             UriHost::Name(name) => Box::from(name.to_ascii_lowercase()),
         };
-        let (known, rotation) = self.take_turn(&name);
+        let Turn { known, is_kept, rotation } = self.take_turn(&name);
         let found = match self.fixed.get(fixed_key(&name)).cloned().or(known) {
             Some(found) if found.is_empty() => return Err(no_address()),
             Some(found) => found,
+            None if is_kept => match timeout(ANSWER_MAX, self.look_up(name.clone())).await {
+                Ok(found) => found?,
+                Err(_) => self.last(&name).ok_or(io::ErrorKind::TimedOut)?,
+            },
             None => self.look_up(name).await?,
         };
         Ok(Addresses { found, rotation })
+    }
+
+    /// Has the last addresses of `name` stay while it cannot be looked up (RFC 8767), as long as the name is not dropped for
+    /// others.
+    pub(crate) fn keep_last(&self, name: &str) {
+        let mut known = lock(&self.known);
+        entry(&mut known, &name.to_ascii_lowercase()).is_kept = true;
     }
 
     /// Returns the addresses of `host` as [`DnsCache::resolve`] does, and for how long they are still valid.
@@ -159,28 +170,36 @@ impl DnsCache {
         ttl.map_or(self.keep, |ttl| ttl.min(self.keep))
     }
 
-    /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.
+    /// Has `host` looked up again, since these addresses cannot be reached. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let mut known = lock(&self.known);
         let name = host.to_ascii_lowercase();
         if let Some(entry) = known.get_mut(&*name)
             && entry.found.as_ref().is_some_and(|found| Arc::ptr_eq(found, &addresses.found))
         {
-            entry.found = None;
+            entry.good_until = Instant::now();
         }
     }
 
-    /// The addresses of `name`, if they are known and still valid; and how many callers have asked for them before.
-    fn take_turn(&self, name: &str) -> (Option<Arc<[IpAddr]>>, usize) {
+    /// The addresses of `name`, as far as they are known, and the turn of one caller more.
+    fn take_turn(&self, name: &str) -> Turn {
         let mut known = lock(&self.known);
+        let is_new = !known.contains_key(name);
+        let entry = entry(&mut known, name);
+        entry.rotation = entry.rotation.wrapping_add(usize::from(!is_new));
+        let is_kept = entry.is_kept && entry.found.is_some();
+        Turn { known: entry.valid_at(Instant::now()), is_kept, rotation: entry.rotation }
+    }
+
+    /// The last addresses of `name`, which could not be looked up, if they stay: they are valid for a while more.
+    fn last(&self, name: &str) -> Option<Arc<[IpAddr]>> {
+        let mut known = lock(&self.known);
+        let entry = known.get_mut(name).filter(|entry| entry.is_kept)?;
         let now = Instant::now();
-        if let Some(entry) = known.get_mut(name) {
-            entry.rotation = entry.rotation.wrapping_add(1);
-            return (entry.valid_at(now), entry.rotation);
+        if entry.good_until <= now {
+            entry.good_until = now + PAUSE_AFTER_FAILURE;
         }
-        make_room(&mut known);
-        known.insert(name.into(), DnsEntry::new(now));
-        (None, 0)
+        entry.found.clone()
     }
 
     async fn look_up(self: &Arc<DnsCache>, name: Box<str>) -> io::Result<Arc<[IpAddr]>> {
@@ -212,14 +231,13 @@ impl DnsCache {
         name: &str,
         answer: io::Result<(Vec<IpAddr>, Option<Duration>)>,
     ) -> LookUpResult<Arc<[IpAddr]>> {
-        let (found, ttl) = answer?;
-        let found = addresses(found)?;
+        let (found, ttl) = match answer.and_then(|(found, ttl)| Ok((addresses(found)?, ttl))) {
+            Ok(answer) => answer,
+            Err(error) => return self.last(name).ok_or(error.into()),
+        };
         let mut known = lock(&self.known);
         // Names that were needed more recently may have taken the place of this one.
-        if !known.contains_key(name) {
-            make_room(&mut known);
-        }
-        let entry = known.entry(name.into()).or_insert_with(|| DnsEntry::new(Instant::now()));
+        let entry = entry(&mut known, name);
         entry.found = Some(found.clone());
         entry.good_until = Instant::now() + self.kept(ttl);
         Ok(found)
@@ -266,23 +284,49 @@ const NAMES_MAX: usize = 1024;
 /// More addresses than a client could try within its time limit.
 const ADDRESSES_MAX: usize = 64;
 
+/// How long the look-up of a name may take whose last addresses stay, before these are used (RFC 8767 §5).
+const ANSWER_MAX: Duration = Duration::from_millis(1_800);
+
+/// The time until such a name is looked up again.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// The part of an entry that one caller needs.
+struct Turn {
+    /// The addresses, if they are still valid.
+    known: Option<Arc<[IpAddr]>>,
+    /// Whether there are last ones, which stay while the name cannot be looked up.
+    is_kept: bool,
+    /// How many callers have asked for the name before.
+    rotation: usize,
+}
+
 /// The cache entry of one name.
 struct DnsEntry {
     found: Option<Arc<[IpAddr]>>,
     /// Until when the addresses are valid.
     good_until: Instant,
+    /// Whether the last addresses stay while the name cannot be looked up.
+    is_kept: bool,
     /// How many callers have asked for the name after the first.
     rotation: usize,
 }
 
 impl DnsEntry {
     fn new(now: Instant) -> DnsEntry {
-        DnsEntry { found: None, good_until: now, rotation: 0 }
+        DnsEntry { found: None, good_until: now, is_kept: false, rotation: 0 }
     }
 
     fn valid_at(&self, now: Instant) -> Option<Arc<[IpAddr]>> {
         self.found.clone().filter(|_| self.good_until > now)
     }
+}
+
+/// The entry of `name`, which is new if there was none.
+fn entry<'a>(known: &'a mut HashMap<Box<str>, DnsEntry>, name: &str) -> &'a mut DnsEntry {
+    if !known.contains_key(name) {
+        make_room(known);
+    }
+    known.entry(name.into()).or_insert_with(|| DnsEntry::new(Instant::now()))
 }
 
 /// Makes room for one more name, if necessary by dropping one: without an answer, or else with the oldest.
@@ -429,6 +473,54 @@ mod tests {
             assert_eq!(names.resolve("a.").await.unwrap().found.len(), 1, "another name");
             assert_eq!(script.asked(), "a:3 a.:1 ");
             assert_eq!(DnsCache::default().keep, Duration::from_secs(60));
+        });
+    }
+
+    #[test]
+    fn the_last_addresses_of_a_name_stay_if_they_are_to_rfc8767() {
+        run(async {
+            let (script, names) = script();
+            names.keep_last("A");
+            script.fails.store(true, Ordering::Relaxed);
+            assert!(names.resolve("a").await.is_err(), "there are none yet");
+            script.fails.store(false, Ordering::Relaxed);
+            for name in ["a", "b"] {
+                names.resolve(name).await.unwrap();
+            }
+            advance(KEEP).await;
+            script.fails.store(true, Ordering::Relaxed);
+            assert!(names.resolve("b").await.is_err(), "it is not to be kept");
+            let last = names.resolve("a").await.unwrap();
+            assert_eq!((last.found.len(), script.asked().as_str()), (2, "a:3 b:2 "));
+            // They are valid for a while, unless they cannot be reached.
+            assert!(Arc::ptr_eq(&last.found, &names.resolve("a").await.unwrap().found));
+            assert_eq!(script.asked(), "a:3 b:2 ");
+            names.forget("a", &last);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2);
+            assert_eq!(script.asked(), "a:4 b:2 ");
+            script.fails.store(false, Ordering::Relaxed);
+            advance(PAUSE_AFTER_FAILURE).await;
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 5);
+        });
+    }
+
+    #[test]
+    fn the_last_addresses_are_used_if_a_look_up_takes_long_rfc8767_5() {
+        run(async {
+            let script = ScriptedResolver { takes: Duration::from_secs(20), ..ScriptedResolver::default() };
+            let names = Arc::new(DnsCache::new(script.clone(), KEEP));
+            names.keep_last("a");
+            let first = names.resolve("a").await.unwrap();
+            advance(KEEP).await;
+            let began = Instant::now();
+            for _ in 0..3 {
+                assert!(Arc::ptr_eq(&names.resolve("a").await.unwrap().found, &first.found));
+            }
+            assert_eq!((began.elapsed().as_millis() / 100, script.asked().as_str()), (18, "a:2 "));
+            // The look-up goes on without the callers.
+            sleep(script.takes).await;
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2);
+            assert_eq!(script.asked(), "a:2 ");
         });
     }
 

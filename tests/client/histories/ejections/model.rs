@@ -147,7 +147,7 @@ impl Model {
     /// A request that the host at this place has got ends. Returns what is reported of it.
     fn end(&mut self, at: usize, is_trial: bool, is_served: bool) -> Option<String> {
         let now = self.now();
-        let may_be_ejected = self.may_be_ejected(at, now);
+        let (may_be_ejected, stands_by) = (self.may_be_ejected(at, now), self.stands_by(at, now));
         let host = &mut self.hosts[at];
         let origin = HOSTS[host.number];
         if is_served {
@@ -167,14 +167,21 @@ impl Model {
         let report = format!("{origin} {cause} {}", host.eject(now));
         let ejected = self.hosts.iter().filter(|it| it.weight > 0 && !it.is_fit(now)).count();
         let share = self.settings.percent_max as usize * self.weighty();
-        assert!(ejected * 100 <= share, "{ejected} of {} hosts are ejected", self.weighty());
+        assert!(stands_by || ejected * 100 <= share, "{ejected} of {} hosts are ejected", self.weighty());
         Some(report)
     }
 
     fn may_be_ejected(&self, at: usize, now: Duration) -> bool {
         let others = self.hosts.iter().enumerate().filter(|(other, it)| *other != at && it.weight > 0);
         let ejected = others.filter(|(_, it)| !it.is_fit(now)).count() + 1;
-        ejected * 100 <= self.weighty() * usize::from(self.settings.percent_max)
+        let share = self.weighty() * usize::from(self.settings.percent_max);
+        ejected * 100 <= share || share > 0 && self.stands_by(at, now)
+    }
+
+    /// Whether a backup can take the requests of the host at this place.
+    fn stands_by(&self, at: usize, now: Duration) -> bool {
+        let mut backups = self.hosts.iter().filter(|it| it.is_backup && it.weight > 0);
+        !self.hosts[at].is_backup && backups.any(|backup| backup.is_fit(now))
     }
 
     fn weighty(&self) -> usize {
