@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server and client that allocate nothing per request.
+//! An HTTP/1.1 server that allocates nothing per request, and its client.
 //!
 //! # A server
 //!
@@ -61,14 +61,14 @@
 //!
 //! # Where to look
 //!
-//! Each module begins with a program. The [`guide`] has a service, and the idioms of axum, actix, fasthttp and reqwest.
+//! Each module begins with an example. The [`guide`] has a whole service, operation, and the idioms of axum and reqwest.
 //!
 //! Servers:
 //!
 //! - Handlers, their state, routes, links: [`Handler`], [`Context`], [`with_state`], [`routes!`], [`Router`], [`routing`]
 //! - Where to listen, on how many cores, certificates: [`Server`], [`net`], [`tls`], [`acme`]
-//! - Middleware, guards, rates, CORS, forged requests, compression, ids: [`middleware`]
-//! - Logs, metrics, spans, reports: [`access_log`], [`server::ErrorLog`], [`metrics`], [`tracing`], [`Server::on_exchange`]
+//! - Middleware, guards, rate limits, CORS, forged requests, compression, request ids: [`middleware`]
+//! - Logs, metrics, histograms, spans: [`Server::observe`], [`access_log`], [`server::ErrorLog`], [`metrics`], [`tracing`]
 //! - JSON, parameters, queries, forms, uploads: [`json`], [`Context::params`], [`Request::query`], [`Request::form`],
 //!   [`multipart`]
 //! - Cookies, sessions, repeated requests: [`Request::cookies`], [`SetCookie`], [`cookies`], [`session`], [`idempotency`]
@@ -80,25 +80,26 @@
 //! - The client's address behind proxies: [`Context::client_ip`], [`Server::trusted_proxies`], [`proxy_protocol`]
 //! - Clients that leave: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`]
 //! - A graceful stop, probes: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
-//! - Gateways: [`Context::forward`], [`Request::forwarded_to`], [`middleware::ForwardAuth`], [`client::Balancer`]
+//! - Gateways, health checks: [`Context::forward`], [`client::Balancer`], [`client::HealthCheck`], [`middleware::ForwardAuth`]
 //! - Apps of axum, layers of tower, types of `http`: [`tower`], [`http_types`]
 //! - Tests, connections of your own: [`Service::respond`], [`testing`], [`Service::serve_connection`]
 //!
 //! Clients, and both:
 //!
-//! - Requests and their failures: [`Client::get`], [`RequestBuilder`], [`Response::error_for_status`], [`ClientError`]
-//! - Connections, time limits, proxies, redirects, cookies: [`ClientBuilder`], [`client`], [`jar`]
+//! - Requests, uploads, failures: [`Client::get`], [`RequestBuilder`], [`Response::error_for_status`], [`ClientError`]
+//! - Connections, time limits, TLS, proxies, redirects, cookies: [`ClientBuilder`], [`client`], [`tls`], [`jar`]
 //! - Retries, tokens and signatures of all requests: [`client::Retry`], [`client::ClientMiddleware`]
 //! - Large bodies, events: [`Client::open_response`], [`Client::open_call`], [`Client::download`], [`sse::EventSource`]
 //! - Without a runtime: [`blocking`]. Without an allocation: [`Client::send`]. Both sides: [`message`], [`coding`], [`error`]
 //!
-//! A feature has the name of its module, and `http` that of `http_types`: `cargo add corehttp --features session,metrics`.
-//! On by default: `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls`. Without a module: `form` (forms as
-//! structs), `compress` and `zstd` (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other
-//! cryptography), `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes).
+//! A feature has the name of its module, with `-` for `_`. That of `http_types` is `http`. On by default: `access-log`,
+//! `compress`, `form`, `fs`, `json`, `multipart` and `tls`. Features without a module: `form` (forms as structs), `compress`
+//! and `zstd` (codings), `charset` (text beyond UTF-8), `idna` (hosts beyond ASCII), `aws-lc-rs` (other cryptography),
+//! `platform-verifier` (authorities of the system), `handover` and `systemd` (sockets of other processes). For a method
+//! without its feature, the compiler names the feature.
 //!
-//! The folder `examples` has programs for most of this. Names are those of [RFC
-//! 9110](https://www.rfc-editor.org/rfc/rfc9110) and [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112).
+//! The folder `examples` has programs for most of this. HTTP/2 and HTTP/3 are left to proxies in front. Names are those of
+//! [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110) and [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112).
 //!
 #![cfg_attr(feature = "access-log", doc = "[`access_log`]: mod@access_log")]
 #![cfg_attr(not(feature = "access-log"), doc = "[`access_log`]: #where-to-look")]

@@ -48,9 +48,9 @@ impl ClientBuilder {
     /// phases apply (see [`ClientTimeouts`]).
     ///
     /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow. The time of the
-    /// caller between two reads or writes counts, too. Later reads and writes fail with a timeout, even of bytes that have
-    /// arrived. While a limit is set, `AsyncRead` yields little at once to a slow reader. A reader with a buffer thus notices
-    /// the limit in time.
+    /// caller between two reads or writes counts, too. After the limit, reads and writes fail with a timeout, even of arrived
+    /// bytes, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once to a slow reader. A
+    /// reader with a buffer thus notices the limit in time.
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
@@ -99,8 +99,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the policy by which failed requests are sent again. Default: none. A request is then sent again only after a stale
-    /// connection. [`Retry`] describes which requests are retried.
+    /// Sets the policy by which failed requests are sent again. Default: none. A request is then sent once more at most, after a
+    /// stale connection. [`Retry`] describes which requests are retried.
     pub fn retry(mut self, retry: impl Into<Option<Retry>>) -> Self {
         self.retry = retry.into().map(Arc::new);
         self
@@ -123,7 +123,7 @@ impl ClientBuilder {
     /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no `accept-encoding`, and
     /// content stays as it was sent.
     ///
-    /// More than `most` bytes are an error, also of a streamed body. So are more coded bytes that decode to nothing. Content
+    /// More than `most` bytes are an error, also of a streamed body. So are more than `most` coded bytes that decode to nothing. Content
     /// without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content (206) stays coded. Which
     /// codings are supported depends on the features `compress` and `zstd`.
     ///
@@ -190,7 +190,7 @@ impl ClientBuilder {
     /// | fault | is read as |
     /// |---|---|
     /// | a line of a head, of trailers or around a chunk that ends with LF alone (RFC 9112 §2.2, §7.1) | CRLF |
-    /// | a line that is no field: a space in the name or next to it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
+    /// | a line that is no field: a space in the name or after it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
     /// | several lengths that are equal (RFC 9110 §8.6) | one |
     /// | blanks after the size of a chunk (§7.1) | nothing |
     /// | octets after the end of `gzip`, if content is [decoded](ClientBuilder::decode_up_to) | nothing |
@@ -410,7 +410,7 @@ impl ClientBuilder {
     /// server that is [bound](crate::Server::bind) to the same address listens there. Default: over TCP, to an address of the
     /// host.
     ///
-    /// Requests, the names in certificates, and the bounds of each host stay those of the URL. A name without a port is dialed
+    /// Requests, the names expected in certificates, and the bounds of each host stay those of the URL. A name without a port is dialed
     /// with the port of the URL. A proxy is expected at `address`, too. The module [`net`](crate::net) has an example.
     #[doc(alias("unix_socket", "unix"))]
     pub fn connect_to(mut self, address: impl Into<Address>) -> Self {

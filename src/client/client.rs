@@ -267,11 +267,11 @@ impl Client {
     ///
     /// - [`ClientCause::Request`] if the request has a `range` or an `if-range` of its own. Nothing is sent then, and the file
     ///   stays as it is.
-    ///
     /// - [`ClientCause::Status`] for a response that is neither 200 nor the requested part. A 503 ends the download at once,
     ///   also of the rest, unless a [`Retry`] of the client sends the request again.
-    /// - [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written. The file then has the
-    ///   beginning of the content.
+    /// - [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written.
+    ///
+    /// After a failure in the middle of the content, the file has its beginning.
     ///
     /// [`ClientCause::Request`]: crate::client::ClientCause::Request
     /// [`ClientCause::Status`]: crate::client::ClientCause::Status

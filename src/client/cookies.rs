@@ -13,7 +13,7 @@ pub trait CookieStore: Send + Sync + 'static {
     /// §5.8.3). A value that is not valid in a field is not sent.
     fn cookie_header(&self, target: &Target) -> Option<Vec<u8>>;
 
-    /// Stores the cookies in `headers`, the fields of the response to a request for the URL `target`.
+    /// Stores the cookies that `headers` sets, the fields of the response to a request for the URL `target`.
     fn store(&self, target: &Target, headers: &Headers);
 }
 

@@ -68,7 +68,7 @@ pub struct CoreCounts {
     pub aborted: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
-    /// Bytes received, without those of TLS and of upgraded connections, but with those of WebSockets.
+    /// Bytes received, without the overhead of TLS and without upgraded connections, but with WebSockets.
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,
@@ -95,7 +95,7 @@ impl CoreCounts {
     /// - `deflaters` and `inflaters`, the states of compressed WebSockets.
     ///
     /// The first two are counted once a second. The others are those of the thread: of several services on one thread,
-    /// the last one counts them. The memory of codecs is known to within a few KB. An allocator may keep memory that
+    /// the newest one counts them. The memory of codecs is known to within a few KB. An allocator may keep memory that
     /// was freed: see [On the open internet](crate::guide::open_internet).
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
         zip(POOL_NAMES, self.pools)
@@ -159,7 +159,7 @@ pub struct ErrorCounts {
     pub panic: u64,
     /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests without a plan.
     pub refused: u64,
-    /// Connections over a limit of their number, and requests refused for lack of memory
+    /// Connections beyond a limit of connections, and requests refused for lack of memory
     /// ([`Limits::memory_max`](crate::Limits::memory_max)).
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait for another attempt, which the

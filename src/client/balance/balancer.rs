@@ -72,8 +72,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send). A target that is more than a path fails with [`ClientCause::Origin`], a
-    /// balancer without hosts with [`ClientCause::NoHost`].
+    /// As [`Client::send`](crate::Client::send). A target that is more than a path fails with [`ClientCause::Origin`]. Without a
+    /// host of a weight above 0, the error is that of a failed look-up, if any, or else [`ClientCause::NoHost`].
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut round = self.begin(request, Some(&request.body)).await.inspect_err(|_| response.reset())?;
         loop {
@@ -128,8 +128,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::open_call`](crate::Client::open_call). A target that is more than a path fails with
-    /// [`ClientCause::Origin`], a balancer without hosts with [`ClientCause::NoHost`].
+    /// As [`Client::open_call`](crate::Client::open_call), and for targets and hosts as [`Balancer::send`].
     pub async fn open_call(&self, request: &Request) -> Result<Call, ClientError> {
         let mut round = self.begin(request, None).await?;
         loop {
@@ -166,8 +165,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`](crate::Client::upgrade). A target that is more than a path fails with [`ClientCause::Origin`], a
-    /// balancer without hosts with [`ClientCause::NoHost`].
+    /// As [`Client::upgrade`](crate::Client::upgrade), and for targets and hosts as [`Balancer::send`].
     pub async fn upgrade(
         &self,
         request: &Request,

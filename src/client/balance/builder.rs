@@ -92,7 +92,7 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Adds a host for the time in which no other can be used.
+    /// Adds a backup. It gets requests only while no other host can be used.
     ///
     /// # Errors
     ///
@@ -139,15 +139,16 @@ impl BalancerBuilder {
     /// are. At most 64 targets are used. Without any, the last ones stay, and [`HostChange::Unresolved`](super::HostChange) is
     /// reported.
     ///
-    /// The name of a target is looked up with each new connection, once its addresses are no longer valid. If that fails or
-    /// takes longer than 1.8 s, its last addresses are used (RFC 8767 §5). A kept connection stays at its address. For how long
-    /// is bounded by [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age).
+    /// A new connection looks up the name of its target if the last addresses are no longer valid. After a failed look-up, or
+    /// after 1.8 s, the last addresses are used (RFC 8767 §5). A kept connection stays at its address.
+    /// [`ClientTimeouts::connection_age`](crate::client::ClientTimeouts::connection_age) can bound its age, which has no limit
+    /// by default.
     ///
     /// Targets of the lowest priority get the requests, by their weights. The next priority gets them while none of these can
-    /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A target keeps a
-    /// [weight](Balancer::set_weight) of its own until that of its record changes. The service itself has none. A target that
-    /// is [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the
-    /// weight from the one that has found it first. Once it has left this service, the other one counts.
+    /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A [weight](Balancer::set_weight) that was
+    /// set for a target stays until that of its record changes. The service itself has none. A target that is
+    /// [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the weight
+    /// from the one that has found it first. Once it has left this service, the other one counts.
     ///
     /// Requests have the name and the port of the target in their `host` field, and TLS expects the name. For `https`, targets
     /// must therefore be in the domain of the service, here `api.internal`. Others are left out, since a forged answer of a

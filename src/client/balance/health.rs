@@ -94,7 +94,7 @@ impl fmt::Debug for HealthPolicy {
 /// A [`Balancer`](super::Balancer) starts or stops sending requests to hosts that are not fit for use.
 ///
 /// These get requests while fewer hosts are fit than [`BalancerBuilder::panic_below`](super::BalancerBuilder::panic_below)
-/// demands, or none, backups included.
+/// demands. They also do while not even a backup is fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PanicReport {

@@ -18,7 +18,7 @@ use super::response_reader::ResponseReader;
 use crate::client::error::{ClientError, RetryLog, RetryReport};
 use crate::message::{Headers, Response};
 
-/// A request whose body is written piece by piece.
+/// A request whose head has been sent. Its body is written piece by piece.
 ///
 /// Made by [`Client::open_call`](crate::Client::open_call). Dropping it closes the connection.
 ///

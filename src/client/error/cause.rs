@@ -48,7 +48,7 @@ pub enum ClientCause {
     /// The URL is not `https`, and the client is for no others (see
     /// [`ClientBuilder::https_only`](crate::ClientBuilder::https_only)).
     HttpsOnly,
-    /// The client must connect neither to this address of the host nor to any other (see
+    /// The host has this address, and none that is allowed (see
     /// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses)).
     AddressRefused(IpAddr),
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
@@ -78,7 +78,8 @@ pub enum ClientCause {
     /// The TLS handshake failed, the server has ended the connection with an alert, or this crate was built without the
     /// feature `tls`.
     Tls(tls::Error),
-    /// The status is one of a failure, by [`Response::error_for_status`](crate::Response::error_for_status).
+    /// The caller asked for an error by [`Response::error_for_status`](crate::Response::error_for_status), or
+    /// [`Client::download`](crate::Client::download) got an unexpected status.
     Status(Status),
     /// There were more redirects than the client follows.
     TooManyRedirects,

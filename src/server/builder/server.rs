@@ -320,9 +320,9 @@ impl Server {
     /// Error responses go to:
     ///
     /// - a request that is malformed, too large or too late
-    /// - a connection over a limit of their number
+    /// - a connection beyond a limit of connections
     /// - a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses
-    /// - a failure of the handler with an [`Error`](crate::Error), its panic, or the end of its time
+    /// - a request whose handler fails with an [`Error`](crate::Error), panics, or takes too long
     ///
     /// A response that a handler leaves with `Ok` is its own, whatever its status.
     ///
@@ -429,8 +429,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Fails without an address, with an address that cannot be bound (the error names it), or with a thread or a
-    /// listener.
+    /// Fails without an address, for an address that cannot be bound (the error names it), or after a failure of a
+    /// thread or a listener.
     #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where

@@ -133,9 +133,9 @@ impl<H: Handler + 'static> Service<H> {
 
     /// Answers one request without a connection, for tests of handlers.
     ///
-    /// As on a connection, the body is received by the handler's [`BodyPlan`](crate::server::BodyPlan), and refused if
-    /// it exceeds the plan. The fields `content-length` and `transfer-encoding` announce a body, unless the request has
-    /// them.
+    /// As on a connection, the handler's [`BodyPlan`](crate::server::BodyPlan) decides whether the body is received
+    /// before the handler. A body beyond the plan is refused. The fields `content-length` and `transfer-encoding`
+    /// announce a body, unless the request has them.
     ///
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session. For another address, use
     /// [`Service::respond_from`]. [Observers](crate::Server::observe), such as an access log, see the exchange like any

@@ -16,7 +16,7 @@ impl Server {
     ///
     /// The handshake and the first head together must arrive within [`Timeouts::head`](crate::Timeouts::head). Other
     /// connections do not wait for a handshake. Failed handshakes are reported to [`Server::on_error`], except those
-    /// where the peer merely went away. A connection over a limit of their number is closed without a response.
+    /// where the peer merely went away. A connection beyond a limit of connections is closed without a response.
     ///
     /// To listen in the clear, too, bind the secure addresses by [`Server::and_bind_tls`] instead.
     pub fn tls(mut self, tls: ServerTls) -> Server {

@@ -85,8 +85,8 @@ pub trait BodyFilter: 'static {
     ///
     /// # Errors
     ///
-    /// An error ends the content. The read that meets it fails with this error. If the handler passes the error on with
-    /// `?` before the response has begun, its status answers the request. Later reads fail with an error of their own,
+    /// An error ends the content. The read that meets it fails with this error. Passed on with `?` before the
+    /// response, the error answers the request with its status. Later reads fail with an error of their own,
     /// which is answered with 500. A gateway cuts the request that it forwards.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> Result;
 

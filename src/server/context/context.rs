@@ -149,7 +149,7 @@ impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// The unread rest of the body is discarded afterwards, or during the writes of the response. Beyond
+    /// The part that the handler leaves unread is discarded after it, or during the writes of the response. Beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
     ///
     /// # Examples
@@ -200,7 +200,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::buffer_body`], or with a larger body.
+    /// As [`Context::buffer_body`], with `most` in place of [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
         if self.exchange.incoming.get_mut().has_discarded() {
             return Err(discarded().into());
@@ -266,8 +266,8 @@ impl Context {
         Ok(writer)
     }
 
-    /// Begins the response, and returns a [`BodyReader`] and a [`BodyWriter`] to use at the same time. See
-    /// [`Context::body_writer`].
+    /// Begins the response, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the response's, to
+    /// use at the same time. See [`Context::body_writer`].
     ///
     /// The handler must read the body beside its writes, as with `tokio::try_join!`. Many peers take nothing of a
     /// response before they have sent all of their request. Without reads, a large body and a large response then stand
@@ -276,7 +276,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::body_writer`], or with the connection.
+    /// As [`Context::body_writer`], or if the connection fails.
     pub async fn duplex(&mut self) -> io::Result<(BodyReader<'_>, BodyWriter<'_>)> {
         let incoming = self.exchange.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
@@ -296,8 +296,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with the connection, or with a [`RespondError`] for a status of 101 or outside of 1xx, or after a final
-    /// response.
+    /// Fails if the connection does. Fails with a [`RespondError`] for a status of 101 or outside of 1xx, and after a
+    /// final response.
     #[doc(alias = "early_hints")]
     pub async fn send_informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
@@ -508,8 +508,8 @@ impl Context {
     /// address in the request's `x-forwarded-for` fields that is not a proxy's. Each proxy appends the address of its
     /// own peer, and anything before that may be made up. If all of the addresses are proxies', the first one is the
     /// client's. Without the field, the peer is the client. So let your proxies append to that field, as nginx does
-    /// with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]). `None` for a peer without an
-    /// address, and behind a proxy that hides the client.
+    /// with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]), which has the same rules.
+    /// `None` if the client is not known, as for a peer without an address, or behind a proxy that hides the client.
     ///
     /// # Examples
     ///

@@ -17,7 +17,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with the connection, or with a [`RespondError`] if:
+    /// Fails if the connection does. Fails with a [`RespondError`] if:
     ///
     /// - the request does not ask to be upgraded to `protocol`
     /// - the request's body was not read
@@ -73,7 +73,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with the connection, or with a [`RespondError`] if:
+    /// Fails if the connection does. Fails with a [`RespondError`] if:
     ///
     /// - the request is not a CONNECT, or has content (answered with 400 if passed on with `?`)
     /// - a response has already been sent
@@ -95,7 +95,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with the connection, or with a [`RespondError`] after a response or without a connection.
+    /// Fails if the connection does. Fails with a [`RespondError`] after a response, or if there is no connection.
     ///
     /// # Examples
     ///

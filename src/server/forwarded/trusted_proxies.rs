@@ -65,7 +65,7 @@ impl TrustedProxies {
     ///
     /// # Errors
     ///
-    /// Fails with a malformed one, or with bits beyond the prefix, as in `10.0.0.1/8`. Such a network may be larger
+    /// Fails for a malformed network or address, and for bits beyond the prefix, as in `10.0.0.1/8`. Such a network may be larger
     /// than intended.
     pub fn new<N: AsRef<str>>(
         networks: impl IntoIterator<Item = N>,

@@ -23,8 +23,8 @@ pub fn defer_body(ctx: &mut Context, next: &impl Handler) -> BodyPlan {
     }
 }
 
-/// Answers a request whose body [`defer_body`] has left for later. The new plan of `next` may depend on the results of
-/// the middleware. The body is received if the plan is to buffer it. Then `next` is called.
+/// Answers a request whose body [`defer_body`] has left for later. First, `next` is asked for its plan once more. This plan
+/// may depend on the results of the middleware. The body is received if the plan is to buffer it. Then `next` is called.
 ///
 /// After a refusal by the plan, or a failure of the body, middleware beneath gets the refusal. The handler is not
 /// called.

@@ -56,7 +56,7 @@ pub trait Middleware: 'static {
     /// Decides by the head what becomes of the request's body, before the body is read. `next` is what this middleware
     /// surrounds. Default: the plan of `next`.
     ///
-    /// A guard refuses the request here by [`Context::refuse`], before its body is received. Neither
+    /// A guard refuses the request here by [`Context::refuse`], before its body is received and before `next` sees it. Neither
     /// [`call`](Middleware::call) nor `next` is called then.
     ///
     /// This method is left out by a handler that chooses among others without passing the head on. So a guard for

@@ -187,9 +187,9 @@ impl ServerHandle {
     ///
     /// # Errors
     ///
-    /// Fails if a core could not go on, for instance after the failure of a listener. Also fails with the signal of
-    /// [`Server::stop_on`](crate::Server::stop_on). The whole server then stops, with the grace period of that signal,
-    /// or 10 seconds. Only one caller gets the error. The others get `Ok`.
+    /// Fails if a core could not go on, for instance after the final failure of a listener. Also fails after a
+    /// failure of the signal of [`Server::stop_on`](crate::Server::stop_on). The whole server then stops, with the grace
+    /// period of that signal, or 10 seconds. Only one caller gets the error. The others get `Ok`.
     ///
     /// # Panics
     ///

@@ -77,7 +77,8 @@ pub struct HostCounts {
     pub retries: u64,
     /// Requests that were sent again by a [`Retry`](crate::client::Retry).
     pub retries_by_policy: u64,
-    /// Requests that were not, with the host's [budget](crate::client::RetryBudget) used up.
+    /// Requests that a [`Retry`](crate::client::Retry) did not send again, with the host's
+    /// [budget](crate::client::RetryBudget) used up.
     pub retries_refused: u64,
     /// Waits for one of the connections of the host.
     pub queue: PhaseCounts,
