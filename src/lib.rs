@@ -80,7 +80,7 @@
 //! - The client's address behind proxies: [`Context::client_ip`], [`Server::trusted_proxies`], [`proxy_protocol`]
 //! - Clients that leave: [`Server::half_close`], [`Context::peer_closed`], [`middleware::uncancelled`]
 //! - A graceful stop, probes: [`Server::stop_on`], [`shutdown_signal`], [`ServerHandle`], [`health`]
-//! - Gateways, health checks: [`Context::forward`], [`client::Balancer`], [`client::HealthCheck`], [`middleware::ForwardAuth`]
+//! - Gateways, health checks: [`Context::forward`], [`client::Balancer`], [`client::HealthCheck`]
 //! - Apps of axum, layers of tower, types of `http`: [`tower`], [`http_types`]
 //! - Tests, connections of your own: [`Service::respond`], [`testing`], [`Service::serve_connection`]
 //!

@@ -197,9 +197,8 @@ impl ClientBuilder {
     ///
     /// All else stays an error: different lengths, a length beside chunks, a size with a sign, a malformed status line, a
     /// `content-length` or `transfer-encoding` in a line that is no field, and any fault in the response of a proxy to CONNECT.
-    /// After a response with any fault of the table but the last, its connection is closed, since two readers may disagree
-    /// about what follows (§11.2). For the same reason, [`Context::forward`](crate::Context::forward) refuses the calls of such
-    /// a client.
+    /// A proxy may read such a response otherwise (§11.2). So the connection is closed after any fault of the table but the
+    /// last, and [`Context::forward`](crate::Context::forward) refuses the calls of such a client.
     ///
     /// # Examples
     ///

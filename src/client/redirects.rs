@@ -11,13 +11,13 @@ use crate::message::{Redirect, Request, Status};
 ///
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
-/// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's, of its URL, or from [`ClientBuilder::default_header`]. Once dropped, they do not come back. A
-///   user and a password in the `location` are sent where it leads.
+/// - `authorization`, `cookie` and `proxy-authorization` are dropped for another origin than that of the request, also
+///   those from [`ClientBuilder::default_header`]. Once dropped, they do not come back. A user and a password in the
+///   `location` are sent where it leads.
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
 ///
-/// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as browsers
+/// A redirect from https to http is an error, and so is one to another scheme than these. The `location` is read as browsers
 /// read it (see [`Target::join`](crate::Target::join)). A response without `location` is not a redirect. The URL that was
 /// reached is in [`Response::url`](crate::Response::url).
 ///

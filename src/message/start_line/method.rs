@@ -202,7 +202,7 @@ impl PartialEq<&str> for Method {
 
 /// A method without a variant of its own, such as `PROPFIND`.
 ///
-/// Only [`Method::parse`] makes one, and never for the name of a variant.
+/// Only the parsing of a [`Method`] makes one, and never for the name of a variant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExtensionMethod {
     len: u8,
