@@ -67,8 +67,9 @@ impl AccessLog {
         Ok(AccessLog { inner: Arc::new(LogInner { writer, format }) })
     }
 
-    /// Opens the file again before the next line, after a rename or a removal. A failure is noted on standard error. The log
-    /// then goes on in the old file, and tries again every second. Does nothing for a log made by [`AccessLog::from_writer`].
+    /// Opens the file again before the next line. Call this after a rename or a removal. A failure is noted on standard error.
+    /// The log then goes on in the old file, and tries again every second. Does nothing for a log made by
+    /// [`AccessLog::from_writer`].
     ///
     /// # Examples
     ///

@@ -116,7 +116,7 @@ impl Cors {
 
     /// Allows the pages of an origin to read responses, without credentials.
     ///
-    /// An origin is `https://app.example`, with a port unless it is the default one.
+    /// An origin is written as `https://app.example`, with a port unless it is the default one.
     ///
     /// `*.` at the front of the host stands for all hosts below it: `https://*.example.com` has `https://a.b.example.com` but
     /// not `https://example.com`. `*` in place of the port stands for any port, as in `http://localhost:*`. The pages of an app

@@ -171,8 +171,8 @@ pub struct Timeouts {
     /// once and then pause, such as `curl --limit-rate` for up to 100 s. Such a peer gets the time once more, after at least
     /// 256 KiB since the last such limit.
     ///
-    /// A response from [`Limits::memory_max`](crate::Limits::memory_max) has this time in all while less than half of that is
-    /// free.
+    /// A response that takes of [`Limits::memory_max`](crate::Limits::memory_max) has this time in all while less than half of
+    /// that is free.
     pub write: Duration,
     /// The handler, with all its waits. Default: no limit. Then: its future is dropped, 503, close. A response that has begun
     /// is cut.

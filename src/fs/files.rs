@@ -70,10 +70,10 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Entity tags
 ///
-/// The `etag` of a file that fits into memory is made of its content. So it changes with the content, also for files of
-/// a build with one time. For larger files, size and times count. For other choices see [`Etag`]. The tag is strong,
-/// except for a large file that changed less than two seconds ago. Such a file may change again without a change of its
-/// time. Its tag is weak, and a new one at each check.
+/// The `etag` of a file that is small enough for the cache is made of its content. So it changes with the content, also
+/// for files of a build with one time. For larger files, size and times count. For other choices see [`Etag`]. The tag
+/// is strong, except for a large file that changed less than two seconds ago. Such a file may change again without a
+/// change of its time. Its tag is weak, and a new one at each check.
 ///
 /// `last-modified` is the time of the file. Times before 1990 are not sent. They come from builds with one time for all
 /// files (1970 as in Nix, 1980 as in zip, 1985 as in npm).
@@ -266,8 +266,8 @@ impl<N> Files<N> {
 
     /// Sets whether a request for `a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz`. Default: no.
     ///
-    /// The client must prefer that coding (RFC 9110 §12.5.3). The file must be smaller than `a.js`, and at most a
-    /// second older.
+    /// The client must prefer that coding (RFC 9110 §12.5.3). The encoded file must be smaller than `a.js`, and at
+    /// most a second older.
     pub fn precompressed(self, serve: bool) -> Files<N> {
         self.with(|lookup| {
             lookup.precompressed = if serve { Precompressed::Served } else { Precompressed::Ignored }
@@ -364,8 +364,8 @@ impl<N> Files<N> {
     ///
     /// # Examples
     ///
-    /// A page with routes of its own (a single-page application). Every path without a file gets the page, except the
-    /// name of a file. A missing script would else be answered with a page, perhaps from a cache.
+    /// A page with routes of its own (a single-page application). Every path without a file gets the page, unless its
+    /// last segment has a dot. A missing script would else be answered with a page, perhaps from a cache.
     ///
     /// ```
     /// use corehttp::fs::Files;

@@ -246,7 +246,7 @@ pub(super) fn truncate_to_second(time: SystemTime) -> SystemTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Etag {
-    /// The content of a file that fits into memory: see
+    /// The content of a file that is small enough for the cache: see
     /// [`FileCacheLimits::file_bytes_max`](crate::fs::FileCacheLimits::file_bytes_max).
     ///
     /// Of a larger file, the size and the time. If a program has set that time, also the time of the setting. Unix

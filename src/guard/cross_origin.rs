@@ -23,7 +23,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 ///
 /// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules of
 /// `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`, and for TRACE and QUERY, which are not safe there.
-/// A field that occurs twice or has an unusual spelling lets no request pass.
+/// A field that occurs twice or has an unusual spelling is no reason to pass.
 ///
 /// The guard protects from forged requests only. A page of the same origin can send anything, and has to escape the texts of
 /// its users. `SameSite` cookies protect from other sites, but not from other origins of one site, such as `http://` or another
@@ -35,7 +35,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 ///
 /// | list | its pages may | pages of all others |
 /// |---|---|---|
-/// | [`Cors`](crate::middleware::Cors) | read responses, and send JSON, DELETE and the like | are answered, but cannot read it |
+/// | [`Cors`](crate::middleware::Cors) | read responses, and send JSON, DELETE and the like | get responses they cannot read |
 /// | `CrossOriginProtection` | send what changes something, such as forms, and open WebSockets | get 403 |
 /// | `websocket::Options::origins` | open WebSockets | get 403, except those of the server's own origin |
 ///

@@ -11,8 +11,8 @@ use crate::server::Result;
 /// The future need not be `Send`, because a request stays on its core. It is dropped when it takes longer than
 /// [`SharedRateLimit::timeout`](super::SharedRateLimit::timeout).
 pub trait RateStore: 'static {
-    /// Counts a request for `key`, unless it is beyond the bound. Both must be one step, to admit no more concurrent requests
-    /// than may be.
+    /// Counts a request for `key`, unless it is beyond the bound. The check and the count must be one step, to admit no more
+    /// concurrent requests than may be.
     ///
     /// Peers can choose at most 200 octets of the key, none of which is a control character.
     fn count(&self, key: &str, quota: &RateQuota) -> impl Future<Output = Result<RateDecision>>;

@@ -21,8 +21,9 @@ use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 /// - the program has called [`Health::set_ready`] with `false`
 /// - a check fails
 ///
-/// A probe runs all checks at once. Other probes wait for the same outcomes. These are kept for a while. So a flood of probes
-/// is none for a database behind. On the cores of a server, a check goes on for the next probe after its own has given up.
+/// A readiness probe runs the checks, all at once. Each check runs once at a time. Other probes wait for its outcome, which is
+/// kept for a while. So a flood of probes is none for a database behind. On the cores of a server, a check goes on for the next
+/// probe after its own has given up.
 ///
 /// Clones share their state. A clone with a further check shares the earlier ones.
 ///
@@ -100,7 +101,7 @@ impl Health {
     /// Adds the check of something without which the server is not ready, such as a database. Responses to probes show its
     /// name, but not its error.
     ///
-    /// A dependency that all servers share does not belong here. None of them would be ready during its outage.
+    /// Not every dependency belongs here. During an outage of one that all servers share, none of them is ready.
     pub fn check<F, E>(mut self, name: &str, check: F) -> Health
     where
         F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,

@@ -18,8 +18,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is of another type, coded, not JSON, or not the JSON of a `T`. In a handler, `?` turns that into
-    /// 415, 400 or 422. The response names the fault and its place, as text or with
+    /// Fails if the content is of another type, with a content coding, not JSON, or not the JSON of a `T`. In a handler, `?`
+    /// turns that into 415, 400 or 422. The response names the fault and its place, as text or with
     /// [`problem_details`](crate::server::problem_details). Also fails, with 500, if the content has not been received.
     ///
     /// # Examples

@@ -208,7 +208,7 @@ pub enum TargetError {
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The user and the password in the URL cannot be sent (RFC 7617 §2), or the URL stands for an origin.
+    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or that an origin must not have.
     Userinfo,
     /// The path contains a `..`, which could lead out of its base: see
     /// [`Request::forwarded_to`](crate::Request::forwarded_to).

@@ -74,8 +74,9 @@ type Collector = Arc<dyn Fn(&mut Writer) + Send + Sync>;
 /// More options may come. Take the options that do not matter from [`Options::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many routes each core counts apart. At least 1, at most 10,000. Default: 64. The exchanges of further routes are
-    /// counted together, as `(other)`. Cores may differ in their first routes, so [`Metrics::routes`] may return more.
+    /// How many routes each core counts apart. At least 1, at most 10,000. A number beyond is taken as the nearest of them.
+    /// Default: 64. The exchanges of further routes are counted together, as `(other)`. Cores may differ in their first routes,
+    /// so [`Metrics::routes`] may return more.
     pub routes_max: usize,
     /// For how many hosts the times of clients are kept apart. The times of further hosts are counted together, as
     /// `(other)`. Default: 32. See [`ClientBuilder::observe`](crate::ClientBuilder::observe).

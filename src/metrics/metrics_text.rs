@@ -11,8 +11,8 @@ use crate::server::{Context, Handler, Result, SharedGuard};
 ///
 /// The format is that of Prometheus, or of OpenMetrics if the client prefers it.
 ///
-/// The handler answers everybody, and the text names all routes. It belongs on a server for the machines that collect metrics,
-/// or beneath a [guard](Text::guarded_by).
+/// The handler answers everybody, and the text names all routes. It belongs on a server that only the collecting machines
+/// reach, or beneath a [guard](Text::guarded_by).
 ///
 /// # Examples
 ///

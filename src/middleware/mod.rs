@@ -62,8 +62,8 @@
 //!
 //! The usual order is `wrap((RequestId::new(), Tracing::new(), cors, CrossOriginProtection::new(), sessions), router)`,
 //! with guards in groups. Access logs, error logs and metrics are no middleware: they observe the server
-//! ([`Server::observe`](crate::Server::observe)), and see each exchange in any order. The [guide](crate::guide) shows a whole
-//! service.
+//! ([`Server::observe`](crate::Server::observe)), and see each exchange, also without a handler. Their own order does not
+//! matter. The [guide](crate::guide) shows a whole service.
 //!
 //! # What there is
 //!

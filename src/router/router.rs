@@ -76,10 +76,10 @@ use crate::server::{
 /// normal form (RFC 3986 §6.2.2). It has no needless escapes, no empty segments, no `.` and `..`. No escapes are missing
 /// either, since user agents send `|` and `[` as they are.
 ///
-/// A path in another form is redirected (308) if the normal form matches a route. It is not redirected if both match the same
-/// route: `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware around a
-/// route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the text of a pattern,
-/// and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
+/// A path in another form is redirected (308) to the normal form, if that matches a route. It is not redirected if both match
+/// the same route: `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware
+/// around a route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the text of a
+/// pattern, and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
 /// [`Router::redirect_slashes`] is on.
 ///
 /// # Middleware, plans, limits
@@ -127,7 +127,7 @@ impl<S> Router<S> {
         Router { id, table: RouteTable::default(), handlers, redirects_slashes: false }
     }
 
-    /// Redirects (308) a path without a route to its form with or without a trailing slash, if this form has one.
+    /// Redirects (308) a path without a route to its form with or without a trailing slash, if this form has a route.
     ///
     /// Default: off, the two are different paths. Of routers inside each other, the setting of the one that does not find the
     /// path counts.

@@ -51,7 +51,8 @@
 //! # Guards
 //!
 //! A guard that reads the session is an `async fn`. The same goes for a guard that reads the extensions of that one. Other
-//! guards decide about a POST by its head, before [`Sessions`] have loaded the session. Each would be answered with 500.
+//! guards decide about a POST by its head, before [`Sessions`] have loaded the session. If such a guard reads the session, the
+//! answer is 500.
 //!
 //! ```
 //! use corehttp::middleware::{guard, wrap};
@@ -110,7 +111,7 @@
 //!   and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
 //! - By default, a session expires after 30 minutes without use, and 12 hours after its beginning.
 //! - Changes are merged by name with the store when they are saved, also at the end of a WebSocket of hours. So a role that was
-//!   taken away does not come back with an older request.
+//!   taken away does not come back with a request that has not set it.
 //! - Changes are lost if a concurrent request has deleted the session meanwhile. They do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
 //!   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection) around the same handlers.

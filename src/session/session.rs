@@ -107,7 +107,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails if `value` cannot be written as JSON, such as a map with keys other than texts. The session is unchanged then.
+    /// Fails if `value` cannot be written as JSON, such as a map with tuples as keys. The session is unchanged then.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         self.values.insert(name.to_owned(), serde_json::to_value(value)?);
         self.changed.insert(name.to_owned());

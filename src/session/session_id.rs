@@ -7,8 +7,8 @@ use crate::runtime::random_token;
 
 /// The secret by which a user agent has its session: 32 hexadecimal digits.
 ///
-/// Each user agent with this id has the session. It belongs in no log, and `{:?}` does not show it. A store may keep a hash of
-/// it in its place.
+/// Each user agent with this id has the session. The id belongs in no log, and `{:?}` does not show it. A store may keep a hash
+/// of it in its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; SessionId::LEN]);
 

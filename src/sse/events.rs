@@ -110,7 +110,7 @@ impl Events<'_> {
     }
 
     /// Waits until the peer has closed the connection or its sending half, like
-    /// [`Context::peer_closed`](crate::Context::peer_closed). By default, the server drops a handler that waits then.
+    /// [`Context::peer_closed`](crate::Context::peer_closed). By default, the server drops a waiting handler at that moment.
     ///
     /// # Examples
     ///

@@ -44,8 +44,8 @@ pub struct Options {
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
     /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. Within a message of more than
-    /// 64 KiB, a ping is sent after 30 s at the latest. A peer that is behind, but takes bytes, is not silent. Bytes
-    /// that the system has taken do not count.
+    /// 64 KiB, a ping is sent after 30 s at the latest. While bytes wait to be written, a peer that takes some is not
+    /// silent. Bytes that the system has taken do not wait.
     pub ping_interval: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
     pub write_timeout: Duration,

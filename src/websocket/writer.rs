@@ -18,7 +18,7 @@ pub struct Writer<R: Role = ServerRole> {
 
 impl<R: Role> Writer<R> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
-    /// taken all bytes to be sent. A message that is held back does not wait.
+    /// taken all bytes to be sent. Does not wait for a message that is held back.
     ///
     /// A message of the handler is held back while other messages have arrived and were not received yet. It waits
     /// until the handler does, or for [`Options::buffer_max`](crate::websocket::Options::buffer_max) bytes. So the
@@ -33,8 +33,9 @@ impl<R: Role> Writer<R> {
     /// of a stop.
     ///
     /// A handler that sends and receives together, as in a `select!`, checks [`Writer::is_closed`] before it sends.
-    /// Once closed, it waits for `None` from [`Reader::receive`](crate::websocket::Reader::receive). An earlier end
-    /// would close the connection before the peer could answer.
+    /// Once the writer is closed, the handler waits for `None` from
+    /// [`Reader::receive`](crate::websocket::Reader::receive). An earlier end would close the connection before the
+    /// peer could answer.
     ///
     /// Once a write has failed, nothing is sent any more. The reader still receives messages and a close frame of a
     /// closed peer.

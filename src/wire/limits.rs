@@ -29,22 +29,22 @@ use crate::memory::machine_memory;
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,
-    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB, at most 1 GiB.
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB. Maximum: 1 GiB.
     pub head_max: usize,
-    /// Fields in a head. Beyond: 431. Default: 128, at most 1,024.
+    /// Fields in a head. Beyond: 431. Default: 128. Maximum: 1,024.
     pub fields_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB. [`middleware::limits`](crate::middleware::limits)
     /// sets it for a route.
     ///
     /// A body with a greater Content-Length is refused before a byte of it is stored. A chunk that would go beyond is
-    /// refused at its size. The buffer grows with the arrived bytes. The announced length is only taken from
-    /// [`Limits::memory_max`].
+    /// refused once its size has arrived. The buffer grows with the arrived bytes. The announced length is only taken
+    /// from [`Limits::memory_max`].
     pub body_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_total_max: usize,
-    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB, at most 1 GiB.
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB. Maximum: 1 GiB.
     pub trailers_max: usize,
-    /// Fields in a trailer section. Beyond: 431. Default: 64, at most 1,024.
+    /// Fields in a trailer section. Beyond: 431. Default: 64. Maximum: 1,024.
     pub trailer_fields_max: usize,
     /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
     /// the time to read the response ([`Timeouts::linger`](crate::Timeouts::linger)). Default: 256 KiB.
@@ -62,9 +62,10 @@ pub struct Limits {
     /// Bytes of forwarded responses that one core keeps in this way, for all its connections. Beyond: the server behind has to
     /// wait for the peer. Default: 64 MiB. Several servers on one thread share the count.
     pub forward_buffers_per_core_max: usize,
-    /// Bytes of responses to pipelined requests that are gathered and written together. Default: 64 KiB.
+    /// Bytes of responses that are gathered while more pipelined requests wait. Then they are written together.
+    /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Responses to pipelined requests that are gathered and written together. Default: 64.
+    /// Responses that are gathered while more pipelined requests wait. Then they are written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or when very many are
     /// refused at once, close without a response. Default: 65,536, or one for each 64 KiB of memory if the machine, or
@@ -79,17 +80,17 @@ pub struct Limits {
     ///
     /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
     /// the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings. Not
-    /// counted are heads, bodies up to 16 KiB and smaller responses, because [`Limits::connections_max`] bounds their
-    /// number. Nor is the memory of handlers, even while they write it to a slow peer. An allocator may keep as much
-    /// again, and the system takes its part for each connection.
+    /// counted are heads, bodies up to 16 KiB and responses up to 64 KiB, because [`Limits::connections_max`] bounds
+    /// their number. Nor is the memory of handlers, even while they write it to a slow peer. An allocator may keep as
+    /// much again, and the system takes its part for each connection.
     ///
     /// A body of more than 16 KiB takes its memory before it is received. Others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest
     /// is refused at once (413). After a wait of [`Timeouts::body`](crate::Timeouts::body), a body is refused with 503
-    /// and `retry-after`. A body in chunks that has outgrown the quarter waits for a second, and longer while no other
-    /// wants the quarter. While others wait, a body with memory has [`Timeouts::body`](crate::Timeouts::body) to arrive
-    /// (408). The same goes for its parts and the window of its decoder. Streamed responses are not compressed if less
-    /// than half of the memory would stay free.
+    /// and `retry-after`. A body in chunks that has outgrown the quarter waits for up to a second, and for longer only
+    /// while no other wants the quarter. While others wait, a body with memory has
+    /// [`Timeouts::body`](crate::Timeouts::body) to arrive (408). The same goes for its parts and the window of its
+    /// decoder. Streamed responses are not compressed if less than half of the memory would stay free.
     ///
     /// A response of more than 64 KiB in memory takes its memory until the system has all of it to send. The response
     /// is there already, and does not wait. If even the content of its request makes too little room, the response is

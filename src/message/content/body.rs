@@ -94,9 +94,10 @@ impl Body {
     /// Sets the content to what `source` yields.
     ///
     /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
-    /// Without one, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the connection closes. The
-    /// exchange waits for the end of the source. Limit an endless source, such as a socket, with `AsyncReadExt::take`.
-    /// A server drops a waiting source once the peer has closed ([`Server::half_close`](crate::Server::half_close)).
+    /// Without a length, the content is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the connection
+    /// closes. The exchange waits for the end of the source. Limit an endless source, such as a socket, with
+    /// `AsyncReadExt::take`. A server drops a waiting source once the peer has closed
+    /// ([`Server::half_close`](crate::Server::half_close)).
     ///
     /// The first send takes the source, which clones of this body share. [`Body::set_stream_with`] makes a source for
     /// each.
@@ -110,7 +111,7 @@ impl Body {
     /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
     /// sent, `make` is called.
     ///
-    /// So a client can send such a body again, after a redirect, on a stale connection, and by a
+    /// So a client can send such a body again, after a redirect, after a stale connection, and by a
     /// [`Retry`](crate::client::Retry).
     ///
     /// # Examples

@@ -28,7 +28,7 @@ impl Headers {
     }
 
     /// Returns the members of the list in this field, such as `accept-language`, with their weights in thousandths (RFC
-    /// A member without a weight has 1,000, and a member refused by the peer has 0.
+    /// 9110 §12.4.2). A member without a weight has 1,000, and a member refused by the peer has 0.
     ///
     /// The members are in the order in which they were sent. A member that is not UTF-8 or has a malformed weight is
     /// left out. Parameters before the weight are part of the member.

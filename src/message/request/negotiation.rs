@@ -5,8 +5,8 @@ use crate::message::Parameters;
 
 impl Request {
     /// Returns the media type that the client prefers of those `offered`, by its `accept` (RFC 9110 §12.5.1). Among
-    /// equals, the first one wins, also without a preference. `None` if the client accepts none of them. Answer with
-    /// 406, or send one nevertheless.
+    /// equals, the first of `offered` wins, also without a preference. `None` if the client accepts none of them. Then
+    /// answer with 406, or send one nevertheless.
     ///
     /// Of the ranges that include a type, the most specific one counts. A range with parameters includes only types with
     /// these parameters, except for `charset`, which is ignored. A response that depends on this has a field `vary:
@@ -40,8 +40,8 @@ impl Request {
     }
 
     /// Returns the language that the user prefers of those `offered`, by the `accept-language` of the request (RFC 9110
-    /// §12.5.4). Among equals, the first one wins, also without a preference. `None` if the user reads none of them.
-    /// Send the default, which is better than nothing.
+    /// §12.5.4). Among equals, the first of `offered` wins, also without a preference. `None` if the user reads none of
+    /// them. Then send the default, which is better than nothing.
     ///
     /// A range such as `de` includes `de-CH` (RFC 4647 §3.3.1). If no range includes a language, a narrower range finds
     /// it, as `de-CH` finds `de` (§3.4).

@@ -42,8 +42,8 @@ pub struct Request {
     /// The content (RFC 9110 §6.4).
     pub body: Body,
     /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them after the content,
-    /// in chunks, and not without content. Fields that are not allowed there, such as `content-type`, are left out
-    /// (§6.5.1).
+    /// which then goes in chunks. Without content, they are left out. So are fields that are not allowed there, such
+    /// as `content-type` (§6.5.1).
     pub trailers: Headers,
 }
 
@@ -295,9 +295,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the content is of another type, encoded, not UTF-8, or of more than [`Form::PAIRS_MAX`] pairs. In a
-    /// handler, `?` turns that into 415 or 400. Also fails, with 500, if the content has not been received. To allow
-    /// more pairs: `Form::new(request.text()?).up_to(10_000)?`.
+    /// Fails if the content is of another type, with a content coding, not UTF-8, or of more than [`Form::PAIRS_MAX`]
+    /// pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content has not been received.
+    /// To allow more pairs: `Form::new(request.text()?).up_to(10_000)?`.
     ///
     /// # Examples
     ///

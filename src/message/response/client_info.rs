@@ -107,7 +107,7 @@ impl Redirect {
 
 /// How long each phase of an exchange took. A phase that did not happen took no time.
 ///
-/// If a request was sent again, after a redirect or on a stale connection, these are the times of the last one.
+/// If a request was sent again, after a redirect or after a stale connection, these are the times of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timings {

@@ -47,7 +47,7 @@ pub enum Method {
     /// The request has a content-type, and a resource refuses one without (§2.1). The refusal is a 400, or a 415 with
     /// `accept-query` (§3), which lists the types for a query.
     /// [`Response::check_preconditions`](crate::Response::check_preconditions) and
-    /// [`Response::check_range`](crate::Response::check_range) treat it as they treat GET (§2.6, §2.8).
+    /// [`Response::check_range`](crate::Response::check_range) treat a QUERY as they treat GET (§2.6, §2.8).
     ///
     /// ```
     /// use corehttp::{Context, Error, Method, Request, Server, Status, routes};

@@ -26,12 +26,13 @@ use crate::sse::Event;
 ///
 /// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing from
 /// elsewhere. Sixteen may be open at once. From its creation on, each core also keeps the last ten minutes of each route, in 50
-/// KB for each. Only its slowest exchanges cause allocations.
+/// KB for each. It keeps the slowest exchanges of that time as well, and allocates for these alone.
 ///
 /// The page names routes, paths and peers. So it answers requests from this machine only, and others with 403. A request is
 /// from this machine if all of these hold:
 /// - the peer has a loopback address, or is on a Unix socket or in memory
-/// - its host is a loopback address or `localhost`, unlike that of a page of another site whose name leads here
+/// - the host that the request names is a loopback address or `localhost`, unlike that of a page of another site whose name
+///   leads here
 /// - no proxy has added a field or a PROXY header
 ///
 /// Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local. Give the page a port of its

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Returns whether `address` belongs to the public internet. Such an address is assigned for unicast, and is in none of
 /// the blocks of IANA for special purposes (RFC 6890).
 ///
-/// No address of this machine, of its link or of a private network is public. Among these are the services of clouds
+/// Addresses for loopback, for the link and for private networks are not public. Among these are the services of clouds
 /// for the credentials of a machine (169.254.169.254, 100.100.100.200, 192.0.0.192, fd00:ec2::254). An IPv6 address is
 /// as public as an IPv4 address in it: mapped (`::ffff:10.0.0.1`), compatible, translated, 6to4 (RFC 3056) and NAT64 at
 /// `64:ff9b::/96` (RFC 6052). The few anycast addresses within the blocks for protocols are not public. No web server

@@ -18,8 +18,8 @@ use super::look_ups::{LookUp, LookUps};
 /// after the 64th are ignored.
 ///
 /// A look-up serves all requests of a runtime that need the name meanwhile. The look-up has a task of its own, which
-/// goes on without its first request. After 30 seconds without a waiting request, it is dropped. Of 1,024 look-ups at
-/// once, those without a waiting request give way to others.
+/// goes on without its first request. After 30 seconds without a waiting request, it is dropped. At most 1,024 look-ups
+/// run at once. Beyond that, look-ups without a waiting request give way to others.
 ///
 /// # Examples
 ///
@@ -94,8 +94,8 @@ pub trait Resolver: Send + Sync + 'static {
 pub struct SrvRecord {
     /// Targets of a lower priority are used first.
     pub priority: u16,
-    /// The share of the requests, in proportion to other targets of the same priority. The share of 0 is very small,
-    /// unless all have 0.
+    /// The share of the requests, in proportion to other targets of the same priority. A target with 0 has a very small
+    /// share, unless all have 0.
     pub weight: u16,
     /// The port of the service.
     pub port: u16,

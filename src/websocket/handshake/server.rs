@@ -20,8 +20,8 @@ impl Context {
     /// over. Frames that have come with the request are received first.
     ///
     /// The WebSocket may be used in the handler, or in a task of the same core. While it is open, it counts as one of
-    /// the server's connections. At a stop of the server, the [reader](crate::websocket::Reader::receive) closes it
-    /// with code 1001, within the grace.
+    /// the server's connections. At a stop of the server, a running [receive](crate::websocket::Reader::receive) closes
+    /// it with code 1001, within the grace.
     ///
     /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler)
     /// ends when the WebSocket is open.

@@ -182,9 +182,10 @@ impl ServerTls {
     ///
     /// Without the check, a server uses any certificate and reports none. That is for a machine with a wrong clock at
     /// its start, or for a server that needs no trust. A certificate that expires later stays in use. From 14 days
-    /// before, it is reported ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)).
-    /// [`ServerTls::not_after`] returns the time. Certificates between it and a root are not checked. Some expire on
-    /// purpose, and clients find another way.
+    /// before its end, or a sixth of its whole time if that is less, it is reported
+    /// ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)). [`ServerTls::not_after`] returns the
+    /// time. Certificates between that of the server and a root are not checked. Some expire on purpose, and clients
+    /// find another way.
     pub fn check_dates(self, check: bool) -> ServerTls {
         self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
     }

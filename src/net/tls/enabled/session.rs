@@ -26,7 +26,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the name of OpenSSL and of the logs of most servers: `TLSv1.2` or `TLSv1.3`.
+    /// Returns the name of the version in OpenSSL and in the logs of most servers: `TLSv1.2` or `TLSv1.3`.
     pub fn as_str(self) -> &'static str {
         match self {
             Version::Tls12 => "TLSv1.2",
