@@ -77,7 +77,7 @@ impl MemoryQueue {
         }
     }
 
-    /// Whether all shares with pages of this size wait. Those with small pages are not counted.
+    /// Whether all shares with large pages wait. Shares with small pages are not counted.
     fn is_standstill(&self, size: ShareSize) -> bool {
         size == ShareSize::Large && self.large_holders.load(Relaxed) == self.waits().large_holders
     }
