@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::memory_queue::{LargeHolder, MemoryQueue, QueuePlace, ShareAge, ShareSize};
+use super::memory_queue::{
+    HeldPages, LargeHolder, MemoryQueue, QueuePlace, ShareAge, ShareSize, WaitingShare,
+};
 use super::{Instant, now, select, sleep, timeout};
 
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
@@ -320,18 +322,17 @@ impl MemoryShare {
 
     /// The pages that are missing until the share has so many bytes, which are more than it has.
     fn missing(&self, pages: &BudgetPages, bytes: usize) -> Missing {
-        let held = self.held_size();
-        let kept =
-            |size| self.held.as_ref().filter(|_| held == Some(size)).map_or(0, |held| held.num_permits());
-        let missing = |size| page_count(bytes) - kept(size) as u32;
+        let held = self.held_pages();
+        let kept = |size| held.filter(|held| held.size == size).map_or(0, |held| held.count);
+        let missing = |size| page_count(bytes) - kept(size);
         let [small, large] = [ShareSize::Small, ShareSize::Large].map(missing);
         Missing { size: pages.share_size(bytes), small, large, held }
     }
 
-    /// The size of the pages that are held, if there are any.
-    fn held_size(&self) -> Option<ShareSize> {
+    /// The pages that are held, if there are any.
+    fn held_pages(&self) -> Option<HeldPages> {
         let size = if self.large.is_some() { ShareSize::Large } else { ShareSize::Small };
-        self.held.as_ref().map(|_| size)
+        self.held.as_ref().map(|held| HeldPages { size, count: held.num_permits() as u32 })
     }
 
     /// Adds pages to those that are held, or takes them in place of small ones.
@@ -364,8 +365,8 @@ struct Missing {
     /// How many small pages, or large ones in their place. Pages of the other size are given back for them.
     small: u32,
     large: u32,
-    /// The size of the pages that the share has meanwhile.
-    held: Option<ShareSize>,
+    /// The pages that the share has meanwhile.
+    held: Option<HeldPages>,
 }
 
 /// The wait of a share for more pages.
@@ -385,7 +386,8 @@ impl Wait {
     fn new(budget: &Arc<BudgetPages>, missing: Missing, age: Option<ShareAge>, limit: Duration) -> Wait {
         let Missing { size, small, large, held } = missing;
         budget.of_size(size).waiting.fetch_add(1, Relaxed);
-        let place = QueuePlace::new(&budget.queue, age, size, held);
+        let waiting = WaitingShare { size, small, large, held, gives_way: false };
+        let place = QueuePlace::new(&budget.queue, age, waiting);
         let large = budget.large.free.clone().acquire_many_owned(large);
         let grant: Grant = match size {
             ShareSize::Small => {
@@ -396,7 +398,7 @@ impl Wait {
             }
             ShareSize::Large => Box::pin(in_time(limit, large)),
         };
-        let grant = match (size, held) {
+        let grant = match (size, held.map(|held| held.size)) {
             (_, None) => grant,
             (ShareSize::Large, Some(ShareSize::Small)) => unless(grant, wanted_back(budget.clone())),
             (_, Some(held)) => unless(grant, place.until_it_gives_way(held)),
@@ -636,6 +638,28 @@ mod tests {
         );
         assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
         check(&budget, 0, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_give_way_as_the_first_needs() {
+        for (most, refused) in [(6, 1), (8, 2), (14, 3)] {
+            let budget = budget(14);
+            let mut shares = Vec::new();
+            for _ in 0..4 {
+                shares.push(large(&budget, 3).await);
+            }
+            let mut waits = shares.into_iter().zip([most, 6, 6, 6]).map(|(share, pages)| {
+                let run = Duration::from_millis(200);
+                Box::pin(upload(share, &budget, pages, run))
+            });
+            let mut next = || waits.next().unwrap();
+            let start = now();
+            let outcomes: [_; 4] = tokio::join!(biased; next(), next(), next(), next()).into();
+            let kept = 4 - refused;
+            assert!(outcomes[..kept].iter().all(Result::is_ok), "{most}: {outcomes:?}");
+            assert_eq!(outcomes[kept..], vec![Err(MemoryError::NoneLeft); refused]);
+            assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+        }
     }
 
     #[tokio::test(start_paused = true)]

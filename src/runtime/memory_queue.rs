@@ -11,8 +11,8 @@ use super::sleep;
 /// The shares that wait for memory, in the order in which each of them has first waited.
 ///
 /// A share that waits for more keeps what it has. If all that have large pages wait, none ever come back, so the last of them
-/// gives its own to those before it. Some have large pages and neither wait nor give them back for days, such as streams that
-/// are compressed. So the last gives way as well once no wait has ended for a second.
+/// give theirs to those before them, until the first gets all it waits for. Some have large pages and neither wait nor give them
+/// back for days, such as streams that are compressed. So the last give way as well once no wait has ended for a second.
 #[derive(Debug, Default)]
 pub(super) struct MemoryQueue {
     waits: Mutex<Waits>,
@@ -43,24 +43,42 @@ struct Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ShareAge(u64);
 
+/// A share that waits.
 #[derive(Clone, Copy, Debug)]
-struct WaitingShare {
-    wanted: ShareSize,
-    held: Option<ShareSize>,
+pub(super) struct WaitingShare {
+    pub(super) size: ShareSize,
+    /// How many small pages it waits for, or large ones in their place.
+    pub(super) small: u32,
+    pub(super) large: u32,
+    pub(super) held: Option<HeldPages>,
+    /// Whether it is to give up for those before it.
+    pub(super) gives_way: bool,
+}
+
+/// The pages that a share has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldPages {
+    pub(super) size: ShareSize,
+    pub(super) count: u32,
 }
 
 impl WaitingShare {
-    /// Whether it could use pages of this size.
-    fn can_use(&self, size: ShareSize) -> bool {
-        match size {
-            ShareSize::Small => self.wanted == ShareSize::Small,
-            ShareSize::Large => true,
+    /// How many pages of this size it waits for, if it can use such pages.
+    fn wanted(&self, size: ShareSize) -> Option<u32> {
+        match (size, self.size) {
+            (ShareSize::Small, ShareSize::Small) => Some(self.small),
+            (ShareSize::Small, ShareSize::Large) => None,
+            (ShareSize::Large, _) => Some(self.large),
         }
+    }
+
+    fn held_of(&self, size: ShareSize) -> Option<u32> {
+        self.held.filter(|held| held.size == size).map(|held| held.count)
     }
 }
 
 impl MemoryQueue {
-    /// Notes that a wait has ended with pages of this size, or that pages of this size are given back for others.
+    /// Notes that a wait has ended with pages of this size, or that such pages are about to be given back for others.
     pub(super) fn note_end(&self, size: ShareSize) {
         match size {
             ShareSize::Small => self.small_ends.fetch_add(1, Relaxed),
@@ -88,11 +106,23 @@ impl MemoryQueue {
 }
 
 impl Waits {
-    /// Whether a share with pages of this size is the last that has such pages, and one before it could use them.
-    fn is_last(&self, age: ShareAge, held: ShareSize) -> bool {
-        let mut later = self.by_age.range(age..).skip(1);
-        !later.any(|(_, share)| share.held == Some(held))
-            && self.by_age.range(..age).any(|(_, share)| share.can_use(held))
+    /// Has the last shares with pages of this size give way, until the first that can use such pages gets all it waits for.
+    fn make_way(&mut self, size: ShareSize) {
+        let first = self.by_age.iter().find_map(|(age, share)| Some((*age, share.wanted(size)?)));
+        let Some((first, mut missing)) = first else { return };
+        for (age, share) in self.by_age.iter_mut().rev() {
+            if *age == first || missing == 0 {
+                return;
+            }
+            if let Some(held) = share.held_of(size) {
+                share.gives_way = true;
+                missing = missing.saturating_sub(held);
+            }
+        }
+    }
+
+    fn gives_way(&self, age: ShareAge) -> bool {
+        self.by_age.get(&age).is_some_and(|share| share.gives_way)
     }
 }
 
@@ -100,24 +130,20 @@ impl Waits {
 pub(super) struct QueuePlace {
     queue: Arc<MemoryQueue>,
     age: ShareAge,
-    held: Option<ShareSize>,
+    has_large: bool,
 }
 
 impl QueuePlace {
     /// Enters the queue, at the place of a share of this `age` or at the end.
-    pub(super) fn new(
-        queue: &Arc<MemoryQueue>,
-        age: Option<ShareAge>,
-        wanted: ShareSize,
-        held: Option<ShareSize>,
-    ) -> QueuePlace {
+    pub(super) fn new(queue: &Arc<MemoryQueue>, age: Option<ShareAge>, share: WaitingShare) -> QueuePlace {
+        let has_large = share.held_of(ShareSize::Large).is_some();
         let mut waits = queue.waits();
         waits.next_age += 1;
         let age = age.unwrap_or(ShareAge(waits.next_age));
-        waits.by_age.insert(age, WaitingShare { wanted, held });
-        waits.large_holders += usize::from(held == Some(ShareSize::Large));
+        waits.by_age.insert(age, share);
+        waits.large_holders += usize::from(has_large);
         drop(waits);
-        QueuePlace { queue: queue.clone(), age, held }
+        QueuePlace { queue: queue.clone(), age, has_large }
     }
 
     pub(super) fn age(&self) -> ShareAge {
@@ -137,9 +163,11 @@ impl QueuePlace {
                 let has_ended = queue.ends(held) != ends;
                 quiet = if has_ended { 0 } else { quiet + 1 };
                 still = if has_ended || !queue.is_standstill(held) { 0 } else { still + 1 };
-                let is_stuck = still >= STILL_MIN || quiet >= QUIET_MIN;
-                if is_stuck && queue.waits().is_last(age, held) {
+                if still >= STILL_MIN || quiet >= QUIET_MIN {
                     queue.note_end(held);
+                    queue.waits().make_way(held);
+                }
+                if queue.waits().gives_way(age) {
                     return;
                 }
             }
@@ -151,7 +179,7 @@ impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut waits = self.queue.waits();
         waits.by_age.remove(&self.age);
-        waits.large_holders -= usize::from(self.held == Some(ShareSize::Large));
+        waits.large_holders -= usize::from(self.has_large);
     }
 }
 

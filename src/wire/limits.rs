@@ -84,7 +84,7 @@ pub struct Limits {
     /// for bodies of up to 256 KiB alone, so that they do not stand behind large ones. A body that can never fit into the rest is
     /// refused at once (413); one that has waited for [`Timeouts::body`](crate::Timeouts::body) is
     /// refused with 503 and `retry-after`. A body in chunks that has outgrown the quarter waits for more than a second only as
-    /// long as no other waits for that. Once bodies of unknown length hold all that they wait for, the last of them is refused
+    /// long as no other waits for that. Once bodies of unknown length hold all that they wait for, the last of them are refused
     /// with 503, so that the others go on. While others wait, a body that holds memory has that long to arrive (408), and so have
     /// its parts and the window of its decoder.
     /// Streamed responses whose compression would leave less than half of the memory free are not compressed.
