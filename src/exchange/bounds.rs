@@ -31,7 +31,7 @@ impl Bounds {
     /// # Errors
     ///
     /// - 413: a share never has so many.
-    /// - 503: others have held them for [`Timeouts::body`], or want small pages of this share back.
+    /// - 503: others have held them for [`Timeouts::body`], or need those of this share.
     /// - 408: others wait, and `share` has had some for longer than [`Timeouts::body`].
     pub(crate) fn poll_memory(
         &self,

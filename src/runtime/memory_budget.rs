@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 
+use super::memory_queue::{
+    HeldPages, LargeHolder, MemoryQueue, QueuePlace, ShareAge, ShareSize, WaitingShare,
+};
 use super::{Instant, now, select, sleep, timeout};
 
 /// The memory that the peers of a server may fill, over all its cores. By default there is no bound.
@@ -17,7 +20,8 @@ use super::{Instant, now, select, sleep, timeout};
 /// A semaphore hands out its pages in the order of the requests, so the first that waits for many is not passed over by
 /// others that want few. A quarter is for small shares alone, so that they do not stand behind large ones. Small shares take of
 /// the rest if the quarter is used up. A share that has outgrown the quarter waits for the rest, but for more than a second
-/// only as long as no small share waits for the pages that it has. Cores have no pages of their own: to take some is an atomic
+/// only as long as no small share waits for the pages that it has. Large shares of unknown length can hold all that they wait
+/// for: then the [last of them gives way](MemoryQueue). Cores have no pages of their own: to take some is an atomic
 /// operation, once for each doubling of a buffer of 16 KiB or more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryBudget(Option<Arc<BudgetPages>>);
@@ -27,13 +31,7 @@ pub(crate) struct MemoryBudget(Option<Arc<BudgetPages>>);
 struct BudgetPages {
     small: Pages,
     large: Pages,
-}
-
-/// The size of a share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShareSize {
-    Small,
-    Large,
+    queue: Arc<MemoryQueue>,
 }
 
 /// Pages for shares of the same size.
@@ -75,20 +73,24 @@ impl MemoryBudget {
     /// Creates a budget of so many bytes.
     pub(crate) fn new(bytes: usize) -> MemoryBudget {
         let all = (bytes / PAGE).min(Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
-        let small = Pages::new(all / 4);
-        MemoryBudget(Some(Arc::new(BudgetPages { small, large: Pages::new(all - all / 4) })))
+        let [small, large] = [all / 4, all - all / 4].map(Pages::new);
+        MemoryBudget(Some(Arc::new(BudgetPages { small, large, queue: Arc::default() })))
     }
 
     /// How much a share for content should grow to, of which `len` bytes are here, and at most `most` come in all.
     ///
     /// Small content takes twice as much, as buffers grow. Large content takes all that may come: if it took that step by
-    /// step, several could hold what all of them wait for. Only if that is much of what there is, it takes steps.
+    /// step, several could hold what all of them wait for. If that is much of what there is, content takes steps as long as they
+    /// are free: most of it is shorter. If it has to wait, it waits for all that may come, up to half of what there is, so that it
+    /// seldom waits again.
     pub(crate) fn growth_target(&self, len: usize, most: usize) -> usize {
         let Some(pages) = &self.0 else { return len };
         let all = pages.large.all as usize * PAGE;
         let doubled = len.saturating_mul(2).min(most);
-        let is_all_at_once = doubled > SMALL_MAX && most <= all / 4;
-        if is_all_at_once { most.max(len) } else { doubled.min(all).max(len) }
+        let is_step = doubled <= SMALL_MAX || (most > all / 4 && doubled <= pages.large.free_bytes());
+        let at_once = most.min(all / 2);
+        let target = if is_step { doubled } else { doubled.max(at_once) };
+        target.min(all).max(len)
     }
 
     /// Whether there is so much that those who have some may keep it for what comes next: at least half is free of each kind,
@@ -124,6 +126,13 @@ impl BudgetPages {
         }
     }
 
+    fn size_of(&self, granted: &OwnedSemaphorePermit) -> ShareSize {
+        match Arc::ptr_eq(granted.semaphore(), &self.small.free) {
+            true => ShareSize::Small,
+            false => ShareSize::Large,
+        }
+    }
+
     fn each(&self) -> [&Pages; 2] {
         [&self.small, &self.large]
     }
@@ -143,10 +152,14 @@ impl Pages {
         Pages { free, all, waiting: AtomicUsize::new(0), wanted_back: Notify::new() }
     }
 
+    fn free_bytes(&self) -> usize {
+        self.free.available_permits() * PAGE
+    }
+
     fn counts(&self) -> MemoryCounts {
         MemoryCounts {
             max: bytes(self.all),
-            reserved: bytes(self.all).saturating_sub((self.free.available_permits() * PAGE) as u64),
+            reserved: bytes(self.all).saturating_sub(self.free_bytes() as u64),
             waiting: self.waiting.load(Relaxed) as u64,
         }
     }
@@ -179,6 +192,9 @@ fn bytes(pages: u32) -> u64 {
 #[derive(Default)]
 pub(crate) struct MemoryShare {
     held: Option<OwnedSemaphorePermit>,
+    /// Present while large pages are held.
+    large: Option<LargeHolder>,
+    age: Option<ShareAge>,
     /// When the share first got memory after it was made or cleared.
     since: Option<Instant>,
     // Boxed, since few shares ever wait.
@@ -215,15 +231,18 @@ impl MemoryShare {
                     return Poll::Ready(Err(MemoryError::NeverFits(self::bytes(pages.large.all))));
                 }
                 None if self.try_take(pages, bytes) => break,
-                None => Box::new(Wait::new(pages, self.missing(pages, bytes), limit)),
+                None => Box::new(Wait::new(pages, self.missing(pages, bytes), self.age, limit)),
             };
+            self.age = Some(wait.place.age());
             match wait.grant.as_mut().poll(cx) {
                 Poll::Pending => {
                     self.wait = Some(wait);
                     return Poll::Pending;
                 }
                 Poll::Ready(granted) => {
-                    self.add(granted?);
+                    let granted = granted?;
+                    pages.queue.note_end(pages.size_of(&granted));
+                    self.add(pages, granted);
                     // The wait was no time in which the peer could have sent more.
                     self.since = Some(now());
                 }
@@ -270,6 +289,7 @@ impl MemoryShare {
     /// Makes what it has that of another peer, from now on.
     pub(crate) fn renew(&mut self) {
         self.stop_waiting();
+        self.age = None;
         self.since = self.since.map(|_| now());
     }
 
@@ -289,42 +309,42 @@ impl MemoryShare {
     fn try_take(&mut self, pages: &BudgetPages, bytes: usize) -> bool {
         let Missing { size, small, large, .. } = self.missing(pages, bytes);
         match size {
-            ShareSize::Small if self.try_take_of(&pages.small, small) => true,
+            ShareSize::Small if self.try_take_of(pages, ShareSize::Small, small) => true,
             ShareSize::Small if pages.large.waiting.load(Relaxed) > 0 => false,
-            ShareSize::Small | ShareSize::Large => self.try_take_of(&pages.large, large),
+            ShareSize::Small | ShareSize::Large => self.try_take_of(pages, ShareSize::Large, large),
         }
     }
 
-    fn try_take_of(&mut self, pages: &Pages, count: u32) -> bool {
-        let granted = pages.free.clone().try_acquire_many_owned(count);
-        granted.map(|granted| self.add(granted)).is_ok()
+    fn try_take_of(&mut self, pages: &BudgetPages, size: ShareSize, count: u32) -> bool {
+        let granted = pages.of_size(size).free.clone().try_acquire_many_owned(count);
+        granted.map(|granted| self.add(pages, granted)).is_ok()
     }
 
     /// The pages that are missing until the share has so many bytes, which are more than it has.
     fn missing(&self, pages: &BudgetPages, bytes: usize) -> Missing {
-        let held = self.held_size(pages);
-        let kept =
-            |size| self.held.as_ref().filter(|_| held == Some(size)).map_or(0, |held| held.num_permits());
-        let missing = |size| page_count(bytes) - kept(size) as u32;
+        let held = self.held_pages();
+        let kept = |size| held.filter(|held| held.size == size).map_or(0, |held| held.count);
+        let missing = |size| page_count(bytes) - kept(size);
         let [small, large] = [ShareSize::Small, ShareSize::Large].map(missing);
         Missing { size: pages.share_size(bytes), small, large, held }
     }
 
-    /// The size of the pages that are held, if there are any.
-    fn held_size(&self, pages: &BudgetPages) -> Option<ShareSize> {
-        let held = self.held.as_ref()?;
-        Some(match Arc::ptr_eq(held.semaphore(), &pages.small.free) {
-            true => ShareSize::Small,
-            false => ShareSize::Large,
-        })
+    /// The pages that are held, if there are any.
+    fn held_pages(&self) -> Option<HeldPages> {
+        let size = if self.large.is_some() { ShareSize::Large } else { ShareSize::Small };
+        self.held.as_ref().map(|held| HeldPages { size, count: held.num_permits() as u32 })
     }
 
     /// Adds pages to those that are held, or takes them in place of small ones.
-    fn add(&mut self, granted: OwnedSemaphorePermit) {
+    fn add(&mut self, pages: &BudgetPages, granted: OwnedSemaphorePermit) {
         self.since.get_or_insert_with(now);
+        let size = pages.size_of(&granted);
         match &mut self.held {
             Some(held) if Arc::ptr_eq(held.semaphore(), granted.semaphore()) => held.merge(granted),
-            held => *held = Some(granted),
+            held => {
+                *held = Some(granted);
+                self.large = (size == ShareSize::Large).then(|| LargeHolder::new(&pages.queue));
+            }
         }
     }
 }
@@ -345,38 +365,45 @@ struct Missing {
     /// How many small pages, or large ones in their place. Pages of the other size are given back for them.
     small: u32,
     large: u32,
-    /// The size of the pages that the share has meanwhile.
-    held: Option<ShareSize>,
+    /// The pages that the share has meanwhile.
+    held: Option<HeldPages>,
 }
 
 /// The wait of a share for more pages.
 struct Wait {
-    grant: Pin<Box<dyn Future<Output = GrantResult> + Send>>,
+    grant: Grant,
     budget: Arc<BudgetPages>,
     size: ShareSize,
+    place: QueuePlace,
 }
+
+type Grant = Pin<Box<dyn Future<Output = GrantResult> + Send>>;
 
 type GrantResult = Result<OwnedSemaphorePermit, MemoryError>;
 
 impl Wait {
     /// Waits for the pages that are missing.
-    fn new(budget: &Arc<BudgetPages>, missing: Missing, limit: Duration) -> Wait {
+    fn new(budget: &Arc<BudgetPages>, missing: Missing, age: Option<ShareAge>, limit: Duration) -> Wait {
         let Missing { size, small, large, held } = missing;
         budget.of_size(size).waiting.fetch_add(1, Relaxed);
+        let waiting = WaitingShare { size, small, large, held, gives_way: false };
+        let place = QueuePlace::new(&budget.queue, age, waiting);
         let large = budget.large.free.clone().acquire_many_owned(large);
-        let grant: Pin<Box<dyn Future<Output = GrantResult> + Send>> = match (size, held) {
-            (ShareSize::Small, _) => {
+        let grant: Grant = match size {
+            ShareSize::Small => {
                 budget.small.wanted_back.notify_waiters();
                 // Large pages do as well: small ones may all be held by shares that wait for more of them.
                 let small = budget.small.free.clone().acquire_many_owned(small);
                 Box::pin(in_time(limit, select(small, large)))
             }
-            (ShareSize::Large, Some(ShareSize::Small)) => {
-                Box::pin(select(in_time(limit, large), wanted_back(budget.clone())))
-            }
-            (ShareSize::Large, Some(ShareSize::Large) | None) => Box::pin(in_time(limit, large)),
+            ShareSize::Large => Box::pin(in_time(limit, large)),
         };
-        Wait { grant, budget: budget.clone(), size }
+        let grant = match (size, held.map(|held| held.size)) {
+            (_, None) => grant,
+            (ShareSize::Large, Some(ShareSize::Small)) => unless(grant, wanted_back(budget.clone())),
+            (_, Some(held)) => unless(grant, place.until_it_gives_way(held)),
+        };
+        Wait { grant, budget: budget.clone(), size, place }
     }
 }
 
@@ -389,12 +416,19 @@ async fn in_time(
     timeout(limit, permit).await.ok().and_then(Result::ok).ok_or(MemoryError::TimedOut(limit))
 }
 
-/// The end of a wait for large pages, if small ones that the share still has are wanted back. In a burst, most waits are over
-/// before.
-async fn wanted_back(budget: Arc<BudgetPages>) -> GrantResult {
+/// The pages of `grant`, unless others need those that the share has.
+fn unless(grant: Grant, are_needed: impl Future<Output = ()> + Send + 'static) -> Grant {
+    let gives_way = async {
+        are_needed.await;
+        Err(MemoryError::NoneLeft)
+    };
+    Box::pin(select(grant, gives_way))
+}
+
+/// Waits until small pages that a share has outgrown are wanted back. In a burst, most waits are over before.
+async fn wanted_back(budget: Arc<BudgetPages>) {
     sleep(OUTGROWN_WAIT).await;
     budget.small.until_wanted_back().await;
-    Err(MemoryError::NoneLeft)
 }
 
 /// For how long a share that has outgrown small pages may keep them, even if others wait for them.
@@ -559,6 +593,214 @@ mod tests {
         assert_eq!(tokio::join!(biased; waits, release).0, (Ok(()), Ok(())));
     }
 
+    /// Grows a share, which is given back at once if that fails, or else after `run`. Returns how long it has waited.
+    async fn upload(
+        mut share: MemoryShare,
+        budget: &MemoryBudget,
+        pages: usize,
+        run: Duration,
+    ) -> Result<Duration, MemoryError> {
+        let start = now();
+        grow(&mut share, budget, pages).await?;
+        let waited = start.elapsed();
+        sleep(run).await;
+        Ok(waited)
+    }
+
+    /// A share with so many large pages.
+    async fn large(budget: &MemoryBudget, pages: usize) -> MemoryShare {
+        let mut share = MemoryShare::default();
+        assert_eq!(grow(&mut share, budget, 5.max(pages)).await, Ok(()));
+        share.shrink_to(pages * PAGE);
+        share
+    }
+
+    /// Shares that have large pages, and wait for more in this order.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_gives_way_once_all_wait() {
+        let budget = budget(12);
+        let [first, second] = [large(&budget, 5).await, large(&budget, 5).await];
+        let start = now();
+        let waits = tokio::join!(
+            biased;
+            upload(first, &budget, 12, Duration::ZERO),
+            upload(second, &budget, 12, LIMIT),
+        );
+        assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
+        assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+        check(&budget, 0, 0);
+        // One that holds nothing, and is first in the queue, is given way to.
+        let third = large(&budget, 5).await;
+        let waits = tokio::join!(
+            biased;
+            upload(MemoryShare::default(), &budget, 10, Duration::ZERO),
+            upload(third, &budget, 12, LIMIT),
+        );
+        assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
+        check(&budget, 0, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_give_way_as_the_first_needs() {
+        for (most, refused) in [(6, 1), (8, 2), (14, 3)] {
+            let budget = budget(14);
+            let mut shares = Vec::new();
+            for _ in 0..4 {
+                shares.push(large(&budget, 3).await);
+            }
+            let mut waits = shares.into_iter().zip([most, 6, 6, 6]).map(|(share, pages)| {
+                let run = Duration::from_millis(200);
+                Box::pin(upload(share, &budget, pages, run))
+            });
+            let mut next = || waits.next().unwrap();
+            let start = now();
+            let outcomes: [_; 4] = tokio::join!(biased; next(), next(), next(), next()).into();
+            let kept = 4 - refused;
+            assert!(outcomes[..kept].iter().all(Result::is_ok), "{most}: {outcomes:?}");
+            assert_eq!(outcomes[kept..], vec![Err(MemoryError::NoneLeft); refused]);
+            assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_gives_way_while_one_runs() {
+        let budget = budget(12);
+        let [first, second, runs] =
+            [large(&budget, 4).await, large(&budget, 3).await, large(&budget, 5).await];
+        check(&budget, 12, 0);
+        let run = Duration::from_millis(900);
+        let waits = tokio::join!(
+            biased;
+            upload(first, &budget, 6, run),
+            upload(second, &budget, 6, run),
+            upload(runs, &budget, 5, run),
+        );
+        assert_eq!(waits.0.map(|waited| waited >= run), Ok(true));
+        assert_eq!(waits.1.map(|waited| waited >= run), Ok(true));
+        check(&budget, 0, 0);
+    }
+
+    /// A stream that is compressed has its pages for days, and none of those that wait gets them.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_gives_way_if_no_wait_ends() {
+        let budget = budget(12);
+        let [first, second, _stream] =
+            [large(&budget, 4).await, large(&budget, 3).await, large(&budget, 5).await];
+        let start = now();
+        let waits = tokio::join!(
+            biased;
+            upload(first, &budget, 6, Duration::ZERO),
+            upload(second, &budget, 6, LIMIT),
+        );
+        assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
+        assert!(start.elapsed() < 2 * OUTGROWN_WAIT, "{:?}", start.elapsed());
+    }
+
+    /// Small shares that have all small pages, beside a large one that lasts.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_of_small_shares_gives_way() {
+        let (budget, [mut first, mut second]) = (budget(12), Default::default());
+        let _lasts = large(&budget, 12).await;
+        assert_eq!([grow(&mut first, &budget, 2).await, grow(&mut second, &budget, 2).await], [Ok(()); 2]);
+        let start = now();
+        let waits = tokio::join!(
+            biased;
+            upload(first, &budget, 4, Duration::ZERO),
+            upload(second, &budget, 4, LIMIT),
+        );
+        assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
+        assert!(start.elapsed() < 2 * OUTGROWN_WAIT, "{:?}", start.elapsed());
+    }
+
+    /// A share that has waited before is older than those that have not, although it is the last in the queue.
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_goes_on() {
+        let budget = budget(12);
+        let [mut first, mut other, mut gone] = <[MemoryShare; 3]>::default();
+        assert_eq!(grow(&mut other, &budget, 12).await, Ok(()));
+        let waits = tokio::join!(
+            biased;
+            grow(&mut first, &budget, 5),
+            async { other.shrink_to(6 * PAGE) },
+        );
+        assert_eq!(waits.0, Ok(()));
+        // A wait that is given up is no wait for which others give way.
+        let wait = tokio::time::timeout(OUTGROWN_WAIT / 2, grow(&mut gone, &budget, 9)).await;
+        assert!(wait.is_err());
+        drop(gone);
+        let waits = tokio::join!(
+            biased;
+            upload(other, &budget, 9, LIMIT),
+            upload(first, &budget, 12, Duration::ZERO),
+        );
+        assert_eq!((waits.0, waits.1.is_ok()), (Err(MemoryError::NoneLeft), true));
+        check(&budget, 0, 0);
+    }
+
+    /// Peers that send content of unknown length, some beside a stream that lasts. They come back when they are refused, and
+    /// some leave before they are done.
+    #[tokio::test(start_paused = true)]
+    async fn random_histories_come_to_their_end() {
+        for seed in 0..20_u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut below = move |end: usize| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                (random % end as u64) as usize
+            };
+            let budget = MemoryBudget::new((1 + below(16)) << 20);
+            let most = (1 + below(16)) << 20;
+            let mut stream = MemoryShare::default();
+            assert!(stream.try_grow_to(&budget, budget.share_max() / 8 * below(2)));
+            let peers = tokio::task::LocalSet::new();
+            for _ in 0..1 + below(40) {
+                let upload = Upload {
+                    budget: budget.clone(),
+                    len: below(most.min(budget.share_max())) / 8 * 3,
+                    most,
+                    pace: Duration::from_micros(below(2000) as u64),
+                };
+                let leaves_after = if below(10) == 0 { upload.pace * 100 } else { 10 * LIMIT };
+                peers.spawn_local(async move {
+                    let sent = tokio::time::timeout(leaves_after, async {
+                        while upload.send().await.is_err() {
+                            sleep(OUTGROWN_WAIT).await;
+                        }
+                    });
+                    assert!(sent.await.is_ok() || leaves_after < LIMIT);
+                });
+            }
+            let start = now();
+            peers.await;
+            assert!(start.elapsed() < LIMIT, "{seed}: {:?}", start.elapsed());
+            stream.clear();
+            check(&budget, 0, 0);
+        }
+    }
+
+    struct Upload {
+        budget: MemoryBudget,
+        len: usize,
+        most: usize,
+        /// The time for four pages.
+        pace: Duration,
+    }
+
+    impl Upload {
+        async fn send(&self) -> Result<(), MemoryError> {
+            let mut share = MemoryShare::default();
+            for here in (0..=self.len).step_by(4 * PAGE) {
+                sleep(self.pace).await;
+                if here > share.len() {
+                    let target = self.budget.growth_target(here, self.most);
+                    poll_fn(|cx| share.poll_grow_to(cx, &self.budget, target, LIMIT)).await?;
+                }
+            }
+            Ok(())
+        }
+    }
+
     #[tokio::test]
     async fn without_a_bound_nothing_is_counted() {
         let budget_of_400 = budget(400);
@@ -570,5 +812,9 @@ mod tests {
         assert_eq!([target(33, 100), target(99, 100)], [100, 100], "large ones take all");
         assert_eq!([target(33, 101), target(300, 999), target(500, 999)], [66, 400, 500]);
         assert_eq!(budget.growth_target(PAGE, 9 * PAGE), PAGE);
+        let mut others = MemoryShare::default();
+        assert!(others.try_grow_to(&budget_of_400, 300 * PAGE));
+        assert_eq!([target(33, 999), target(50, 999)], [66, 100], "steps that are free");
+        assert_eq!([target(51, 150), target(51, 999), target(150, 999)], [150, 200, 300], "others wait once");
     }
 }

@@ -8,6 +8,7 @@ mod cores;
 mod future;
 mod hooks;
 mod memory_budget;
+mod memory_queue;
 mod queue_probe;
 mod shutdown_signal;
 mod time;

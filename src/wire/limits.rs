@@ -88,7 +88,8 @@ pub struct Limits {
     /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest
     /// is refused at once (413). After a wait of [`Timeouts::body`](crate::Timeouts::body), a body is refused with 503
     /// and `retry-after`. A body in chunks that has outgrown the quarter waits for up to a second, and for longer only
-    /// while no other wants the quarter. While others wait, a body with memory has
+    /// while no other wants the quarter. Once bodies of unknown length hold all that they wait for, the last of them are
+    /// refused with 503, and the others go on. While others wait, a body with memory has
     /// [`Timeouts::body`](crate::Timeouts::body) to arrive (408). The same goes for its parts and the window of its
     /// decoder. Streamed responses are not compressed if less than half of the memory would stay free.
     ///

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use corehttp::{BoxHandler, Context, Handler, Limits, Server, routes};
+use corehttp::{BoxHandler, Context, Handler, Limits, Server, Service, routes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
@@ -77,6 +77,70 @@ fn check(handler: impl Handler + Send + Sync + 'static, fields: &str, content: &
 }
 
 const LEN: usize = 1 << 20;
+
+/// So many peers at once send chunks, of which each may become most of the memory, until they are served. Peers that are
+/// refused come back a second later.
+#[track_caller]
+fn check_chunks(peers: usize, refused_max: usize) {
+    let limits = Limits { memory_max: 8 * LEN, body_max: 4 * LEN, ..Limits::default() };
+    let handler = routes! { POST "/" => |_: &mut Context| {} };
+    let service = Rc::new(Server::new().limits(limits).service(BoxHandler::new(handler)));
+    let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = [&b"4000\r\n"[..], &[7; 0x4000], b"\r\n"].concat();
+    let wire: Rc<[u8]> = [head.as_bytes(), &chunk.repeat(2 * LEN / 0x4000), b"0\r\n\r\n"].concat().into();
+    paused(LocalSet::new().run_until(async {
+        let start = Instant::now();
+        let uploads: Vec<_> = (0..peers)
+            .map(|_| {
+                let (service, wire) = (service.clone(), wire.clone());
+                spawn_local(async move {
+                    let mut refused = 0;
+                    loop {
+                        match upload(&service, &wire).await {
+                            200 => return refused,
+                            503 => refused += 1,
+                            other => panic!("{other}"),
+                        }
+                        sleep(SECOND).await;
+                    }
+                })
+            })
+            .collect();
+        let mut refused = 0;
+        for upload in uploads {
+            refused += upload.await.unwrap();
+        }
+        assert!(refused <= refused_max, "{refused} of {peers} were refused");
+        assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
+    }));
+}
+
+/// The status of the response to this request.
+async fn upload(service: &Rc<Service<BoxHandler>>, wire: &Rc<[u8]>) -> u16 {
+    let (near, far) = duplex(64 << 10);
+    let service = service.clone();
+    spawn_local(async move { service.serve_connection(far).await });
+    let (mut read, mut write) = tokio::io::split(near);
+    let wire = wire.clone();
+    let sending = spawn_local(async move { write.write_all(&wire).await });
+    let mut first = [0; 12];
+    read.read_exact(&mut first).await.unwrap();
+    sending.abort();
+    status(&String::from_utf8_lossy(&first))
+}
+
+/// Peers that all held a part once waited for each other until [`Timeouts::body`](corehttp::Timeouts::body).
+#[test]
+fn chunks_of_few_peers_do_not_wait_for_each_other() {
+    check_chunks(1, 0);
+    check_chunks(3, 3);
+    check_chunks(6, 6);
+}
+
+#[test]
+fn chunks_of_many_peers_do_not_wait_for_each_other() {
+    check_chunks(40, 40);
+}
 
 #[test]
 fn bodies_of_many_peers() {
