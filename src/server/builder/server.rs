@@ -294,8 +294,9 @@ impl Server {
     /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
     /// Either way a handler that does not wait runs to its end, and its response is sent, even to a peer that has closed
-    /// its sending half. So is a file, however long the disk takes. A core that is behind looks first, and calls no handler
-    /// for a peer that has closed.
+    /// its sending half. So is a file, however long the disk takes: work of this crate is no wait of the handler, such as
+    /// looking for a file, coding and decoding content, saving parts of a form, or a [health check](crate::health).
+    /// A core that is behind looks first, and calls no handler for a peer that has closed.
     ///
     /// A handler that must end, such as one that charges a card, is [`uncancelled`](crate::middleware::uncancelled).
     pub fn half_close(mut self, half_close: bool) -> Server {
