@@ -255,7 +255,7 @@ pub mod routing {
     pub use crate::router::{Link, LinkError, LinkValues, RouteInfo};
     // The parts of which `routes!` makes a router.
     #[doc(hidden)]
-    pub use crate::router::{Chain, FromHandler, HandlerSet, RouteList};
+    pub use crate::router::{Chain, FromHandler, HandlerSet, ListedRoute, RouteList};
 }
 
 /// Compiles the programs in the README.

@@ -12,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("message", &["error_text", "memory"]),
     ("coding", &["error_text", "memory", "message"]),
-    ("net", &["error_text", "memory"]),
+    ("net", &["error_text", "memory", "runtime"]),
     ("runtime", &[]),
     ("wire", &["error_text", "memory", "message"]),
     ("exchange", &["error_text", "memory", "message", "net", "runtime", "wire"]),

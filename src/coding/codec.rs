@@ -17,7 +17,7 @@ use crate::message::Status;
 /// assert_eq!(Coding::parse(b"compress"), None);
 /// assert_eq!(Coding::Br.as_str(), "br");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Coding {
     /// `br`: RFC 7932. With feature `compress`.
@@ -124,9 +124,15 @@ pub(super) const DECODER_ROOM_MIN: usize = 4 << 10;
 pub enum CodingError {
     /// The content does not follow its coding, or its checksum is wrong.
     Corrupt,
-    /// The content refers back further than a sender may rely on: its window of zstd is larger than 8 MiB (RFC 9659
-    /// §3). A sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`.
-    Window,
+    /// The content does not begin as this coding does. It is perhaps coded otherwise, or not any more: some intermediaries
+    /// decode content, and leave `content-encoding`.
+    NotCoded(Coding),
+    /// The content refers to the dictionary with this id, which only its sender has (RFC 8878 §5, RFC 1950 §2.2).
+    Dictionary(u32),
+    /// The content refers back further than a sender may rely on. In zstd, its window is larger than 8 MiB (RFC 9659
+    /// §3): a sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`. In br, it is of a
+    /// kind that RFC 7932 does not have: a sender does without `--large_window`.
+    Window(Coding),
     /// The content was cut short.
     Incomplete,
     /// The content has a coding that this build does not support.
@@ -143,7 +149,11 @@ impl CodingError {
     /// Returns the status for a peer that sent such content.
     pub fn status(self) -> Status {
         match self {
-            CodingError::Corrupt | CodingError::Window | CodingError::Incomplete => Status::BAD_REQUEST,
+            CodingError::Corrupt
+            | CodingError::NotCoded(_)
+            | CodingError::Dictionary(_)
+            | CodingError::Window(_)
+            | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,
             CodingError::TooLarge(_) => Status::CONTENT_TOO_LARGE,
             CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
@@ -157,7 +167,9 @@ impl CodingError {
             CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
             CodingError::Encoder => io::ErrorKind::OutOfMemory,
             CodingError::Corrupt
-            | CodingError::Window
+            | CodingError::NotCoded(_)
+            | CodingError::Dictionary(_)
+            | CodingError::Window(_)
             | CodingError::Unknown
             | CodingError::TooMany
             | CodingError::TooLarge(_) => io::ErrorKind::InvalidData,
@@ -169,7 +181,24 @@ impl fmt::Display for CodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             CodingError::Corrupt => "the coded content is corrupt",
-            CodingError::Window => {
+            CodingError::NotCoded(coding) => {
+                let coding = coding.as_str();
+                return write!(
+                    f,
+                    "the content does not begin as {coding} does: it is coded otherwise, or not at all"
+                );
+            }
+            CodingError::Dictionary(id) => {
+                return write!(
+                    f,
+                    "the coded content needs the dictionary {id}: its sender has to do without"
+                );
+            }
+            CodingError::Window(Coding::Br) => {
+                "the coded content has a window that br does not have over HTTP: its sender has to turn large windows off \
+                 (RFC 7932)"
+            }
+            CodingError::Window(_) => {
                 "the coded content needs a larger window than zstd may have over HTTP, which is 8 MiB: its sender has to \
                  set a window log of 23 at most (RFC 9659)"
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::check::{Check, OnChange};
 use crate::message::{FieldName, Status};
+use crate::runtime::own_wait;
 use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 
 /// Answers the liveness and readiness probes of load balancers and orchestrators, such as Kubernetes.
@@ -205,7 +206,7 @@ impl Health {
         let begun = self.checks.iter().map(|check| Box::pin(check.is_good(&self.on_change)));
         let mut running = Vec::from_iter(begun);
         let mut outcomes = vec![None; running.len()];
-        poll_fn(|cx| {
+        own_wait(poll_fn(|cx| {
             let pending = zip(&mut running, &mut outcomes).filter(|(_, outcome)| outcome.is_none());
             pending.for_each(|(check, outcome)| {
                 if let Poll::Ready(is_good) = check.as_mut().poll(cx) {
@@ -213,7 +214,7 @@ impl Health {
                 }
             });
             if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-        })
+        }))
         .await;
         let is_ready = outcomes.iter().all(|outcome| *outcome == Some(true));
         let mut text = String::from(if is_ready { "ready\n" } else { "not ready\n" });

@@ -15,7 +15,7 @@ use super::error::MultipartError;
 use super::parser::Parser;
 use crate::message::{Headers, is_file_name};
 use crate::net::with_descriptors;
-use crate::runtime::{random_token, spawn_blocking};
+use crate::runtime::{own_wait, random_token, spawn_blocking};
 use crate::wire::WireDetail;
 
 /// One part of a body: a field of a form, or a file. Its content is read as it arrives.
@@ -181,10 +181,10 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
         let mut file = BufWriter::with_capacity(WRITE_BUFFER_LEN, file);
         let mut len = 0;
         while let Some(chunk) = self.chunk().await? {
-            file.write_all(chunk).await?;
+            own_wait(file.write_all(chunk)).await?;
             len += chunk.len() as u64;
         }
-        file.flush().await?;
+        own_wait(file.flush()).await?;
         Ok(len)
     }
 }

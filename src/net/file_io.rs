@@ -16,6 +16,7 @@ use tokio::task::{JoinHandle, coop, spawn_blocking, yield_now};
 
 use super::conn::BYTES_PER_CALL;
 use super::{Conn, ConnError, Locality, page_cache};
+use crate::runtime::OwnWaits;
 
 /// A range of a file on its way to a socket, without a copy through the memory of the program.
 ///
@@ -129,7 +130,7 @@ impl FileReader {
     /// Reads from the page cache. Returns how much, or 0 if a thread must read on, which also finds that the file has shrunk.
     /// Yields now and then, since a peer that takes bytes as fast as they are read would keep the core to itself.
     fn poll_cached(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<usize> {
-        let call = ready!(coop::poll_proceed(cx));
+        let call = ready!(OwnWaits::note(coop::poll_proceed(cx)));
         if !self.supports_nowait {
             return Poll::Ready(0);
         }
@@ -198,7 +199,7 @@ impl AsyncRead for FileReader {
                     _ => return Poll::Ready(Ok(())),
                 },
                 Chunk::Reading(read) => {
-                    let read = ready!(Pin::new(read).poll(cx));
+                    let read = ready!(OwnWaits::note(Pin::new(read).poll(cx)));
                     reader.set_chunk(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
                 }
             }

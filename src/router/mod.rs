@@ -22,4 +22,4 @@ pub use link::{Link, LinkError, LinkValues};
 pub use pattern::RouteError;
 pub use route_info::RouteInfo;
 pub use router::Router;
-pub use routes::RouteList;
+pub use routes::{ListedRoute, RouteList};

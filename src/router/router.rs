@@ -8,7 +8,7 @@ use super::handler_set::{FromHandler, HandlerSet};
 use super::outcome::{Outcome, respond, with_other_end};
 use super::pattern::RouteError;
 use super::route_info::RouteInfo;
-use super::routes::RouteList;
+use super::routes::{ListedRoute, RouteList};
 use super::spelling::{Spelling, normal_form};
 use super::table::{Endpoint, Found, Methods, RouteIndex, RouteTable};
 use crate::message::{Method, NO_PATTERN, Request};
@@ -107,7 +107,7 @@ impl<S> Router<S> {
     /// `mount "/a"` and `any "/a/{*rest}"`. Neither is checked at compile time.
     pub fn from_list(list: RouteList, handlers: S) -> Router<S> {
         let mut router = Router::with_handlers(handlers);
-        for (method, pattern) in list.routes() {
+        for ListedRoute { method, pattern, .. } in list.routes() {
             let added = match *method {
                 "any" => router.table.add(Methods::Any, pattern),
                 "mount" => router.table.add_mount(pattern),

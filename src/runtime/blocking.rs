@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-use super::available_cores;
+use super::{available_cores, own_wait};
 
 /// Starts `work` at once on one of tokio's threads for blocking work. Dropping the future does not stop the work. A
 /// panic in it is resumed in the task that awaits the future. Outside of a runtime, the work is done before this
@@ -27,7 +27,7 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(
     };
     async {
         match begun {
-            Ok(worked) => worked.await.map_err(lost),
+            Ok(worked) => own_wait(worked).await.map_err(lost),
             Err(result) => Ok(result),
         }
     }
@@ -61,7 +61,7 @@ impl BlockingLimit {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         // The semaphore is never closed.
-        let permit = self.0.acquire().await.ok();
+        let permit = own_wait(self.0.acquire()).await.ok();
         let work_then_release = move || {
             let result = work();
             drop(permit);

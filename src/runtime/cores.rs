@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
+use super::own_wait::OwnWaits;
 use super::queue_probe::QueueProbe;
 
 /// Whether a thread stays on one core of the machine.
@@ -116,7 +117,7 @@ impl Budget {
     fn poll_yield(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.done = 0;
         let _ = pin!(yield_now()).poll(cx);
-        Poll::Pending
+        OwnWaits::note(Poll::Pending)
     }
 
     /// Whether nothing was processed since the last yield, or since the beginning. Of a poll that is pending in

@@ -9,6 +9,7 @@ mod future;
 mod hooks;
 mod memory_budget;
 mod memory_queue;
+mod own_wait;
 mod queue_probe;
 mod shutdown_signal;
 mod time;
@@ -28,6 +29,7 @@ pub(crate) use future::{ReusableFuture, boxed, join_first, select};
 pub(crate) use hooks::Hooks;
 pub use memory_budget::MemoryCounts;
 pub(crate) use memory_budget::{CancelMemoryWaitOnDrop, MemoryBudget, MemoryError, MemoryShare};
+pub(crate) use own_wait::{OwnWaits, own_wait};
 pub(crate) use queue_probe::queue_wait;
 #[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;

@@ -8,9 +8,9 @@ use brotli::enc::BrotliAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 use brotli::{Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut};
 
-use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
+use crate::coding::{Coding, CodingError};
 use crate::memory::lock;
 
 /// An encoder for `br`.
@@ -116,6 +116,9 @@ impl BrDecoder {
             BrotliResult::ResultFailure if self.decoded() > self.content_max => {
                 return Err(CodingError::TooLarge(self.content_max));
             }
+            BrotliResult::ResultFailure if self.decoded() == 0 => {
+                return Err(CodingError::NotCoded(Coding::Br));
+            }
             BrotliResult::ResultFailure => return Err(CodingError::Corrupt),
         };
         Ok(Step { read, written, is_whole: self.is_whole })
@@ -153,7 +156,11 @@ const WINDOW_GAP: usize = 16;
 /// are zero announce smaller ones in other bits.
 const WIDE_BITS_BASE: u32 = 17;
 
-/// A window of more than 16 MiB, which is not part of RFC 7932, is refused.
+/// The low bits of an octet that announces no window of RFC 7932 (§9.1). In its place, encoders announce one of more than 16
+/// MiB.
+const LARGE_WINDOW: u8 = 0b001_0001;
+
+/// Such a window is refused here as well.
 fn decoder_state(alloc: &CachingAlloc) -> BrotliState<CachingAlloc, CachingAlloc, CachingAlloc> {
     BrotliState::new_strict(alloc.clone(), alloc.clone(), alloc.clone())
 }
@@ -168,6 +175,9 @@ impl Decode for BrDecoder {
             return if input.is_empty() { Ok(nothing) } else { Err(CodingError::Corrupt) };
         }
         match input {
+            [first, ..] if !self.has_begun && first & 0x7f == LARGE_WINDOW => {
+                Err(CodingError::Window(Coding::Br))
+            }
             [first, ..] if !self.has_begun => {
                 self.has_begun = true;
                 self.decode(&[narrow_window(*first, self.content_max)], room)

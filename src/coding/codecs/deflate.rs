@@ -1,10 +1,12 @@
 //! `deflate` and `gzip`: DEFLATE (RFC 1951) in the formats of zlib (RFC 1950) and of gzip (RFC 1952).
 
-use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+use flate2::{
+    Compress, Compression, Crc, Decompress, DecompressError, FlushCompress, FlushDecompress, Status,
+};
 
-use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
+use crate::coding::{Coding, CodingError};
 use crate::memory::PoolKind;
 
 /// An encoder for `deflate` or `gzip`.
@@ -73,6 +75,8 @@ impl Encode for DeflateEncoder {
 pub(super) struct DeflateDecoder {
     inflate: Decompress,
     at: ZlibPart,
+    /// Whether there is no zlib header.
+    is_bare: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +90,16 @@ enum ZlibPart {
 
 impl DeflateDecoder {
     pub(super) fn new() -> DeflateDecoder {
-        DeflateDecoder { inflate: Decompress::new(true), at: ZlibPart::Start }
+        DeflateDecoder { inflate: Decompress::new(true), at: ZlibPart::Start, is_bare: false }
     }
 
     fn inflate(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
-        let step = inflate(&mut self.inflate, input, room)?;
+        let step = inflate(&mut self.inflate, input, room).map_err(|error| match error {
+            CodingError::Corrupt if self.is_bare && self.inflate.total_out() == 0 => {
+                CodingError::NotCoded(Coding::Deflate)
+            }
+            error => error,
+        })?;
         if step.is_whole {
             self.at = ZlibPart::End;
         }
@@ -107,7 +116,8 @@ impl Decode for DeflateDecoder {
             }
             (ZlibPart::First(first), [second, ..]) => {
                 self.at = ZlibPart::Data;
-                self.inflate.reset(is_zlib(first, *second));
+                self.is_bare = !is_zlib(first, *second);
+                self.inflate.reset(!self.is_bare);
                 let step = self.inflate(&[first, *second], room)?;
                 // There was room for all output of two octets, so an octet that was not read stands after the end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
@@ -139,7 +149,10 @@ fn is_zlib(first: u8, second: u8) -> bool {
 pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
     let (total_in, total_out) = (inflate.total_in(), inflate.total_out());
     let inflated = inflate.decompress(input, room, FlushDecompress::None);
-    let status = inflated.map_err(|_| CodingError::Corrupt)?;
+    let fault = |error: DecompressError| {
+        error.needs_dictionary().map_or(CodingError::Corrupt, CodingError::Dictionary)
+    };
+    let status = inflated.map_err(fault)?;
     Ok(Step {
         read: (inflate.total_in() - total_in) as usize,
         written: (inflate.total_out() - total_out) as usize,
@@ -155,6 +168,8 @@ pub(super) struct GzipDecoder {
     /// Which optional sections of the header are still to come.
     flags: u8,
     at: MemberPart,
+    /// Whether no member has begun yet.
+    is_first: bool,
     junk: Junk,
 }
 
@@ -202,6 +217,7 @@ impl GzipDecoder {
             crc: Crc::new(),
             flags: 0,
             at: MemberPart::Fixed(0),
+            is_first: true,
             junk: Junk::Refused,
         }
     }
@@ -247,9 +263,12 @@ impl GzipDecoder {
             3 => octet & RESERVED == 0,
             _ => true,
         };
-        if !is_good {
-            return self.begin_junk();
+        match is_good {
+            true => {}
+            false if self.is_first && seen < 2 => return Err(CodingError::NotCoded(Coding::Gzip)),
+            false => return self.begin_junk(),
         }
+        self.is_first &= seen < 2;
         if seen == 3 {
             self.flags = octet;
         }
@@ -364,10 +383,10 @@ impl Decode for GzipDecoder {
     }
 
     fn reset(&mut self) {
-        let GzipDecoder { inflate, crc, flags, at, junk } = self;
+        let GzipDecoder { inflate, crc, flags, at, is_first, junk } = self;
         inflate.reset(false);
         crc.reset();
-        (*flags, *at, *junk) = (0, MemberPart::Fixed(0), Junk::Refused);
+        (*flags, *at, *is_first, *junk) = (0, MemberPart::Fixed(0), true, Junk::Refused);
     }
 
     fn memory(&self) -> usize {

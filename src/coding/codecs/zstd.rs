@@ -3,11 +3,11 @@
 use std::io;
 
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
-use zstd::zstd_safe::{CCtx, CParameter, ResetDirective, get_error_name};
+use zstd::zstd_safe::{CCtx, CParameter, ResetDirective, get_dict_id_from_frame, get_error_name};
 
-use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
+use crate::coding::{Coding, CodingError};
 
 /// The value of `accept-encoding`.
 pub(super) const ACCEPTED: &str = "br, zstd, gzip, deflate";
@@ -70,6 +70,7 @@ impl Encode for ZstdEncoder {
 struct ZstdDecoder {
     /// `None` if the decoder could not be made, for lack of memory.
     decoder: Option<Decoder<'static>>,
+    frame: Frame,
     is_whole: bool,
     /// Whether the last output left no room, so that there may be more of it.
     is_full: bool,
@@ -77,7 +78,12 @@ struct ZstdDecoder {
 
 impl ZstdDecoder {
     fn new() -> ZstdDecoder {
-        ZstdDecoder { decoder: new_decoder(), is_whole: true, is_full: false }
+        ZstdDecoder {
+            decoder: new_decoder(),
+            frame: Frame { header: Vec::new(), is_first: true },
+            is_whole: true,
+            is_full: false,
+        }
     }
 }
 
@@ -87,9 +93,17 @@ impl Decode for ZstdDecoder {
         if input.is_empty() && (self.is_whole || !self.is_full) {
             return Ok(Step { is_whole: self.is_whole, ..Step::default() });
         }
+        if self.is_whole {
+            self.frame.header.clear();
+        }
+        let header = &input[..input.len().min(HEADER_LEN_MAX - self.frame.header.len())];
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
-        let status = decoder.run_on_buffers(input, room).map_err(|error| decoding_error(&error))?;
+        let run = decoder.run_on_buffers(input, room);
+        let read = run.as_ref().map_or(header.len(), |status| status.bytes_read.min(header.len()));
+        self.frame.header.extend_from_slice(&header[..read]);
+        let status = run.map_err(|error| self.frame.fault(&error))?;
         self.is_whole = status.remaining == 0;
+        self.frame.is_first &= !self.is_whole;
         self.is_full = status.bytes_written == room.len();
         Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
     }
@@ -104,14 +118,36 @@ impl Decode for ZstdDecoder {
     }
 }
 
-/// The fault of content that cannot be decoded. The library hands its errors over as their names.
-fn decoding_error(error: &io::Error) -> CodingError {
-    let is_window = error.to_string() == get_error_name(0usize.wrapping_sub(WINDOW_TOO_LARGE));
-    if is_window { CodingError::Window } else { CodingError::Corrupt }
+/// The frame that is decoded.
+struct Frame {
+    /// Its first octets, which have the id of its dictionary.
+    header: Vec<u8>,
+    /// Whether none has ended before it.
+    is_first: bool,
 }
 
-/// `ZSTD_error_frameParameter_windowTooLarge`: codes are stable, and errors are their negatives.
+impl Frame {
+    /// The fault of content that cannot be decoded. The library hands its errors over as their names, and an error is the
+    /// negative of its code.
+    fn fault(&self, error: &io::Error) -> CodingError {
+        let name = error.to_string();
+        let is = |code: usize| name == get_error_name(0usize.wrapping_sub(code));
+        match get_dict_id_from_frame(&self.header) {
+            Some(id) if is(DICTIONARY_WRONG) => CodingError::Dictionary(id.get()),
+            _ if is(PREFIX_UNKNOWN) && self.is_first => CodingError::NotCoded(Coding::Zstd),
+            _ if is(WINDOW_TOO_LARGE) => CodingError::Window(Coding::Zstd),
+            _ => CodingError::Corrupt,
+        }
+    }
+}
+
+/// The codes of errors, as in `zstd_errors.h`: they are stable.
+const PREFIX_UNKNOWN: usize = 10;
 const WINDOW_TOO_LARGE: usize = 16;
+const DICTIONARY_WRONG: usize = 32;
+
+/// The most octets of a frame up to the end of its header (RFC 8878 §3.1.1).
+const HEADER_LEN_MAX: usize = 18;
 
 /// How much memory a decoder takes before it has seen content.
 const DECODER_MEMORY: usize = 94 << 10;
@@ -144,7 +180,7 @@ mod tests {
             ZstdDecoder::new().step(&frame, &mut [0; 9]).map(|step| step.is_whole)
         };
         assert_eq!(decode(23), Ok(true));
-        assert_eq!(decode(24), Err(CodingError::Window));
+        assert_eq!(decode(24), Err(CodingError::Window(Coding::Zstd)));
     }
 
     /// If the end of a frame does not fit into the room, no further, empty frame may follow. Some decoders refuse content

@@ -299,8 +299,9 @@ impl Server {
     /// after [`ClientTimeouts::send`](crate::client::ClientTimeouts::send). A reset is always seen.
     ///
     /// Either way a handler that does not wait runs to its end. Its response is sent, even to a peer that has closed
-    /// its sending half. So is a file, however long the disk takes. An overloaded core looks for a close first, and
-    /// calls no handler after one.
+    /// its sending half. So is a file, however long the disk takes. Work of this crate is no wait of the handler, such
+    /// as looking for a file, coding content, saving parts of a form, or a [health check](crate::health). An overloaded
+    /// core looks for a close first, and calls no handler after one.
     ///
     /// A handler that must end, such as a payment, is [`uncancelled`](crate::middleware::uncancelled).
     pub fn half_close(mut self, half_close: bool) -> Server {

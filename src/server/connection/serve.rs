@@ -13,7 +13,7 @@ use super::open::open;
 use super::per_core::{Job, JobOutcome, PerCore};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
-use crate::runtime::{boxed, yield_now};
+use crate::runtime::{OwnWaits, boxed, yield_now};
 use crate::server::error::Failure;
 use crate::server::exchange::{CloseMode, Exchange, NextStep, OnPending, ReportedEnd, SharedConn};
 use crate::server::handler::{HandlerTime, Refusal, time_over};
@@ -235,6 +235,7 @@ pub(super) fn run_handler(
     // One place polls the handler, so the compiler can make its future a part of this one.
     poll_fn(move |cx| {
         loop {
+            let own_waits = OwnWaits::so_far();
             let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
             let ended_limit = time.take_ended();
             match polled {
@@ -242,7 +243,7 @@ pub(super) fn run_handler(
                 Ok(Poll::Ready(result)) => return Poll::Ready(HandlerOutcome::Returned(result)),
                 Ok(Poll::Pending) => {}
             }
-            if let Some(end) = end_of_wait(conn, cx) {
+            if let Some(end) = end_of_wait(conn, cx, own_waits) {
                 return Poll::Ready(end);
             }
             if let Some(limit) = ended_limit {
@@ -257,14 +258,17 @@ pub(super) fn run_handler(
     })
 }
 
-/// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone.
-fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>) -> Option<HandlerOutcome> {
-    match conn.on_pending() {
-        OnPending::Cancel => Some(HandlerOutcome::DoneWithHead),
-        OnPending::GoOn => None,
-        OnPending::CancelIfGone => match conn.poll_gone(cx) {
-            Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),
-            Poll::Pending => None,
-        },
+/// The outcome of a handler that waits for nothing that could come: its response is over, or its peer is gone. `before` its
+/// poll there were so many waits of this crate's own.
+fn end_of_wait(conn: &SharedConn, cx: &mut task::Context<'_>, before: OwnWaits) -> Option<HandlerOutcome> {
+    let gone = match conn.on_pending() {
+        OnPending::Cancel => return Some(HandlerOutcome::DoneWithHead),
+        OnPending::GoOn => return None,
+        OnPending::CancelIfGone if before.have_grown() => conn.poll_reset(cx),
+        OnPending::CancelIfGone => conn.poll_gone(cx),
+    };
+    match gone {
+        Poll::Ready(gone) => Some(HandlerOutcome::Failed(gone.into())),
+        Poll::Pending => None,
     }
 }

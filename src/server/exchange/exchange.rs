@@ -17,6 +17,7 @@ use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming,
 use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
+use crate::runtime::OwnWaits;
 use crate::server::core_state::CoreState;
 use crate::server::error::{ErrorCause, ErrorReport, Failure, RespondError};
 use crate::server::opening::RareConnectionState;
@@ -231,6 +232,7 @@ impl Exchange {
         self.note_response_time();
         let Exchange { incoming, outgoing, conn, .. } = self;
         conn.poll(|conn, bounds| {
+            let own_waits = OwnWaits::so_far();
             let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
             if sent.is_ready() {
                 conn.disarm(TimerSlot::Other);
@@ -241,7 +243,7 @@ impl Exchange {
                 return Poll::Ready(Err(error));
             }
             // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
-            let cancel = match response.body.is_in_progress() {
+            let cancel = match response.body.is_in_progress() && !own_waits.have_grown() {
                 true => bounds.cancel,
                 false => bounds.cancel.only_on_reset(),
             };

@@ -171,6 +171,11 @@ impl SharedConn {
         self.poll_gone_by(cx, |bounds| bounds.cancel)
     }
 
+    /// Watches the peer while its handler waits only for this crate: a peer that has closed its sending half may wait, too.
+    pub(crate) fn poll_reset(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {
+        self.poll_gone_by(cx, |bounds| bounds.cancel.only_on_reset())
+    }
+
     /// Watches the peer of an uncancelled exchange whose handler has not begun: nothing is lost yet, so the exchange ends as
     /// the server's bounds have it. For other exchanges this is never ready, since they are watched anyway.
     pub(crate) fn poll_gone_before_handler(&self, cx: &mut task::Context<'_>) -> Poll<ExchangeError> {

@@ -356,7 +356,11 @@ fn of_json() {
 #[test]
 fn of_coded_bodies() {
     for (coding, body, expected) in [
-        ("gzip", "secret", "400 Bad Request to memory, POST /coded: the coded content is corrupt"),
+        (
+            "gzip",
+            "secret",
+            "400 Bad Request to memory, POST /coded: the content does not begin as gzip does: it is coded otherwise, or not at all",
+        ),
         ("gzip", "\x1f", "400 Bad Request to memory, POST /coded: the coded content was cut short"),
         (
             "x-own",
