@@ -91,10 +91,11 @@ impl RandomPairs {
     fn two_of(&self, shares: impl Iterator<Item = u64> + Clone) -> (usize, usize) {
         let shares = shares.map(|share| share.max(1));
         let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
+        // Hosts may come and go between two looks at them.
         let all: u64 = shares.clone().sum();
-        let (one, share) = at(shares.clone(), (bits >> 32) % all);
+        let (one, share) = at(shares.clone(), (bits >> 32) % all.max(1));
         let others = shares.enumerate().map(|(at, share)| if at == one { 0 } else { share });
-        let (other, _) = at(others, (bits & u64::from(u32::MAX)) % (all - share).max(1));
+        let (other, _) = at(others, (bits & u64::from(u32::MAX)) % all.saturating_sub(share).max(1));
         (one, other)
     }
 }
