@@ -67,8 +67,8 @@ pub struct Limits {
     /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
-    /// or when very many are refused at once. Default: 65,536, or one for each 64 KiB of memory if the machine, or the
-    /// control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// or when very many are refused at once. Default: 65,536, or one for each 128 KiB of memory if the machine, or the
+    /// control group of the process, has less than 8 GiB. A busy connection takes up to some 50 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
@@ -76,7 +76,7 @@ pub struct Limits {
     pub connections_per_peer_max: Option<usize>,
     /// Bytes of memory that peers may fill, over all connections of the server: with buffered bodies, responses that wait for
     /// their peers, forwarded responses that are kept, decoded content and the windows of its decoders, parts of multipart
-    /// content, messages of WebSockets, and the states of codings.
+    /// content, messages of WebSockets, the states of codings, and heads of more than 16 KiB.
     /// Default: a quarter of the memory of the machine, or of the control group of the process if that may take less; 512 MiB
     /// where the system does not tell. An allocator may keep as much again, and the system takes its part for each connection.
     ///
@@ -142,7 +142,7 @@ impl Default for Limits {
             forward_buffers_per_core_max: 64 << 20,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
-            connections_max: (machine_memory() / (64 << 10)).min(65_536),
+            connections_max: (machine_memory() / (128 << 10)).min(65_536),
             connections_per_peer_max: None,
             memory_max: machine_memory() / 4,
             requests_per_connection_max: None,
