@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::incoming_body::{
     BodyDecoder, LargeInput, MinRate, READ_MIN, TakenContent, UNRESERVED_MAX, poll_content,
 };
-use super::message_head::{Expectation, HeadOutcome, MessageHead};
-use super::outgoing::poll_flush;
-use super::{Bounds, ExchangeError, Phase};
+use super::message_head::{Expectation, HeadOutcome, MessageHead, has_head_begun};
+use super::{Bounds, ExchangeError, Phase, poll_flush};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
@@ -37,8 +36,8 @@ pub(crate) struct Incoming {
     /// The memory of a body that is buffered and, at a server, of the large response to it: one share for both, since a response
     /// may take the place of its request. It is kept with the buffers, until they are given back.
     pub(crate) memory: MemoryShare,
-    /// The memory of the input, once a streamed body has made it large.
-    large_input: LargeInput,
+    /// The memory of the input, while it is large.
+    pub(crate) large_input: LargeInput,
 }
 
 impl Incoming {
@@ -79,11 +78,12 @@ impl Incoming {
             flushed => flushed?,
         }
         let len = self.input.unread().len();
-        if len > UNRESERVED_MAX.max(self.memory.len()) {
-            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 2 * len));
+        if len >= UNRESERVED_MAX.max(self.memory.len() / 2).max(self.large_input.head_len()) {
+            // For twice as much, which is copied once the head is complete.
+            let taken = ready!(bounds.poll_memory(cx, &mut self.memory, 4 * len));
             taken.map_err(|error| message.unfinished_error(error, self.input.unread(), &bounds.limits))?;
         }
-        Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
+        Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds, bounds.timeouts.head)) {
             Ok(None) => {
                 on_read();
                 Ok(None)
@@ -98,13 +98,16 @@ impl Incoming {
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
+        bounds: &Bounds,
         limit: Duration,
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
-        Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
+        let filled = ready!(self.large_input.poll_head(cx, conn, limit, &bounds.memory, &mut self.input));
+        let has_begun = has_head_begun(self.input.unread());
+        Poll::Ready(match filled {
             Ok(1..) => Ok(None),
-            Ok(0) if self.has_head_begun() => Err(ExchangeError::Incomplete),
+            Ok(0) if has_begun => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(HeadOutcome::Closed)),
-            Err(ConnError::TimedOut) if !self.has_head_begun() => Ok(Some(HeadOutcome::Idle)),
+            Err(ConnError::TimedOut) if !has_begun => Ok(Some(HeadOutcome::Idle)),
             Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
     }
@@ -112,12 +115,6 @@ impl Incoming {
     /// Whether a part of a head has arrived, but no whole one.
     pub(crate) fn has_partial_head(&self) -> bool {
         self.head_search.has_begun()
-    }
-
-    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
-    /// if nothing follows it, the connection is idle, and the peer gets no error.
-    fn has_head_begun(&self) -> bool {
-        !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
     /// Takes the head out of the input, if it is complete.
@@ -588,6 +585,7 @@ impl Incoming {
 impl Reset for Incoming {
     fn reset(&mut self) {
         self.drop_input();
+        self.large_input.clear();
         self.forget_message();
     }
 

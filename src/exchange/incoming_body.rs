@@ -8,7 +8,9 @@ use super::{ExchangeError, Phase, Timeouts};
 use crate::error_text::TimeLimit;
 use crate::memory::Arena;
 use crate::message::Headers;
-use crate::net::{Conn, ConnError, LARGE_READ, Locality, ReadBuffer, millis};
+use crate::net::{
+    Conn, ConnError, LARGE_READ, Locality, READ_KEPT_MAX, READ_UNCOUNTED_MAX, ReadBuffer, millis,
+};
 use crate::runtime::{MemoryBudget, MemoryShare};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::{ForbiddenTrailers, Leniency};
@@ -113,12 +115,33 @@ pub(super) struct TakenContent {
     pub(super) discarded: usize,
 }
 
-/// The part of the peers' memory that an input has, while it is as large as reads of a streamed body make it.
+/// The part of the peers' memory that an input has, while it is large.
 #[derive(Default)]
-pub(super) struct LargeInput(MemoryShare);
+pub(crate) struct LargeInput(MemoryShare);
 
 impl LargeInput {
-    /// Reads once into `input`. If the memory for a large read is not free, the read is a smaller one.
+    /// Reads once into `input`, for a head. A large read takes memory for a copy of the head as well.
+    #[inline]
+    pub(crate) fn poll_head<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        limit: Duration,
+        budget: &MemoryBudget,
+        input: &mut ReadBuffer,
+    ) -> Poll<Result<usize, ConnError>> {
+        while input.reads_much() && !self.try_take(budget) {
+            input.read_less();
+        }
+        conn.poll_fill(cx, input, limit)
+    }
+
+    /// For a head of which length there is memory.
+    pub(super) fn head_len(&self) -> usize {
+        self.0.len() / 2
+    }
+
+    /// Reads once into `input`, for a body. If the memory for a large read is not free, the read is a smaller one.
     pub(super) fn poll_fill<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -135,16 +158,30 @@ impl LargeInput {
         filled
     }
 
+    /// Takes the memory of a large head, if there is plenty.
+    fn try_take(&mut self, budget: &MemoryBudget) -> bool {
+        let len = 2 * READ_KEPT_MAX;
+        self.0.len() >= len || budget.is_plentiful() && self.0.try_grow_to(budget, len)
+    }
+
     /// Leaves the memory to the other connections of the thread.
     pub(super) fn give_back(&mut self, input: &mut ReadBuffer) {
         input.return_large();
         self.follow(input);
     }
 
-    /// Gives the share back, if the input is large no longer.
+    /// Gives back what the input has no longer.
     #[inline]
     pub(super) fn follow(&mut self, input: &ReadBuffer) {
         if self.0.len() > 0 && !input.is_large() {
+            self.0.shrink_to(input.large_len());
+        }
+    }
+
+    /// Gives the share back, for an input that no connection has. It is trimmed within a second.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.0.len() > 0 {
             self.0.clear();
         }
     }
@@ -152,7 +189,7 @@ impl LargeInput {
 
 pub(super) const READ_MIN: usize = 16 << 10;
 /// A head or content up to this length reserves no memory: the buffer of a read is as large.
-pub(super) const UNRESERVED_MAX: usize = READ_MIN;
+pub(super) const UNRESERVED_MAX: usize = READ_UNCOUNTED_MAX;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.
 const READ_BEYOND: usize = 1 << 10;

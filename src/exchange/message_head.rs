@@ -6,6 +6,12 @@ use crate::message::{FieldName, Headers, Request, Response, Version, members};
 use crate::wire::parse::{self, ForbiddenTrailers, Leniency};
 use crate::wire::{Framing, Limits, RequestInfo, WireDetail, WireError, framing};
 
+/// Whether these bytes begin a head. The empty line that some clients send after a body does not count (§2.2): if nothing
+/// follows it, the connection is idle, and the peer gets no error.
+pub(super) fn has_head_begun(input: &[u8]) -> bool {
+    !input.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+}
+
 /// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadOutcome {

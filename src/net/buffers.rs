@@ -53,6 +53,12 @@ impl ReadBuffer {
         count
     }
 
+    /// Whether the next read takes more memory than each connection may have.
+    #[inline]
+    pub(crate) fn reads_much(&self) -> bool {
+        self.least > READ_UNCOUNTED_MAX
+    }
+
     /// Whether the next read of a body is a large one.
     #[inline]
     pub(crate) fn reads_large(&self) -> bool {
@@ -60,8 +66,9 @@ impl ReadBuffer {
     }
 
     /// Makes do with less for the next read.
+    #[cold]
     pub(crate) fn read_less(&mut self) {
-        self.least = READ_KEPT_MAX;
+        self.least = if self.reads_large() { READ_KEPT_MAX } else { READ_UNCOUNTED_MAX };
     }
 
     /// Takes the memory of large reads from the thread, if the next read is a large one.
@@ -86,6 +93,12 @@ impl ReadBuffer {
         self.arena.capacity() >= LARGE_READ
     }
 
+    /// How much memory the buffer has, if it is more than each connection may have.
+    #[inline]
+    pub(crate) fn large_len(&self) -> usize {
+        Some(self.arena.capacity()).filter(|capacity| *capacity > READ_UNCOUNTED_MAX).unwrap_or_default()
+    }
+
     /// Trades memory with the thread, if one of both has that of large reads, and nothing is in it. If both have, each
     /// keeps its own: then handlers use their chunks for long, such as to write them to a disk.
     #[cold]
@@ -104,15 +117,21 @@ impl ReadBuffer {
     #[inline]
     fn room_of(&mut self, least: usize) -> &mut [u8] {
         self.arena.compact();
+        let len = self.arena.len();
+        // A buffer that was large before may have more capacity than this read may fill.
+        let most = least.max(READ_UNCOUNTED_MAX).saturating_sub(len).max(len);
         // Unread bytes are the start of a message, so the rest probably needs less, but half of a read at least.
-        self.arena.spare(least.max(READ_SIZE).saturating_sub(self.arena.len()).max(READ_SIZE / 2))
+        let room = self.arena.spare_within(least.max(READ_SIZE).saturating_sub(len).max(READ_SIZE / 2), most);
+        let room_len = room.len().min(most);
+        &mut room[..room_len]
     }
 
     /// Adds `count` bytes that were read into [`ReadBuffer::room`] or [`ReadBuffer::body_room`].
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
         self.arena.commit(count);
-        let is_full = self.arena.spare(0).is_empty();
+        let is_full =
+            self.arena.spare(0).is_empty() || self.arena.len() >= self.least.max(READ_UNCOUNTED_MAX);
         self.least = match self.least {
             _ if !is_full && count < READ_KEPT_MAX => READ_SIZE,
             least if !is_full => least,
@@ -149,6 +168,8 @@ impl ReadBuffer {
 
 /// The least capacity for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
+/// How much each connection may read without any of the peers' memory.
+pub(crate) const READ_UNCOUNTED_MAX: usize = 16 << 10;
 /// The capacity for a read of a body of which a lot arrives: a read of 512 KiB takes less time for each byte.
 pub(crate) const LARGE_READ: usize = 512 << 10;
 
@@ -161,7 +182,7 @@ thread_local! {
 /// Copying less than this is as fast as allocating memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
 /// How much memory a read buffer keeps: 64 KiB of content, with their head or the framing of their chunks.
-const READ_KEPT_MAX: usize = 68 << 10;
+pub(crate) const READ_KEPT_MAX: usize = 68 << 10;
 
 impl Reset for ReadBuffer {
     fn reset(&mut self) {
@@ -271,11 +292,12 @@ mod tests {
         check_room(&[], READ_SIZE, READ_SIZE);
         check_room(&[100, READ_SIZE - 1], READ_SIZE, READ_SIZE);
         check_room(&[100, READ_SIZE], READ_KEPT_MAX, READ_KEPT_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX, READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_UNCOUNTED_MAX, READ_UNCOUNTED_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100, READ_UNCOUNTED_MAX], READ_KEPT_MAX, READ_KEPT_MAX);
         check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
         check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ], READ_KEPT_MAX, LARGE_READ);
         check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, READ_KEPT_MAX], READ_KEPT_MAX, LARGE_READ);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, 100], READ_KEPT_MAX, READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, LARGE_READ, 100], READ_UNCOUNTED_MAX, READ_UNCOUNTED_MAX);
     }
 
     /// Has a buffer read so much that its next read of a body is a large one.
@@ -303,6 +325,23 @@ mod tests {
         buffers[0].shrink();
         buffers[1].borrow_large();
         assert!(!buffers[1].is_large(), "the thread has given it back");
+    }
+
+    /// Even if the buffer is a large one since an earlier message.
+    #[test]
+    fn a_read_that_makes_do_with_less_has_less_room() {
+        let mut buffer = grown();
+        assert!(buffer.arena.capacity() >= READ_KEPT_MAX);
+        for (is_large, room) in [(true, READ_KEPT_MAX), (false, READ_UNCOUNTED_MAX)] {
+            assert!(buffer.reads_much() && buffer.reads_large() == is_large);
+            buffer.read_less();
+            assert_eq!(buffer.room().len(), room);
+        }
+        assert!(!buffer.reads_much());
+        buffer.filled(READ_UNCOUNTED_MAX);
+        assert!(buffer.reads_much(), "there is probably more");
+        buffer.read_less();
+        assert_eq!(buffer.room().len(), READ_UNCOUNTED_MAX, "twice as much in all");
     }
 
     #[test]

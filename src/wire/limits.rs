@@ -68,8 +68,8 @@ pub struct Limits {
     /// Responses that are gathered while more pipelined requests wait. Then they are written together. Default: 64.
     pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or when very many are
-    /// refused at once, close without a response. Default: 65,536, or one for each 64 KiB of memory if the machine, or
-    /// the control group of the process, has less than 8 GiB. A busy connection takes some 30 KiB beside
+    /// refused at once, close without a response. Default: 65,536, or one for each 128 KiB of memory if the machine, or
+    /// the control group of the process, has less than 8 GiB. A busy connection takes up to some 50 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
@@ -79,8 +79,8 @@ pub struct Limits {
     /// machine, or of the control group of the process if that is less. 512 MiB where the system reports neither.
     ///
     /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
-    /// the windows of its decoders, parts of multipart content, messages of WebSockets, and the states of codings. Not
-    /// counted are heads, bodies up to 16 KiB and responses up to 64 KiB, because [`Limits::connections_max`] bounds
+    /// the windows of its decoders, parts of multipart content, messages of WebSockets, the states of codings, and heads
+    /// of more than 16 KiB. Not counted are smaller heads, bodies up to 16 KiB and responses up to 64 KiB, because [`Limits::connections_max`] bounds
     /// their number. Nor is the memory of handlers, even while they write it to a slow peer. An allocator may keep as
     /// much again, and the system takes its part for each connection.
     ///
@@ -146,7 +146,7 @@ impl Default for Limits {
             forward_buffers_per_core_max: 64 << 20,
             pipeline_bytes_max: 64 << 10,
             pipeline_responses_max: 64,
-            connections_max: (machine_memory() / (64 << 10)).min(65_536),
+            connections_max: (machine_memory() / (128 << 10)).min(65_536),
             connections_per_peer_max: None,
             memory_max: machine_memory() / 4,
             requests_per_connection_max: None,

@@ -55,7 +55,7 @@ impl PooledConn {
                     Err(error) => return Poll::Ready(Err(self.fail_and_close(ClientCause::Exchange(error)))),
                 }
             }
-            let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
+            let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, bounds, limit)) {
                 Ok(None) => continue,
                 Ok(Some(HeadOutcome::Idle)) => ClientCause::TimedOut,
                 Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,

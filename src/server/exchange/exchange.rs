@@ -73,7 +73,8 @@ impl Exchange {
         debug_assert!(self.io_state.is_some(), "an exchange without a connection has its I/O state");
         debug_assert!(!conn.has_io_state(), "an idle connection has none");
         conn.swap_io_state(&mut self.io_state);
-        match conn.poll_fill(cx, &mut self.incoming.get_mut().input, limit) {
+        let Incoming { input, large_input, .. } = self.incoming.get_mut();
+        match self.conn.bounds(|bounds| large_input.poll_head(cx, conn, limit, &bounds.memory, input)) {
             Poll::Ready(Ok(1..)) => Poll::Ready(true),
             filled => {
                 conn.swap_io_state(&mut self.io_state);
@@ -328,6 +329,7 @@ impl Exchange {
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
         incoming.memory.clear();
+        incoming.large_input.clear();
         Ok((conn, incoming.input.take_unread()))
     }
 
