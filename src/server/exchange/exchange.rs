@@ -239,17 +239,17 @@ impl Exchange {
                 conn.disarm(TimerSlot::Other);
                 return sent;
             }
-            let memory = &incoming.get_mut().memory;
-            if let Poll::Ready(error) = bounds.poll_response_timeout(cx, conn, &response.body, memory) {
+            let incoming = incoming.get_mut();
+            if let Poll::Ready(error) =
+                bounds.poll_response_timeout(cx, conn, &response.body, &incoming.memory)
+            {
                 return Poll::Ready(Err(error));
             }
             // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
-            let cancel = match response.body.is_in_progress() && !own_waits.have_grown() {
-                true => bounds.cancel,
-                false => bounds.cancel.only_on_reset(),
-            };
+            let is_made = response.body.is_in_progress() && !own_waits.have_grown();
+            let cancel = if is_made { bounds.cancel } else { bounds.cancel.only_on_reset() };
             // While the write waits, input is discarded; that is ready only with an error.
-            let failed = incoming.get_mut().poll_discard(cx, conn, bounds);
+            let failed = incoming.poll_discard(cx, conn, bounds);
             if failed.is_pending() { cancel.poll_gone(cx, conn) } else { failed }.map(Err)
         })
         .map_err(Into::into)
