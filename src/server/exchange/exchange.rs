@@ -61,8 +61,7 @@ impl Exchange {
         }
     }
 
-    /// Reads the first bytes of a request from an idle connection. Returns whether there are any. If so, the connection
-    /// keeps the I/O state of the exchange.
+    /// Reads the first bytes of a request from an idle connection, which then keeps the I/O state. Returns whether there are any.
     #[inline(always)]
     pub(crate) fn poll_first_bytes(
         &mut self,
@@ -240,9 +239,8 @@ impl Exchange {
                 return sent;
             }
             let incoming = incoming.get_mut();
-            if let Poll::Ready(error) =
-                bounds.poll_response_timeout(cx, conn, &response.body, &incoming.memory)
-            {
+            let late = bounds.poll_response_timeout(cx, conn, &response.body, &incoming.memory);
+            if let Poll::Ready(error) = late {
                 return Poll::Ready(Err(error));
             }
             // Content that the application still makes is perhaps for nobody. Other content is there, such as a file.
