@@ -104,8 +104,8 @@ impl Request {
 }
 
 impl FormBuf {
-    /// Creates a form of a value of serde: a struct, a map, or a list of pairs. A field that is `None` is left out, and a
-    /// list makes a pair of each of its values.
+    /// Creates a form of a value of serde: a struct, a map, or a list of pairs. A field of `None` is left out. A list makes a
+    /// pair of each of its values.
     ///
     /// # Errors
     ///

@@ -50,14 +50,14 @@ impl AcmeCertificate {
         Ok(AcmeCertificate { tls, table, _renewing: renewing })
     }
 
-    /// The settings for [`Server::tls`](crate::Server::tls) of a server that shows the certificate. The server answers the
-    /// authority for [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01), too. Other settings may be added.
+    /// Returns the settings for [`Server::tls`](crate::Server::tls) of a server that shows the certificate. The server
+    /// answers the authority for [`Challenge::TlsAlpn01`](super::Challenge::TlsAlpn01), too. Other settings may be added.
     pub fn tls(&self) -> ServerTls {
         self.tls.clone()
     }
 
     /// Returns middleware for a server at port 80, which answers the authority for
-    /// [`Challenge::Http01`](super::Challenge::Http01). It goes around the redirect to `https`.
+    /// [`Challenge::Http01`](super::Challenge::Http01). Put this middleware around the redirect to `https`.
     ///
     /// # Examples
     ///

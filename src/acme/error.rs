@@ -22,7 +22,7 @@ pub enum AcmeError {
     Authority(Box<dyn Error + Send + Sync>),
     /// The authority offers no such challenge for this name.
     Challenge(Box<str>),
-    /// The certificate that the authority has issued, or that is in the folder, cannot be used.
+    /// The certificate issued by the authority, or found in the folder, cannot be used.
     Certificate(ConfigError),
     /// The certificate has not all of the names.
     OtherNames,

@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`](crate::Client::send), or in a runtime.
+    /// Fails as [`Client::send`](crate::Client::send) does, and within a runtime.
     pub fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         self.sends.wait(self.client.send(request, response))?
     }
@@ -108,7 +108,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::open_response`](crate::Client::open_response), or in a runtime.
+    /// Fails as [`Client::open_response`](crate::Client::open_response) does, and within a runtime.
     pub fn open_response(
         &self,
         request: &Request,

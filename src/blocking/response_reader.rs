@@ -40,7 +40,7 @@ impl ResponseReader {
     ///
     /// # Errors
     ///
-    /// As [`ResponseReader::chunk`](crate::client::ResponseReader::chunk), or in a runtime.
+    /// Fails as [`ResponseReader::chunk`](crate::client::ResponseReader::chunk) does, and within a runtime.
     pub fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         self.sends.wait(self.reader.chunk())?
     }

@@ -47,7 +47,7 @@ impl ClientBuilder {
     /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of the
     /// phases apply (see [`ClientTimeouts`]).
     ///
-    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow. The time of the
+    /// The time runs from the call that begins the exchange to the end of the body. Delays of both sides count. The time of the
     /// caller between two reads or writes counts, too. After the limit, reads and writes fail with a timeout, even of arrived
     /// bytes, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once to a slow reader. A
     /// reader with a buffer thus notices the limit in time.
@@ -121,7 +121,7 @@ impl ClientBuilder {
     }
 
     /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no `accept-encoding`, and
-    /// content stays as it was sent.
+    /// no decoding.
     ///
     /// More than `most` bytes are an error, also of a streamed body. So are more than `most` coded bytes that decode to nothing. Content
     /// without codings has only the limit of [`ClientLimits::body_max`]. A part of coded content (206) stays coded. Which
@@ -190,7 +190,8 @@ impl ClientBuilder {
     /// | fault | is read as |
     /// |---|---|
     /// | a line of a head, of trailers or around a chunk that ends with LF alone (RFC 9112 §2.2, §7.1) | CRLF |
-    /// | a line that is no field: a space in the name or after it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
+    /// | a line other than a field: a space in the name or after it, a control character, no colon (§5.1, RFC 9110 §5.5) |
+    /// nothing |
     /// | several lengths that are equal (RFC 9110 §8.6) | one |
     /// | blanks after the size of a chunk (§7.1) | nothing |
     /// | octets after the end of `gzip`, if content is [decoded](ClientBuilder::decode_up_to) | nothing |
@@ -314,7 +315,7 @@ impl ClientBuilder {
     /// [`ClientCause::AddressRefused`](crate::client::ClientCause::AddressRefused), and a [`Retry`](crate::client::Retry) does
     /// not try again by default. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address.
     ///
-    /// Addresses that the operator has chosen or the client does not see are not checked:
+    /// Addresses chosen by the operator or unseen by the client are not checked:
     ///
     /// - that of a [proxy](ClientBuilder::proxies), and those that it connects to. Such a proxy must have a check of its own.
     /// - that of [`ClientBuilder::connect_to`], and those that a [`ClientBuilder::dialer`] connects to.
@@ -378,8 +379,8 @@ impl ClientBuilder {
     /// Sets options of the TCP sockets of connections, such as their network interface, or the longest time without an
     /// acknowledgment (`TCP_USER_TIMEOUT`, RFC 5482). Default: those of the operating system.
     ///
-    /// A connection whose socket the system refuses an option cannot be opened. The sockets of a
-    /// [`ClientBuilder::dialer`] are its own.
+    /// If the system refuses an option, the connection cannot be opened. The sockets of a [`ClientBuilder::dialer`] are its
+    /// own.
     ///
     /// # Examples
     ///

@@ -265,8 +265,8 @@ impl Client {
     ///
     /// As [`Client::get`], and with:
     ///
-    /// - [`ClientCause::Request`] if the request has a `range` or an `if-range` of its own. Nothing is sent then, and the file
-    ///   stays as it is.
+    /// - [`ClientCause::Request`] if the request has a `range` or an `if-range` of its own. Nothing is sent then. The file
+    ///   stays unchanged.
     /// - [`ClientCause::Status`] for a response that is neither 200 nor the requested part. A 503 ends the download at once,
     ///   also of the rest, unless a [`Retry`] of the client sends the request again.
     /// - [`ClientCause::Other`], an [`io::Error`](std::io::Error), if the file cannot be written.

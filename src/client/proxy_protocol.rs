@@ -62,8 +62,8 @@ impl Client {
 }
 
 impl Balancer {
-    /// Returns this balancer with the connections of `client`, such as one that is [on behalf of](Client::on_behalf_of)
-    /// another. Hosts, counts, penalties and health checks are shared.
+    /// Returns this balancer with the connections of `client`, such as one [on behalf of](Client::on_behalf_of) another. Hosts,
+    /// counts, penalties and health checks are shared.
     #[must_use]
     pub fn through(&self, client: &Client) -> Balancer {
         self.with_sender(client.sender.clone())

@@ -207,7 +207,7 @@ impl<S> RequestBuilder<S> {
 
     /// Sends a bearer token (see [`Request::set_bearer_auth`]).
     ///
-    /// The `.await` fails if the token is empty or contains an octet that is none of a token.
+    /// The `.await` fails if the token is empty or contains an octet not allowed in tokens.
     pub fn bearer_auth(self, token: &str) -> Self {
         self.change(|request| request.set_bearer_auth(token))
     }

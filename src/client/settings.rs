@@ -365,15 +365,15 @@ pub struct ClientTimeouts {
     ///
     /// Only the waits of the caller for the body count, and no time after an abandoned read.
     pub receive: Duration,
-    /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
-    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows. Bytes that came
-    /// faster are credited for the next ten seconds, and no longer.
+    /// The least average rate of a body that is received whole, in bytes per second, after the first ten seconds of waiting for
+    /// it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows. Bytes that came faster are credited for
+    /// the next ten seconds, and no longer.
     ///
     /// All bytes after the head count, even those in its packet, over the time of waiting for more. Bytes that complete the
     /// body are never refused, however late.
     ///
     /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
-    /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate, because streams of events are slow by nature.
+    /// [`Client::open_call`](crate::Client::open_call)) has no minimal rate. Streams of events are slow by nature.
     pub receive_rate_min: u64,
     /// How long a connection may be idle. Later it is not reused, and is closed within a second. With zero, no connection is
     /// used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default: 30 s. The time has no

@@ -129,9 +129,9 @@ pub enum CodingError {
     NotCoded(Coding),
     /// The content refers to the dictionary with this id, which only its sender has (RFC 8878 §5, RFC 1950 §2.2).
     Dictionary(u32),
-    /// The content refers back further than a sender may rely on. In zstd, its window is larger than 8 MiB (RFC 9659
-    /// §3): a sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`. In br, it is of a
-    /// kind that RFC 7932 does not have: a sender does without `--large_window`.
+    /// The content refers back further than a sender may rely on. In zstd, its window is larger than 8 MiB (RFC 9659 §3): a
+    /// sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`. In br, it is of a kind outside
+    /// RFC 7932: a sender does without `--large_window`.
     Window(Coding),
     /// The content was cut short.
     Incomplete,

@@ -23,7 +23,7 @@ use crate::server::{Context, Handler, Middleware, Result};
 /// # Which coding
 ///
 /// The coding with the highest weight in `accept-encoding`. Among equals it is the first of `zstd`, `gzip`, `br` and `deflate`,
-/// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding or prefers
+/// or of the [order that was set](Compress::codings). Content is not compressed for a peer that names no coding or prefers
 /// `identity`. The same holds for a peer that refuses `identity` and all available codings. The RFC allows that in place of
 /// 406.
 ///

@@ -16,8 +16,8 @@ use crate::message::{Cookies, MessageError, Response, SetCookie};
 /// A value is bound to the name of its cookie. Read with the wrong key or under another name, or changed in any way, it
 /// is absent, as if there were no such cookie.
 ///
-/// A value has no end. Beyond its `Max-Age`, a cookie stays valid for as long as the server has the key. So a value that must
-/// expire contains a date. State that must be revoked is kept on the server.
+/// A value has no end. Beyond its `Max-Age`, a cookie stays valid while the server has the key. So a value that must expire
+/// contains a date. State that must be revoked is kept on the server.
 ///
 /// Values are signed with HMAC-SHA256, and encrypted with AES-256-GCM and random nonces, which is safe for 2^32 values
 /// with one key. Both keys are derived from one secret with HKDF-SHA256 (RFC 5869).

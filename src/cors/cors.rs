@@ -55,11 +55,11 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// | read responses, and send no cookies | [`Cors::allow_origin`], [`Cors::allow_origin_if`], [`Cors::allow_any_origin`] |
 /// | do so with credentials of the user, such as cookies | [`Cors::trust_origin`], [`Cors::trust_origin_if`] |
 ///
-/// There is no way to allow credentials for any origin, which the standard forbids. An origin of both kinds is trusted. A page
+/// Credentials cannot be allowed for any origin, because the standard forbids that. An origin of both kinds is trusted. A page
 /// needs no trust for a token that its script sends in `authorization`.
 ///
 /// CORS refuses nothing. A request of another origin is answered, and the browser hides the response. Guards have [lists of
-/// their own](crate::middleware::CrossOriginProtection#pages-of-other-origins). A trusted origin belongs there, too.
+/// their own](crate::middleware::CrossOriginProtection#pages-of-other-origins) of trusted origins. Add such an origin to both.
 ///
 /// # What is answered
 ///
@@ -75,7 +75,7 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor `authorization`, so a
 /// guard around this one would refuse it. Of several that are nested, only the outermost one counts.
 ///
-/// For a part of the paths, it goes around what is mounted there, and what belongs beneath it goes along:
+/// For a part of the paths, it goes around the mounted handler, with all middleware beneath it:
 ///
 /// ```
 /// # use corehttp::middleware::{Cors, CrossOriginProtection, wrap};
@@ -178,7 +178,7 @@ impl Cors {
     ///
     /// # Errors
     ///
-    /// Fails if one is `*` or no method.
+    /// Fails if one is `*` or not a method.
     pub fn allow_only_methods<M: TryInto<Method>>(
         mut self,
         methods: impl IntoIterator<Item = M>,

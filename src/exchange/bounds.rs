@@ -171,8 +171,8 @@ pub struct Timeouts {
     /// once and then pause, such as `curl --limit-rate` for up to 100 s. Such a peer gets the time once more, after at least
     /// 256 KiB since the last such limit.
     ///
-    /// A response that takes of [`Limits::memory_max`](crate::Limits::memory_max) has this time in all while less than half of
-    /// that is free.
+    /// While less than half of [`Limits::memory_max`](crate::Limits::memory_max) is free, a response with a share of it has
+    /// this time in all.
     pub write: Duration,
     /// The handler, with all its waits. Default: no limit. Then: its future is dropped, 503, close. A response that has begun
     /// is cut.

@@ -426,14 +426,14 @@ fn poll_chunk<L: Locality>(
 }
 
 impl Body {
-    /// Makes a range of `file`, in bytes, the content, which is sent with its length.
+    /// Sets the content to a range of `file`, in bytes. The range is sent with its length.
     ///
     /// On Linux, the operating system moves the range to a socket by itself. Elsewhere, and to other transports, it is read
     /// piece by piece. On Linux this is done from the page cache, on other systems on the runtime's threads for blocking work.
     /// Either way it takes no memory in proportion to its size. If the file grows, the addition is not sent. If it shrinks, the
     /// connection is aborted.
     ///
-    /// To middleware, it is a [stream](Body::is_stream). A client sends it as often as it must, and reads it anew each time.
+    /// To middleware, it is a [stream](Body::is_stream). A client may send it several times, and reads it anew each time.
     ///
     /// # Examples
     ///

@@ -65,10 +65,10 @@ const SMALL: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileCacheCounts {
-    /// Look-ups that found a file checked within [`FileCacheLimits::fresh`]. A changed file that is kept open is opened
-    /// again, and counts as well.
+    /// Look-ups that found a file checked within [`FileCacheLimits::fresh`]. A changed file kept open is opened again,
+    /// and counts as well.
     pub hits: u64,
-    /// All other look-ups, for files that were not kept, were due for a check, or do not exist.
+    /// All other look-ups: for files not kept, due for a check, or missing.
     pub misses: u64,
     /// Files that are kept now, in memory or open.
     pub files: u64,

@@ -68,7 +68,7 @@ impl DirSource {
     ///
     /// # Errors
     ///
-    /// Fails if the path leads to no directory that can be read.
+    /// Fails if the path leads to no readable directory.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<DirSource> {
         Ok(DirSource { root: Arc::new(DiskRoot::new(path.into())?) })
     }

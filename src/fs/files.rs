@@ -65,8 +65,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// Windows, the same goes for a backslash and for special names. Only there, a process could lead a request out of the
 /// root by replacing directories below it with links.
 ///
-/// Symbolic links, and files whose names begin with a dot, count as missing unless set otherwise. Pipes, sockets and
-/// devices always do. A missing file is answered with 404, or by [another handler](Files::not_found).
+/// Symbolic links, and files with a dot at the beginning of their names, count as missing unless set otherwise. Pipes, sockets
+/// and devices always do. A missing file is answered with 404, or by [another handler](Files::not_found).
 ///
 /// # Entity tags
 ///
@@ -95,16 +95,16 @@ pub struct Files<N = FilesNotFound> {
 impl Files {
     /// Serves the files below the directory `root`.
     ///
-    /// If another directory takes its place, that one is served within a second. The place may change by removal, by
-    /// renaming, or by a link in the path. Requests check the path, but no more than twice a second. A file that is
-    /// being sent is sent to its end from the old directory, of which nothing else is kept.
+    /// Another directory that takes its place is served within a second. The place may change by removal, by renaming,
+    /// or by a link in the path. Requests check the path, but no more than twice a second. A file in transfer is sent
+    /// to its end from the old directory. Nothing else of that directory is kept.
     ///
     /// Without a directory, no file is [found](Files::not_found): 404, unless another handler answers. A directory that
     /// must not be read leads to 403.
     ///
     /// # Errors
     ///
-    /// Fails if the path leads to no directory that can be read.
+    /// Fails if the path leads to no readable directory.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
         Ok(Files::from_root(Root::from_path(root.into())?))
     }

@@ -17,9 +17,9 @@
 //!
 //! # Files that another server names
 //!
-//! An application behind this server chooses a file for a client, and this server sends it, as nginx does for
-//! `x-accel-redirect`. Ranges and conditions are honored, and the file goes from the page cache to the socket. The
-//! field counts in a response alone. A client's field is removed, and no client sees the application's.
+//! An application behind this server chooses a file for a client, and this server sends it. nginx does so for
+//! `x-accel-redirect`. Ranges and conditions are honored, and the file goes from the page cache to the socket. The field counts
+//! in a response alone. A client's field is removed, and no client sees the application's.
 //!
 //! ```
 //! # use corehttp::{Client, Request, Server};

@@ -21,10 +21,10 @@ use crate::server::{Context, Result};
 impl Context {
     /// Answers with the file at `path`, with its content type, `etag` and `last-modified`.
     ///
-    /// Fields that were set before stay as they are, such as `content-disposition` or `cache-control`. Of several
-    /// ranges, each part has the `content-type` that was set. Conditions are compared with an `etag` or `last-modified`
-    /// that was set. Set them before this call. After it, the response need not be the whole file. With
-    /// `accept-ranges: none` no ranges are sent.
+    /// Fields set before stay unchanged, such as `content-disposition` or `cache-control`. Of several ranges, each part
+    /// has the `content-type` that was set. Conditions are compared with an `etag` or `last-modified` that was set. Set
+    /// them before this call. After it, the response need not be the whole file. With `accept-ranges: none` no ranges
+    /// are sent.
     ///
     /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
     /// decoded, and links in it are followed. If a peer influences the path, use [`Files`](crate::fs::Files) instead.

@@ -151,9 +151,9 @@ impl Context {
     /// So the server behind may decide, and leave the work to this one. The module `fs` shows it for [files that another server
     /// names](crate::fs#files-that-another-server-names), like nginx's `x-accel-redirect`.
     ///
-    /// `choose` may change a response that passes. It does not see interim responses and trailers. They pass as they are, but
-    /// without an `x-accel-redirect`, since no client is to learn the path in it. Of the request's body, nothing may be left to
-    /// forward to another server: see [`Context::forward`].
+    /// `choose` may change a response that passes. It does not see interim responses and trailers. They pass unchanged, but
+    /// without an `x-accel-redirect`, because no client is to learn the path in it. Of the request's body, nothing may be left
+    /// to forward to another server: see [`Context::forward`].
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ impl Context {
     ///
     /// If the peer is one of the [proxies](crate::Server::trusted_proxies) in front of this server, its fields are passed on.
     /// `forwarded` and `x-forwarded-for` get a member for the peer. `x-forwarded-proto` and `x-forwarded-host` keep the member
-    /// that [`Context::forwarded`] finds. They are left out if that is malformed. Any other peer is the client, and is not
+    /// that [`Context::forwarded`] finds. They are left out if it is malformed. Any other peer is the client, and is not
     /// believed.
     ///
     /// All other such fields are removed, because the server behind may read one of them. They are `forwarded`, those that

@@ -15,12 +15,12 @@ use crate::server::{BodyPlan, Context, GuardKind, Handler, Middleware, Result, p
 /// Bounds how many requests a handler has in flight, on all cores together.
 ///
 /// Requests beyond the bound are answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), at once or after they have
-/// [waited](ConcurrencyLimit::wait) for others to end. A database that the handler uses gets no more work than it can do.
+/// [waited](ConcurrencyLimit::wait) for others to end. So the bound also protects a database that the handler uses.
 ///
 /// Clones of one limit count together.
 ///
-/// A request is in flight until the handler has returned. This includes a response that the handler streams itself, with
-/// [`Context::body_writer`], but not one that is sent after the handler has returned it.
+/// A request is in flight until the handler has returned. The sending of a response counts only if the handler streams it
+/// itself, with [`Context::body_writer`].
 ///
 /// # Examples
 ///

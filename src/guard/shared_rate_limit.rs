@@ -77,7 +77,7 @@ type KeyOf = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
 /// The fate of a request that cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// The request is admitted (fail open). For bounds against load: a store that is away does not take the service with it.
+    /// The request is admitted (fail open). For bounds against load: without its store, the service goes on.
     Admit,
     /// The request is refused with 503 and `retry-after: 1` (fail closed). For bounds against guessing, such as that of a
     /// sign-in.

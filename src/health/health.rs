@@ -23,8 +23,8 @@ use crate::server::{Context, Handler, IntoHandler, Result, SharedGuard};
 /// - a check fails
 ///
 /// A readiness probe runs the checks, all at once. Each check runs once at a time. Other probes wait for its outcome, which is
-/// kept for a while. So a flood of probes is none for a database behind. On the cores of a server, a check goes on for the next
-/// probe after its own has given up.
+/// kept for some time. So a flood of probes is none for a database behind. On the cores of a server, a check goes on for the
+/// next probe after its own has given up.
 ///
 /// Clones share their state. A clone with a further check shares the earlier ones.
 ///
@@ -86,14 +86,14 @@ impl Health {
         }
     }
 
-    /// Sets how long each check that is added after this call may take. Default: 1 s. After that the check is dropped, as
+    /// Sets the time limit of each check that is added after this call. Default: 1 s. After that the check is dropped, as
     /// failed.
     pub fn check_timeout(mut self, timeout: Duration) -> Health {
         self.check_timeout = timeout;
         self
     }
 
-    /// Sets for how long the outcome of each check that is added after this call is kept. Default: 1 s.
+    /// Sets how long the outcome of each check added after this call is kept. Default: 1 s.
     pub fn keep_outcome_for(mut self, duration: Duration) -> Health {
         self.keep_outcome_for = duration;
         self
@@ -112,8 +112,8 @@ impl Health {
         self
     }
 
-    /// Sets a function that is called when the outcome of a check changes. The arguments are the name of the check and its
-    /// error, `None` for a repaired check. A check counts as good before its first outcome, so a first success is not reported.
+    /// Sets a function to call when the outcome of a check changes. The arguments are the name of the check and its error,
+    /// `None` for a repaired check. A check counts as good before its first outcome, so a first success is not reported.
     /// Default: none.
     pub fn on_change(
         mut self,

@@ -15,9 +15,9 @@ use crate::message::Body;
 impl Body {
     /// Sets the content to that of `body`, a [body](http_body::Body) of the crate `http-body`.
     ///
-    /// A body that is whole at once and has an exact length, as most do, is not copied. To find out, `body` is polled a single
-    /// time. Any other becomes a [stream](Body::is_stream), of the length that it states, if any. Trailers are left out,
-    /// because they come after the content.
+    /// `body` is polled a single time. If it is whole then, with an exact length, it is not copied. Most bodies are. Any other
+    /// becomes a [stream](Body::is_stream), of the length that it states, if any. Trailers are left out, because they come
+    /// after the content.
     ///
     /// # Examples
     ///

@@ -29,7 +29,7 @@ use crate::server::{BodyPlan, Context, Forwarded, Handler, Middleware, Result, p
 ///
 /// A response is kept if the handler succeeds with a status below 500. The key is free again if the handler fails, panics or
 /// exceeds its time. The client learns of that from the response. A handler that may have done half of its work answers by
-/// itself instead. A response that is streamed, or larger than [`Idempotency::response_max`], is not kept, but the key is. The
+/// itself instead. A streamed response, or one larger than [`Idempotency::response_max`], is not kept, but the key is. The
 /// content of a request counts only if the plan is to buffer it.
 ///
 /// An error of the store before the call of the handler is the response. After a later error, the response of the handler is

@@ -25,9 +25,9 @@ use crate::server::{Error, Result};
 /// nothing, unless requests in progress take the room. Clients without a name share one scope, and a client can invent names.
 /// Against both, put authentication and a [`RateLimit`](crate::middleware::RateLimit) around the middleware.
 ///
-/// The claim of a request that is being handled stays, however long that takes. A client may add one as long as it has no more
-/// of them than there are keys left without a claim. So a client alone can take about half of
-/// [`keys_max`](MemoryStore::keys_max), and the next one half of the rest. A request beyond is answered with 503.
+/// The claim of a request in progress stays, however long that takes. A client may add one while its claims are no more than
+/// the keys left without a claim. So a client alone can take about half of [`keys_max`](MemoryStore::keys_max), and the next
+/// one half of the rest. A request beyond is answered with 503.
 #[derive(Clone)]
 pub struct MemoryStore {
     outcomes: Arc<Mutex<Outcomes>>,

@@ -9,8 +9,8 @@ use crate::server::Result;
 
 /// A place for the outcomes of requests: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
 ///
-/// A key is the [scope](super::Idempotency::scope) of the client, LF, the `idempotency-key`, a space, and scheme and host
-/// of the request. Neither an `idempotency-key` nor an origin contains an LF. So the last LF ends the scope, and the keys of two
+/// A key is the [scope](super::Idempotency::scope) of the client, LF, the `idempotency-key`, a space, and scheme and host of
+/// the request. Neither an `idempotency-key` nor an origin contains an LF. So the last LF ends the scope. The keys of two
 /// clients differ, whatever their names contain.
 ///
 /// The futures need not be `Send`, because a request stays on its core. Errors are answered with their status, like those of

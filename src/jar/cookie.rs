@@ -158,7 +158,7 @@ pub enum Error {
     Domain,
     /// The cookie is for a public suffix, whose hosts have different owners.
     PublicSuffix,
-    /// The cookie is secure, or could pass for one that is, and came over `http` from another machine.
+    /// The cookie is secure, or could pass for a secure one, and came over `http` from another machine.
     Insecure,
     /// The cookie does not keep what the prefix of its name promises.
     Prefix,

@@ -11,8 +11,8 @@ use crate::message::{Body, ContentError, FieldName, Headers, MessageError, Probl
 impl Request {
     /// Reads the content as JSON. Fields of `T` may borrow from the content.
     ///
-    /// A text that is written with escapes (`\"`, `\n`, `\u00e9`) cannot be borrowed as it is, so a `&str` fails with 422
-    /// for some texts of peers. A `Cow` with `#[serde(borrow)]` and a `String` read them all.
+    /// A text with escapes (`\"`, `\n`, `\u00e9`) cannot be borrowed. So a `&str` fails with 422 for some texts of peers. A
+    /// `Cow` with `#[serde(borrow)]` and a `String` read them all.
     ///
     /// The body must have been received, as for [`Request::form`].
     ///

@@ -1,4 +1,4 @@
-//! Floor 0: memory that is filled, emptied all at once, and filled again, locks around shared memory, and the size of memory.
+//! Floor 0: memory to fill, empty all at once, and fill again, locks around shared memory, and the size of memory.
 //!
 //! Nothing in this folder depends on the meaning of the bytes.
 

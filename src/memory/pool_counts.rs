@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::lock::Counter;
 
-/// The objects of one kind that a core keeps to use them again, as they were at one moment.
+/// The objects of one kind that a core keeps for reuse, at one moment.
 ///
 /// See [`CoreCounts::pools`](crate::server::CoreCounts::pools).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -191,7 +191,7 @@ pub struct SetCookie<'a> {
     /// Whether the cookie is sent with requests from other sites. Default: none, which browsers treat more or less as
     /// [`SameSite::Lax`].
     pub same_site: Option<SameSite>,
-    /// Whether each site that embeds this one has a separate cookie. Default: no.
+    /// Whether each embedding site has a separate cookie. Default: no.
     pub partitioned: bool,
 }
 
@@ -231,7 +231,7 @@ impl<'a> SetCookie<'a> {
     /// Parses a `Set-Cookie` field as browsers do (RFC 6265bis §5.6). Unknown attributes are ignored, and of a repeated
     /// one the last counts.
     ///
-    /// Returns `None` where [`RawSetCookie::parse`] does, and for a name or a value that is not UTF-8.
+    /// Returns `None` like [`RawSetCookie::parse`], and for a name or a value that is not UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let RawSetCookie { name, value, attributes } = RawSetCookie::parse(field)?;
         Some(SetCookie { name: str::from_utf8(name).ok()?, value: str::from_utf8(value).ok()?, ..attributes })

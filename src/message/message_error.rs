@@ -30,7 +30,7 @@ use crate::error_text::{Excerpt, without_secrets, write_error};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The method is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
+    /// The method is empty, or contains a byte not allowed in a token (RFC 9110 §5.6.2).
     Method(Box<str>),
     /// The method is unknown and longer than 23 bytes.
     MethodTooLong(Box<str>),
@@ -208,7 +208,7 @@ pub enum TargetError {
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or that an origin must not have.
+    /// The URL has a user and a password that cannot be sent (RFC 7617 §2). An origin must not have any.
     Userinfo,
     /// The path contains a `..`, which could lead out of its base: see
     /// [`Request::forwarded_to`](crate::Request::forwarded_to).

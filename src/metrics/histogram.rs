@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Counts whole numbers, such as nanoseconds or bytes, by their size. Threads share it without locks.
 ///
-/// A percentile is at most 1.6% away from the value that it stands for, or 1 if that is more. Values above 2^42 (73 minutes in
+/// A percentile is at most 1.6% or 1 away from the exact value, whichever is more. Values above 2^42 (73 minutes in
 /// nanoseconds) count as 2^42. A histogram takes 10 KB, however many values it counts.
 ///
 /// # Examples

@@ -129,8 +129,8 @@ impl Kind {
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Samples<'_> {
-    /// Writes a sample of a counter or a gauge, with the name and the value of each of its labels. Each sample of a
-    /// metric needs other labels. A histogram takes none.
+    /// Writes a sample of a counter or a gauge, with the name and the value of each of its labels. The labels must differ from
+    /// those of the metric's other samples. For a histogram, nothing is written.
     pub fn value(&mut self, labels: Labels<'_>, value: f64) {
         match self.kind {
             Kind::Counter => self.write("_total", labels, None, value),
@@ -139,7 +139,7 @@ impl Samples<'_> {
         }
     }
 
-    /// Writes the buckets, the sum and the count of a histogram. A counter and a gauge take none.
+    /// Writes the buckets, the sum and the count of a histogram. For a counter or a gauge, nothing is written.
     pub fn counts(&mut self, labels: Labels<'_>, counts: &HistogramCounts) {
         let count = counts.count() as f64;
         let unit = match self.kind {

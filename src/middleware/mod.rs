@@ -138,7 +138,7 @@
 //! |---|---|---|
 //! | a request, by [`Context::refuse`](crate::Context::refuse) | that of the error | `Handler` |
 //! | a request, by [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) | that of the plan | `Refused` |
-//! | a body that is too large, too slow or malformed, if it was to be buffered | 413, 408, 400 | `Exchange` |
+//! | a body to be buffered that is too large, too slow or malformed | 413, 408, 400 | `Exchange` |
 //! | a handler that panics | 500 | `Panic` |
 //! | a handler that exceeds [`Timeouts::handler`](crate::Timeouts::handler) | 503 | `Exchange` |
 //!

@@ -69,10 +69,10 @@ impl Form {
         self.push(name, Some(file_name), &content_type_field(content_type)?, ChainLink::Bytes(bytes.into()))
     }
 
-    /// Appends a file that is read while it is sent.
+    /// Appends a file that is read during the sending.
     ///
-    /// If the length of all such files is given, the length of the body is known. A source that yields more or less then fails
-    /// the request.
+    /// If the length of all such files is given, the length of the body is known. The request then fails if a source yields
+    /// more or less.
     ///
     /// # Errors
     ///

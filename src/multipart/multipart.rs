@@ -70,8 +70,8 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         Ok(Multipart { parser: Parser::new(source, Boundary::new(boundary.as_bytes())?, limits) })
     }
 
-    /// Returns the next part as soon as its head has arrived. The rest of the previous part is skipped. `None` after the last
-    /// part, when the whole body has been read.
+    /// Returns the next part once its head has arrived. The rest of the previous part is skipped. `None` after the last part,
+    /// when the whole body has been read.
     ///
     /// # Errors
     ///

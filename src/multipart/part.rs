@@ -140,7 +140,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// name for the file is not used.
     ///
     /// The file is written on threads for blocking work, up to [`MultipartLimits::part_max`](super::MultipartLimits::part_max)
-    /// bytes. The file is removed after a failure, or if the future is dropped before its end.
+    /// bytes. After a failure, or a drop of the future before its end, the file is removed.
     ///
     /// # Errors
     ///

@@ -55,9 +55,9 @@ use crate::server::{
 ///
 /// # Patterns
 ///
-/// A pattern is a path as it is sent, with the escapes that it needs. A segment `{name}` stands for one that is not empty. A
+/// A pattern is a path in its sent form, with all necessary escapes. A segment `{name}` stands for one that is not empty. A
 /// catch-all `{*name}` at the end stands for the rest of the path, which may be empty. So `/files/{*path}` matches `/files/`,
-/// but not `/files`. A host before the path restricts the route to it, in any case, with any port, and with a dot at its end.
+/// but not `/files`. A host before the path restricts the route to it. Its case, a port and a dot at its end do not matter.
 /// Examples are `api.example.com/users`, and `{tenant}.example.com/` with a parameter for one label. [`Request::params`] reads
 /// the parameters.
 ///
@@ -73,11 +73,11 @@ use crate::server::{
 /// # Other spellings
 ///
 /// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone, the
-/// normal form (RFC 3986 §6.2.2). It has no needless escapes, no empty segments, no `.` and `..`. No escapes are missing
-/// either, since user agents send `|` and `[` as they are.
+/// normal form (RFC 3986 §6.2.2). It has all necessary escapes, also those of `|` and `[`, which user agents send without. It
+/// has no needless escapes, no empty segments, no `.` and `..`.
 ///
-/// A path in another form is redirected (308) to the normal form, if that matches a route. It is not redirected if both match
-/// the same route: `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware
+/// If the normal form matches a route, a path in another form is redirected (308) to it. There is no redirect if both forms
+/// match the same route. So `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` unchanged. Middleware
 /// around a route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the text of a
 /// pattern, and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
 /// [`Router::redirect_slashes`] is on.
@@ -136,8 +136,8 @@ impl<S> Router<S> {
         self
     }
 
-    /// Returns the routes in the order of their addition, for documents and tests. A handler that is mounted is one route, even
-    /// if it is a router.
+    /// Returns the routes in the order of their addition, for documents and tests. A mounted handler counts as one route, even
+    /// a router.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! [`routes!`](crate::routes): a router with routes that are known at compile time.
+//! [`routes!`](crate::routes): a router with routes known at compile time.
 
 use super::pattern::{Fault, fault, have_one_shape, shape_hash};
 
@@ -214,7 +214,7 @@ impl ListedRoute {
     ///
     /// # Panics
     ///
-    /// Panics, which is an error of the compiler in a constant, if one of them is malformed.
+    /// Panics if one of them is malformed. In a constant, the panic is an error of the compiler.
     pub const fn new(method: &'static str, pattern: &'static str) -> ListedRoute {
         check_pattern(method, pattern);
         ListedRoute { method, pattern, hash: shape_hash(kind(method), pattern) }

@@ -48,7 +48,7 @@ struct Pages {
 /// The size of a share that counts as small.
 const SMALL_MAX: usize = 256 << 10;
 
-/// The memory that the peers of a server may fill, as it was at one moment.
+/// The memory of a server that its peers may fill, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryCounts {

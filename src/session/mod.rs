@@ -110,8 +110,8 @@
 //! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has set it
 //!   and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
 //! - By default, a session expires after 30 minutes without use, and 12 hours after its beginning.
-//! - Changes are merged by name with the store when they are saved, also at the end of a WebSocket of hours. So a role that was
-//!   taken away does not come back with a request that has not set it.
+//! - Changes are merged by name with the store when they are saved, also at the end of a WebSocket of hours. So a removed role
+//!   does not come back with a request that has not set it.
 //! - Changes are lost if a concurrent request has deleted the session meanwhile. They do not bring it back.
 //! - `SameSite=Lax` does not stop all forged requests: put a
 //!   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection) around the same handlers.

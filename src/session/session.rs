@@ -24,7 +24,7 @@ use crate::server::{Context, Error, Result};
 /// which leads nowhere.
 ///
 /// A session without values is not kept. Changes are merged by their names with what the store has at that moment. So the later
-/// of two changes to one value counts. Values that a request has not changed stay as others have left them.
+/// of two changes to one value counts. Values that a request has not changed are left alone.
 pub struct Session {
     /// The id of the session in the store, and when it began.
     stored: Option<(SessionId, SystemTime)>,
@@ -257,7 +257,7 @@ pub(super) enum SessionChange {
     Insert {
         old: Option<SessionId>,
     },
-    /// Add a session with a new id in place of this one, if that is still there.
+    /// Add a session with a new id in place of this one, if it is still there.
     Renew(SessionId),
     /// Set when a session expires, and its values.
     Update(SessionId),

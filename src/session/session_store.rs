@@ -34,8 +34,8 @@ pub trait SessionStore: 'static {
     /// Adds a session with a new id.
     fn insert(&self, id: &SessionId, session: StoredSession) -> impl Future<Output = Result>;
 
-    /// Sets the expiry of the session with this id, and its data. With `None`, the data stay as they are. A session that is not
-    /// there must not be added: the user may have signed out meanwhile.
+    /// Sets the expiry of the session with this id, and its data. With `None`, the data stay as they are. An absent session
+    /// must not be added: the user may have signed out meanwhile.
     fn update(
         &self,
         id: &SessionId,

@@ -65,7 +65,7 @@ impl<S: SessionStore> Sessions<S> {
     /// A request may have several cookies of this name, set by other hosts of a domain or for other paths. The first one counts
     /// whose session is in the store. Only the first 8 are looked at.
     ///
-    /// A cookie with a `max_age` is set again now and then. So it lasts as long as the session is used.
+    /// A cookie with a `max_age` is set again now and then. So it lasts while the session is used.
     ///
     /// # Errors
     ///

@@ -105,8 +105,7 @@ use crate::runtime::Handle;
 ///
 /// In the file, the values of `authorization`, `proxy-authorization`, `cookie` and `set-cookie` are `hidden`, but for schemes,
 /// and for the names and attributes of cookies. [`Recording::hide_field`] and [`Recording::hide_text`] hide more. They are
-/// called for playing as well, to compare requests without their secrets. The client that is recorded gets responses as they
-/// are.
+/// called for playing as well, to compare requests without their secrets. The recorded client gets responses unchanged.
 #[doc(alias("vcr", "cassette", "snapshot", "fixture", "mock"))]
 #[derive(Clone, Debug)]
 #[must_use]
@@ -153,7 +152,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is larger than 64 MiB, or is no recording. For a malformed line, the error has its
+    /// Fails if the file cannot be read, has more than 64 MiB or is no recording. For a malformed line, the error has its
     /// number.
     pub fn play(path: impl Into<PathBuf>) -> io::Result<Recording> {
         let path = path.into();
@@ -184,8 +183,8 @@ impl Recording {
         self
     }
 
-    /// Hides a text, such as a password, in URLs, in other fields and in content that is UTF-8. The text is searched as it was
-    /// sent: a password in a URL or in JSON may be escaped there, by `%` or `\`.
+    /// Hides a text, such as a password, in URLs, in other fields and in content that is UTF-8. The text is searched in its
+    /// sent form. A password in a URL or in JSON may be escaped there, by `%` or `\`.
     pub fn hide_text(mut self, text: &str) -> Recording {
         self.secrets.add_text(text);
         self

@@ -89,7 +89,7 @@ impl Script {
         self
     }
 
-    /// Plays the script on a connection. Returns the messages that were received, as they are on the wire.
+    /// Plays the script on a connection. Returns the received messages, as they are on the wire.
     ///
     /// # Errors
     ///

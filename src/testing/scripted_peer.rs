@@ -62,7 +62,7 @@ impl ScriptedPeer {
         in_memory(Client::builder().dialer(self.clone()))
     }
 
-    /// The requests that were received so far, as they are on the wire. Octets that are not UTF-8 are replaced.
+    /// The requests received so far, as they are on the wire. Octets that are not UTF-8 are replaced.
     pub fn received(&self) -> Vec<String> {
         lock(&self.received).clone()
     }

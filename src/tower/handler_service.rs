@@ -22,8 +22,8 @@ use crate::message::Body;
 
 /// A handler of this crate as a service of tower: the innermost one, which the layers of [`layer`](super::layer) wrap.
 ///
-/// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without them is
-/// answered with 500, as is a second call for one request or a call for a handler that was given up.
+/// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without these
+/// extensions is answered with 500. So is a second call for one request, or a call for an abandoned handler.
 #[derive(Clone, Copy)]
 pub struct HandlerService {
     _private: (),

@@ -58,10 +58,10 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 /// Among the extensions is the [`PeerAddr`](crate::PeerAddr). The handler finds changes of the method, the URI and fields in
 /// `ctx.request`. The extensions that the layers add are in `ctx.extensions`, as one `http::Extensions`.
 ///
-/// The plan for the body is the handler's. The layers also see the response to a request that is refused beneath them, by its
-/// head or because its body cannot be buffered. A layer may wrap the body, in order to decode or to limit it. The wrapped body
-/// is then received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler
-/// that streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded_up_to) of this crate.
+/// The plan for the body is the handler's. The layers also see the response to a request refused beneath them, by its head or
+/// because its body cannot be buffered. A layer may wrap the body, in order to decode or to limit it. The wrapped body is then
+/// received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler that
+/// streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded_up_to) of this crate.
 ///
 /// # Responses
 ///
@@ -82,9 +82,9 @@ use crate::server::{Context, Error, Handler, Middleware, RespondError, Result, c
 ///
 /// - A body that waits for anything but the content, for example to limit the rate. Around a handler that streams with
 ///   [`Context::body_writer`], the stream fails at its end. Around a response in `ctx.response` it works.
-/// - Layers that need axum's body or a service that is `Send`. They do not compile. Examples are `axum::middleware::from_fn`
-///   and `tower::buffer::BufferLayer`. Write a function with [`Next`](crate::middleware::Next) in place of the first. Or leave
-///   them around an app of axum. [`Tower`](super::Tower) makes that a handler.
+/// - Layers that need axum's body or a `Send` service. They do not compile. Examples are `axum::middleware::from_fn` and
+///   `tower::buffer::BufferLayer`. Write a function with [`Next`](crate::middleware::Next) in place of the first. Or leave them
+///   around an app of axum. [`Tower`](super::Tower) makes that a handler.
 /// - Layers that call the handler more than once for a request, such as retries. The second call is answered with 500.
 /// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like one of a
 ///   handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body beyond the limit

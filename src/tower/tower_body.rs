@@ -23,8 +23,8 @@ use crate::wire::WireError;
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
 ///
 /// Before the first poll, nothing of it is read and no `100 Continue` is sent. Then one piece after the other is read, as large
-/// as it arrived. So a peer that sends faster than the service reads has to wait. No limit applies but those of the service,
-/// such as axum's `DefaultBodyLimit`. If the body is dropped before its end, the rest is discarded, within
+/// as it arrived. So a fast peer waits for a slow service. No limit applies but those of the service, such as axum's
+/// `DefaultBodyLimit`. If the body is dropped before its end, the rest is discarded, within
 /// [`Limits::drain_max`](crate::Limits::drain_max).
 ///
 /// The body may be sent to another task. It ends with an error once the response to its request has been sent.

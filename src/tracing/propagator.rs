@@ -36,7 +36,7 @@ use crate::message::{Headers, Method, Version};
 /// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |
 /// | `user_agent.original` | of the request | |
-/// | `request_id` | of [`RequestId`](crate::middleware::RequestId), if that is further out | |
+/// | `request_id` | of a [`RequestId`](crate::middleware::RequestId) further out | |
 /// | `error.type` | `panic`, the cause of a cut, a 5xx status | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |

@@ -25,38 +25,38 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many bytes a message may have, decompressed. Then: code 1009. Default: 1 MiB. A message that is received [in
-    /// parts](crate::websocket::Reader::receive_part) may be of any size.
+    /// How many bytes a message may have, decompressed. Beyond that, the WebSocket is closed with 1009. Default: 1 MiB.
+    /// A message that is received [in parts](crate::websocket::Reader::receive_part) may be of any size.
     pub message_max: usize,
-    /// How many bytes a frame of a message may have on the wire. Then: code 1009. Default: 1 MiB. Does not apply to a
-    /// message that is received in parts.
+    /// How many bytes a frame of a message may have on the wire. Beyond that, the WebSocket is closed with 1009.
+    /// Default: 1 MiB. Does not apply to a message that is received in parts.
     pub frame_max: usize,
-    /// How many frames a message may have. Then: code 1008. Default: 4096. Does not apply to a message that is received
-    /// in parts.
+    /// How many frames a message may have. Beyond that, the WebSocket is closed with 1008. Default: 4096. Does not
+    /// apply to a message that is received in parts.
     pub fragments_max: u32,
     /// How many bytes may wait to be sent. They come from [`Writer::feed`](crate::websocket::Writer::feed), from a
     /// [`Broadcast`](crate::websocket::Broadcast), or were held back by
     /// [`Writer::send`](crate::websocket::Writer::send). Beyond that, the sender waits until all are sent. Default: 64
     /// KiB. A message may exceed the bound by its own size.
     pub buffer_max: usize,
-    /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
-    /// many is allowed. Pongs that answer pings of this end do not count.
+    /// How many control frames may come in a second, on average. Beyond that, the WebSocket is closed with 1008.
+    /// Default: 100. A burst of ten times as many is allowed. Pongs that answer pings of this end do not count.
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
     /// Then: the connection is closed. Default: 30 s. `None` is no limit, and no pings. Within a message of more than
-    /// 64 KiB, a ping is sent after 30 s at the latest. While bytes wait to be written, a peer that takes some is not
-    /// silent. Bytes that the system has taken do not wait.
+    /// 64 KiB, a ping is sent after 30 s at the latest. A peer that takes some of the bytes waiting to be written is
+    /// not silent. Bytes that the system has taken do not wait.
     pub ping_interval: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
     pub write_timeout: Duration,
-    /// How long a close may take, from the close frame that is sent to that of the peer. Then: the connection is
-    /// closed. Default: 5 s.
+    /// How long a close may take, from sending a close frame to receiving the peer's. Then: the connection is closed.
+    /// Default: 5 s.
     pub close_timeout: Duration,
     /// The compression of messages (RFC 7692) with peers that support it. Default: `None`. Compression costs time. A
     /// message that mixes secrets with text of others reveals them by its length.
     pub deflate: Option<DeflateOptions>,
-    /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them, and a
-    /// server takes the first of them that is offered. Default: none.
+    /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them. A server
+    /// takes the first of its own that the client offers. Default: none.
     pub protocols: Vec<Cow<'static, str>>,
     /// The origins whose pages may open a WebSocket to a server. Default: [`Origins::Own`]. Without meaning for a
     /// client. [Other lists of origins](crate::middleware::CrossOriginProtection#pages-of-other-origins) count as well.
@@ -150,9 +150,9 @@ pub struct DeflateOptions {
     pub message_min: usize,
     /// The level, from 1 (fast) to 9 (small). Default: 1.
     pub level: u32,
-    /// Whether a message may refer to those before it. Similar messages become smaller, but each connection keeps up to
-    /// 300 KiB, in both directions together. Default: false. Without it, a message that is cut short is refused, unless
-    /// just the last four bytes of a stored block are missing. With it, such a cut is not noticed.
+    /// Whether a message may refer to earlier ones. Similar messages become smaller, but each connection keeps up to
+    /// 300 KiB, in both directions together. Default: false. Without it, a message cut short is refused, unless just
+    /// the last four bytes of a stored block are missing. With it, such a cut is not noticed.
     pub context_takeover: bool,
 }
 

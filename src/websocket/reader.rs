@@ -79,20 +79,19 @@ impl<R: Role> Reader<R> {
     /// Waits for the next message. The message stays until the next call. `None` once the WebSocket is closed, by
     /// either end: see [`Reader::close_reason`]. If the future is dropped, nothing is lost.
     ///
-    /// Before this method waits, it sends all messages that wait to be sent. While it waits, it answers pings and sends
-    /// some.
+    /// This method first sends all messages still to be sent. While it waits, it answers pings and sends pings of its
+    /// own.
     ///
-    /// When the server stops, an incomplete message is received to its end, and may be answered.
+    /// At a stop of the server, an incomplete message is received to its end, and may be answered.
     /// [`Options::close_timeout`](crate::websocket::Options::close_timeout) limits the time for that. Then all messages
     /// that wait are sent, with a close frame of code 1001 after them. Later messages of the peer are discarded until
-    /// it has closed, too. This method then returns `None`. A peer that is behind has the grace of the stop to take all
-    /// that.
+    /// it has closed, too. This method then returns `None`. A slow peer has the grace of the stop to take all that.
     ///
     /// The rest of a message from [`Reader::receive_part`] is skipped, even if the future is dropped.
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or the peer is silent or takes nothing for too long.
+    /// Fails with the connection, or if the peer is silent or takes nothing for too long.
     ///
     /// Fails with [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends
     /// without a close frame. That is code 1006 (RFC 6455 §7.1.5).

@@ -25,10 +25,9 @@ use crate::websocket::link::{ClientRole, Half, Link, Role, ServerRole, Shared};
 ///
 /// All bounds are in [`Options`], with defaults.
 ///
-/// A WebSocket whose halves are dropped is closed in the background. Messages that wait are sent, then a close frame
-/// unless one was sent already. The connection is closed once the peer has closed, too, or after
-/// [`Options::close_timeout`]. The code is then 1011 from a server, whose handler may have failed, and 1001 from a
-/// client. For another code, see [`WebSocket::close`].
+/// A WebSocket whose halves are dropped is closed in the background. Waiting messages are sent, then a close frame unless one
+/// was sent already. The connection is closed once the peer has closed, too, or after [`Options::close_timeout`]. The code is
+/// then 1011 from a server, whose handler may have failed, and 1001 from a client. For another code, see [`WebSocket::close`].
 ///
 /// A silent WebSocket holds no buffer. In its handler it still holds the context and the request: 4.0 KB in all. Moved
 /// to a task of its core (`tokio::task::spawn_local`), after the end of the handler, it holds 1.8 KB.
@@ -134,7 +133,7 @@ impl<R: Role> WebSocket<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection ends before a close frame of the peer, or the peer does not close in time.
+    /// Fails if the connection ends before a close frame of the peer. Also fails if the peer does not close in time.
     ///
     /// Fails with an [`Error`](crate::websocket::Error) if the code must not be sent ([`Writer::close`]), the reason is
     /// too long, or the peer breaks RFC 6455.

@@ -32,7 +32,7 @@ impl<R: Role> Writer<R> {
     /// [`Error`](crate::websocket::Error) between the parts of another message, and after a close frame, such as that
     /// of a stop.
     ///
-    /// A handler that sends and receives together, as in a `select!`, checks [`Writer::is_closed`] before it sends.
+    /// With sends and receives together, as in a `select!`, a handler checks [`Writer::is_closed`] before each send.
     /// Once the writer is closed, the handler waits for `None` from
     /// [`Reader::receive`](crate::websocket::Reader::receive). An earlier end would close the connection before the
     /// peer could answer.

@@ -36,7 +36,7 @@ pub struct Limits {
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB. [`middleware::limits`](crate::middleware::limits)
     /// sets it for a route.
     ///
-    /// A body with a greater Content-Length is refused before a byte of it is stored. A chunk that would go beyond is
+    /// A body with a greater Content-Length is refused before a byte of it is stored. A chunk beyond the bound is
     /// refused once its size has arrived. The buffer grows with the arrived bytes. The announced length is only taken
     /// from [`Limits::memory_max`].
     pub body_max: usize,
@@ -62,21 +62,20 @@ pub struct Limits {
     /// Bytes of forwarded responses that one core keeps in this way, for all its connections. Beyond: the server behind has to
     /// wait for the peer. Default: 64 MiB. Several servers on one thread share the count.
     pub forward_buffers_per_core_max: usize,
-    /// Bytes of responses that are gathered while more pipelined requests wait. Then they are written together.
-    /// Default: 64 KiB.
+    /// Bytes of responses gathered while more pipelined requests wait. Then they are written together. Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Responses that are gathered while more pipelined requests wait. Then they are written together. Default: 64.
+    /// Responses gathered while more pipelined requests wait. Then they are written together. Default: 64.
     pub pipeline_responses_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or when very many are
-    /// refused at once, close without a response. Default: 65,536, or one for each 128 KiB of memory if the machine, or
-    /// the control group of the process, has less than 8 GiB. A busy connection takes up to some 50 KiB beside
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Over TLS, or with very many refused
+    /// at once, close without a response. Default: 65,536, or one for each 128 KiB of memory if the machine, or the
+    /// control group of the process, has less than 8 GiB. A busy connection takes up to some 50 KiB beside
     /// [`Limits::memory_max`], an idle one 1 KiB.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address, also one that an IPv6 address stands for, or an IPv6 /64. Beyond: 429, or
     /// close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
     /// Bytes of memory that peers may fill, over all connections of the server. Default: a quarter of the memory of the
-    /// machine, or of the control group of the process if that is less. 512 MiB where the system reports neither.
+    /// machine, or of the control group of the process, whichever is less. 512 MiB if the system reports neither.
     ///
     /// Counted are buffered bodies, responses that wait for their peers, kept forwarded responses, decoded content and
     /// the windows of its decoders, parts of multipart content, messages of WebSockets, the states of codings, and heads
@@ -88,9 +87,9 @@ pub struct Limits {
     /// A body of more than 16 KiB takes its memory before it is received. Others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest
     /// is refused at once (413). After a wait of [`Timeouts::body`](crate::Timeouts::body), a body is refused with 503
-    /// and `retry-after`. A body in chunks that has outgrown the quarter waits for up to a second, and for longer only
-    /// while no other wants the quarter. Once bodies of unknown length hold all that they wait for, the last of them are
-    /// refused with 503, and the others go on. While others wait, a body with memory has
+    /// and `retry-after`. A body in chunks may have outgrown the quarter. It waits for up to a second, and for longer
+    /// only while no other wants the quarter. Bodies of unknown length may come to hold all that they wait for. Then
+    /// the last of them are refused with 503, and the others go on. While others wait, a body with memory has
     /// [`Timeouts::body`](crate::Timeouts::body) to arrive (408). The same goes for its parts and the window of its
     /// decoder. Streamed responses are not compressed if less than half of the memory would stay free.
     ///

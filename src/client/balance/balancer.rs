@@ -231,8 +231,8 @@ impl Balancer {
 
     /// Removes the host that `url` names. Returns whether there was such a host or name.
     ///
-    /// Of a name that is [looked up](super::BalancerBuilder::each_address_of), all hosts are removed, and the look-ups end. A
-    /// single target of a service comes back with the next look-up. Pending requests are still answered.
+    /// All hosts of a [looked-up](super::BalancerBuilder::each_address_of) name are removed. Its look-ups end. A single target
+    /// of a service comes back with the next look-up. Pending requests are still answered.
     pub fn remove(&self, url: &str) -> bool {
         origin::key_of_url(url).is_ok_and(|key| self.inner.hosts.remove(&key))
     }

@@ -145,8 +145,8 @@ impl BalancerBuilder {
     /// by default.
     ///
     /// Targets of the lowest priority get the requests, by their weights. The next priority gets them while none of these can
-    /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A [weight](Balancer::set_weight) that was
-    /// set for a target stays until that of its record changes. The service itself has none. A target that is
+    /// be used, and so on (see [`BalancerCounts::tier`](super::BalancerCounts::tier)). A [weight](Balancer::set_weight) set for
+    /// a target stays until the weight of its record changes. The service itself has none. A target that is
     /// [removed](Balancer::remove) comes back with the next look-up. A target of two services has the priority and the weight
     /// from the one that has found it first. Once it has left this service, the other one counts.
     ///
@@ -298,7 +298,7 @@ impl BalancerBuilder {
         self
     }
 
-    /// Adds a function that is called when the balancer starts or stops using hosts without regard to their health (Envoy's
+    /// Adds a function to be called when the balancer starts or stops using hosts without regard to their health (Envoy's
     /// "panic", not one of Rust). The function runs in the task of the first request concerned, and should return quickly. Its
     /// own panics are ignored. See [`PanicReport`].
     ///

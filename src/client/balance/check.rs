@@ -11,8 +11,8 @@ use crate::message::{MessageError, Request, Response, Status, TargetError, Targe
 
 /// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
-/// A host that is down gets no requests while there are others. It goes down after several failed checks in a row, and up again
-/// after several passed ones. Meanwhile checks come sooner.
+/// A down host gets no requests while there are others. It goes down after several failed checks in a row, and up again after
+/// several passed ones. Meanwhile checks come sooner.
 ///
 /// # Examples
 ///
@@ -90,14 +90,14 @@ impl HealthCheck {
         self
     }
 
-    /// Sets how many checks in a row must pass until a host that is down is up. Default: 2; at least 1.
+    /// Sets after how many passed checks in a row a down host is up again. Default: 2; at least 1.
     #[must_use]
     pub fn rise(mut self, passed: u32) -> Self {
         self.rise = passed.max(1);
         self
     }
 
-    /// Sets how many checks in a row must fail until a host that is up is down. Default: 3; at least 1.
+    /// Sets after how many failed checks in a row a host is down. Default: 3; at least 1.
     #[must_use]
     pub fn fall(mut self, failed: u32) -> Self {
         self.fall = failed.max(1);

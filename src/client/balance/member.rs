@@ -140,8 +140,8 @@ pub struct BalancerCounts {
     pub pending: usize,
     /// Answered requests, except those that count as failed by the heads of their responses.
     pub served: u64,
-    /// Requests that failed, also in the body of a response that [`Balancer::open_response`](super::Balancer::open_response) or
-    /// [`Balancer::open_call`](super::Balancer::open_call) has opened.
+    /// Failed requests, including failures in the body of a response opened by
+    /// [`Balancer::open_response`](super::Balancer::open_response) or [`Balancer::open_call`](super::Balancer::open_call).
     pub failed: u64,
     /// Responses by class, from 1xx to 5xx, including those that count as failed. Responses to checks are not counted.
     pub classes: [u64; 5],

@@ -17,8 +17,8 @@ use crate::net::WakerSet;
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its response.
 ///
 /// Made by [`Call::split`](super::Call::split). After a failure, or a drop before [`CallWriter::finish`], the server still has
-/// [`ClientTimeouts::wait`](crate::client::ClientTimeouts::wait) to answer. The connection is then not used again, and is
-/// closed once both halves are dropped.
+/// [`ClientTimeouts::wait`](crate::client::ClientTimeouts::wait) to answer. The connection is then not used again. It is closed
+/// once both halves are dropped.
 pub struct CallWriter {
     half: Half,
 }

@@ -48,7 +48,7 @@ pub enum ClientCause {
     /// The URL is not `https`, and the client is for no others (see
     /// [`ClientBuilder::https_only`](crate::ClientBuilder::https_only)).
     HttpsOnly,
-    /// The host has this address, and none that is allowed (see
+    /// The host has this address, and no allowed one (see
     /// [`ClientBuilder::allow_addresses`](crate::ClientBuilder::allow_addresses)).
     AddressRefused(IpAddr),
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
@@ -65,7 +65,7 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2). See
+    /// The interim responses not taken by a caller have more bytes together than one head may have (RFC 9110 §15.2). See
     /// [`ClientLimits::head_max`](crate::client::ClientLimits::head_max).
     TooManyInformational,
     /// The server did not switch to a protocol of the request's `upgrade` field, switched without such a field, or did not

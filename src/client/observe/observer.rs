@@ -309,7 +309,7 @@ pub struct DialReport {
     pub failed: Option<ClientPhase>,
 }
 
-/// An exchange is over. See [`HostEvents::on_exchange`](crate::client::HostEvents::on_exchange).
+/// A finished exchange of a client. See [`HostEvents::on_exchange`](crate::client::HostEvents::on_exchange).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientExchangeReport {

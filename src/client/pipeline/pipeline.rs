@@ -28,8 +28,8 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 ///
 /// A new connection first carries a single request. Its response shows whether others may follow. At the end of a connection,
 /// unwritten requests are sent on the next one. So are those after a response with `connection: close`, which the server does
-/// not process. The server may have processed the other ones. These are sent again if that does no harm (RFC 9110 §9.2.2), the
-/// first in line only once. Otherwise they fail, with an error for which [`ClientError::is_sent`] is true.
+/// not process. The server may have processed the other ones. These are sent again if a repetition does no harm (RFC 9110
+/// §9.2.2), the first in line only once. Otherwise they fail, with an error for which [`ClientError::is_sent`] is true.
 ///
 /// Made by [`Client::pipeline`](crate::Client::pipeline). Clones are the same pipeline, and may be used in any runtime. Each
 /// connection lives in the runtime of its first caller. Callers in other runtimes wait while the first runtime does not run.

@@ -1,4 +1,4 @@
-//! No codings: content is sent and received as it is.
+//! No codings: content is sent and received unchanged.
 
 use crate::coding::Coding;
 use crate::coding::codec::Decode;

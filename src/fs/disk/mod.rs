@@ -1,6 +1,6 @@
 //! Directories on disk, by the calls of each operating system.
 //!
-//! All functions here may block, so they run on threads that may wait. Each kind of system has a file with the same
+//! All functions here may block. They run on threads that may wait. Each kind of system has a file with the same
 //! functions.
 
 mod root_dir;

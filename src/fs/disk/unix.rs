@@ -1,6 +1,6 @@
 //! Unix: a path is opened name by name, each in the directory before it.
 //!
-//! Links are never followed by the system, and each directory is held by its descriptor, so renaming one meanwhile
+//! Links are never followed by the system, and each directory is held by its descriptor. So renaming one meanwhile
 //! cannot lead out of the root. cap-std does the same, for more systems and with 13 more crates.
 
 use std::ffi::OsStr;

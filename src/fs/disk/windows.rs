@@ -1,4 +1,4 @@
-//! Systems other than Unix, such as Windows: each name of a path is checked, and then the path is opened as a whole.
+//! Systems other than Unix, such as Windows: the names of a path are checked before it is opened as a whole.
 //!
 //! A process that may replace directories below the root by links could do so between the check and the opening, and
 //! lead a request out of the root.

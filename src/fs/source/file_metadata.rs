@@ -7,7 +7,7 @@ use std::time::SystemTime;
 /// The entry at a path of a [`FileSource`](crate::fs::FileSource).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEntry {
-    /// A file, with all that is known of it before it is read.
+    /// A file, with all that is known of it before reading.
     File(FileMetadata),
     /// A directory. A store without directories returns this if the path and a `/` begin the path of a file.
     Directory,
@@ -35,7 +35,7 @@ pub struct FileMetadata {
     /// The entity-tag as in a field: in quotes, and after `W/` if weak (RFC 9110 §8.8.3). Each content must have a tag
     /// of its own. Without a tag, there is no `etag`.
     pub etag: Option<String>,
-    /// The content type, which is sent as it is. Without it, the name of the file suggests one, and text is in UTF-8.
+    /// The content type, sent unchanged. Without it, the name of the file suggests one, and text is in UTF-8.
     pub content_type: Option<String>,
 }
 

@@ -93,7 +93,7 @@ impl Body {
 
     /// Sets the content to what `source` yields.
     ///
-    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
+    /// With a length, the content is sent with `content-length`. A source of another length aborts the connection.
     /// Without a length, the content is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the connection
     /// closes. The exchange waits for the end of the source. Limit an endless source, such as a socket, with
     /// `AsyncReadExt::take`. A server drops a waiting source once the peer has closed
@@ -108,8 +108,8 @@ impl Body {
         self.set_source(Box::pin(source), len, StreamOrigin::Given);
     }
 
-    /// Sets the content to what a source yields that `make` makes, as [`Body::set_stream`] does. Each time that the content is
-    /// sent, `make` is called.
+    /// Sets the content to what a source from `make` yields, as [`Body::set_stream`] does. Each time that the content
+    /// is sent, `make` is called.
     ///
     /// So a client can send such a body again, after a redirect, after a stale connection, and by a
     /// [`Retry`](crate::client::Retry).
@@ -206,7 +206,7 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, as the body may be another
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500. The body may be another
     /// server's. For the content of a request, use [`Request::text`](crate::Request::text), whose error becomes 400.
     pub fn text(&self) -> Result<&str, ContentError> {
         match self.is_stream() {

@@ -91,7 +91,7 @@ impl ContentError {
     /// | status | the content of the request |
     /// |---|---|
     /// | 400 | is not text in its charset, not JSON, or a form of too many pairs |
-    /// | 413 | has a line or an event that is longer than it may be |
+    /// | 413 | has a line or an event beyond the limit |
     /// | 415 | is of another type, in an unknown charset, or in a content coding that was not decoded |
     /// | 422 | is JSON or a form, but not that of the requested type |
     /// | 500 | has not been received |
@@ -113,7 +113,7 @@ impl ContentError {
         }
     }
 
-    /// Returns the charset that the content is not text in, or that is unknown. The name is that of the content type,
+    /// Returns the unknown charset, or the one that the content is not text in. The name is that of the content type,
     /// cut after 40 octets. `None` for other errors, and for content that had to be UTF-8.
     pub fn charset(&self) -> Option<&str> {
         match &self.0.fault {

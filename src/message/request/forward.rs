@@ -21,9 +21,9 @@ impl Request {
     /// before the request's, which cannot leave it. `OPTIONS *` is about a server as a whole, and becomes a request
     /// about everything below `base`. Without a path, `base` stands for the server as a whole again (RFC 9112 §3.2.4).
     ///
-    /// [`Context::forward`](crate::Context::forward) passes trailers and WebSocket on. If the peer takes trailers
-    /// (`te: trailers`), so does the new request (§10.1.4). A request for WebSocket without content stays one, and asks
-    /// for no other protocol (`upgrade: websocket`).
+    /// [`Context::forward`](crate::Context::forward) passes trailers and WebSocket on. The new request takes trailers
+    /// if the peer does (`te: trailers`, §10.1.4). A request for WebSocket without content stays one, and asks for no
+    /// other protocol (`upgrade: websocket`).
     ///
     /// Fields whose names have other octets than letters, digits and `-` are left out, as by nginx. CGI and its heirs,
     /// such as WSGI and PHP, read `X_User` as `x-user`. With such a name, a client could add to the fields of this
@@ -87,8 +87,8 @@ impl Request {
     /// `/v1/items`, but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what
     /// the peer sends.
     ///
-    /// The response is forwarded as it is, unless [`Response::rewrite_below`](crate::Response::rewrite_below) changes its
-    /// URLs and cookies back.
+    /// The response is forwarded unchanged, unless [`Response::rewrite_below`](crate::Response::rewrite_below) changes
+    /// its URLs and cookies back.
     ///
     /// # Errors
     ///

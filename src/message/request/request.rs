@@ -181,7 +181,7 @@ impl Request {
         set.map_err(|invalid| MessageError::from_url(invalid, url))
     }
 
-    /// Replaces the method. The target stays. That of a CONNECT and the `*` of OPTIONS fit no other method, and a
+    /// Replaces the method. The target stays. The target of a CONNECT and the `*` of OPTIONS fit no other method. A
     /// client refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
         self.matched_route.clear_choices();
@@ -206,8 +206,8 @@ impl Request {
         &self.target
     }
 
-    /// Returns the path as it was sent, not decoded. The path is `*` for `OPTIONS *`, even if that is spelled as a URL
-    /// without a path (RFC 9112 §3.2.4), and empty for CONNECT.
+    /// Returns the path as it was sent, not decoded. The path is `*` for `OPTIONS *`, even if spelled as a URL without
+    /// a path (RFC 9112 §3.2.4). For CONNECT, it is empty.
     #[inline]
     pub fn path(&self) -> &str {
         self.target.path_for(&self.method)

@@ -139,8 +139,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, as the peer is not at
-    /// fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500. The peer is not at fault.
+    /// For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///
@@ -404,7 +404,7 @@ impl Response {
     /// Evaluates the `range` of `request` for content of `len` bytes. Returns the range of the content to send. Also
     /// sets `accept-ranges` (RFC 9110 §14).
     ///
-    /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it
+    /// For a part of the content, this becomes a 206 with `content-range`. Without any of the requested bytes, it
     /// becomes a whole 416, and `None` is returned.
     ///
     /// The range is that of the whole content, with the status unchanged, if:
@@ -512,7 +512,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails, without changes, if `base` is not a URL or path without a query, or `prefix` begins without a `/`.
+    /// Fails, without changes, if `base` is not a URL or path without a query. The same goes for a `prefix` that begins
+    /// without a `/`.
     ///
     /// # Examples
     ///

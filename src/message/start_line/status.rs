@@ -72,7 +72,7 @@ impl Status {
         self.0 / 100 == 4
     }
 
-    /// Returns whether the server failed (5xx, RFC 9110 §15.6), or sent a number that is not a status code (§15).
+    /// Returns whether the server failed (5xx, RFC 9110 §15.6), or sent an invalid status code (§15).
     pub const fn is_server_error(self) -> bool {
         !matches!(self.0, 100..=499)
     }

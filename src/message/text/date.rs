@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::from_text::decimal;
 
-/// A time to the second as fields have it, an IMF-fixdate (RFC 9110 §5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A time in a field, to the second: an IMF-fixdate (RFC 9110 §5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 ///
 /// [`Headers::set_date`](crate::Headers::set_date) and [`Headers::date`](crate::Headers::date) write and read a field that
 /// is a date. This type is for other places. Neither allocates.

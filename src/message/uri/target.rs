@@ -17,8 +17,8 @@ use crate::message::{Form, MessageError, Method, OctetSet, TargetError, ValueErr
 ///
 /// # URLs
 ///
-/// A target that is to be sent is made of a URL ([`Request`], [`Target::join`]), which is read as browsers read it (the
-/// URL Standard of WHATWG), and spelled as RFC 3986 requires:
+/// A target to be sent is made of a URL ([`Request`], [`Target::join`]). The URL is read as in browsers (the URL Standard of
+/// WHATWG), and spelled as RFC 3986 requires:
 ///
 /// | written | sent |
 /// |---|---|
@@ -240,7 +240,7 @@ impl Target {
         self.components.scheme.map(|_| &self.text[..self.components.authority.end()])
     }
 
-    /// Returns host and port as they were sent, if the target is in absolute-form or authority-form.
+    /// Returns host and port as sent, if the target is in absolute-form or authority-form.
     #[inline]
     pub fn authority(&self) -> Option<&str> {
         match self.components.form {
@@ -249,8 +249,7 @@ impl Target {
         }
     }
 
-    /// Returns the host as it was sent, with an IPv6 address in brackets, if the target is in absolute-form or
-    /// authority-form.
+    /// Returns the host as sent, with an IPv6 address in brackets, if the target is in absolute-form or authority-form.
     pub fn host(&self) -> Option<&str> {
         self.authority().map(|authority| split_port(authority).0)
     }

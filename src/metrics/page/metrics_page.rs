@@ -15,7 +15,7 @@ use crate::runtime::timeout;
 use crate::server::{Context, Handler, Result, SharedGuard};
 use crate::sse::Event;
 
-/// A handler that shows metrics to people, on a page that is live.
+/// A handler that shows metrics to people, on a live page.
 ///
 /// The page shows:
 /// - rates, and percentiles of the time until the response
@@ -31,8 +31,7 @@ use crate::sse::Event;
 /// The page names routes, paths and peers. So it answers requests from this machine only, and others with 403. A request is
 /// from this machine if all of these hold:
 /// - the peer has a loopback address, or is on a Unix socket or in memory
-/// - the host that the request names is a loopback address or `localhost`, unlike that of a page of another site whose name
-///   leads here
+/// - the host in the request is a loopback address or `localhost`, unlike that of a page of another site whose name leads here
 /// - no proxy has added a field or a PROXY header
 ///
 /// Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local. Give the page a port of its

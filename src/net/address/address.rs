@@ -41,8 +41,8 @@ pub enum Address {
     Unix(PathBuf),
     /// A listener in memory, for tests and benchmarks.
     Memory(MemoryListener),
-    /// A TCP socket that is already bound, such as one that a test has opened or systemd has passed on. One core
-    /// accepts for all, and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
+    /// A TCP socket that is already bound, such as one opened by a test or passed on by systemd. One core accepts for
+    /// all, and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
     TcpListener(Arc<TcpListener>),
     /// A Unix domain socket that is already bound. Its file stays when the server ends, and one core accepts for all.
     #[cfg(unix)]
@@ -263,7 +263,7 @@ impl From<SocketAddr> for PeerAddr {
     }
 }
 
-/// The process at the other end of a Unix socket, as it was when it connected. See
+/// The process at the other end of a Unix socket when it connected. See
 /// [`Context::peer_credentials`](crate::Context::peer_credentials).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -75,7 +75,7 @@ pub(crate) struct DialTimes {
 pub(crate) enum DialError {
     Resolve(ConnError),
     Connect(ConnError),
-    /// The host has no other addresses than those that may not be connected to, such as this one.
+    /// The host has only addresses that may not be connected to, such as this one.
     Refused(IpAddr),
 }
 
@@ -109,7 +109,7 @@ impl HostConnector {
         Ok((transport, DialTimes { resolve, connect }))
     }
 
-    /// Opens a connection within `limit`, and returns how long that takes.
+    /// Opens a connection within `limit`, and returns the time taken.
     async fn connect_by(
         &self,
         route: &DialRoute<'_>,
@@ -124,7 +124,7 @@ impl HostConnector {
     ///
     /// # Errors
     ///
-    /// Fails with the first of the addresses that may not be reached, if there are no others.
+    /// Fails with the first of the forbidden addresses, if there are no others.
     fn candidates(
         &self,
         route: &DialRoute<'_>,
@@ -195,7 +195,7 @@ impl HostConnector {
         *lock(&self.step) = step;
     }
 
-    /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as one that cannot be reached.
+    /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as unreachable.
     async fn open_with_preface(
         &self,
         route: &DialRoute<'_>,
@@ -261,8 +261,8 @@ impl AllowedAddresses {
         AllowedAddresses(Some(Arc::new(is_allowed)))
     }
 
-    /// Whether `address` is one of them. An IPv4 address that is mapped to IPv6 is checked as the IPv4 address that the
-    /// operating system connects to: `::ffff:127.0.0.1` is not loopback for [`Ipv6Addr::is_loopback`].
+    /// Whether `address` is one of them. An IPv4 address mapped to IPv6 is checked as the IPv4 address, to which the
+    /// operating system connects. For [`Ipv6Addr::is_loopback`], `::ffff:127.0.0.1` is not loopback.
     fn contains(&self, address: IpAddr) -> bool {
         self.0.as_ref().is_none_or(|is_allowed| is_allowed(address.to_canonical()))
     }
@@ -346,7 +346,7 @@ impl DialAddress {
 }
 
 impl From<Address> for DialAddress {
-    /// Keeps no listener, since a listener that is kept is not closed.
+    /// Keeps no listener, since a kept listener is not closed.
     fn from(address: Address) -> DialAddress {
         match address {
             Address::Tcp(address) => DialAddress::from(address),
@@ -505,7 +505,7 @@ mod tests {
         }
     }
 
-    /// The step in which dialing fails, `resolve` or `connect`, and the error, which is none if it took too long.
+    /// The step in which dialing fails, `resolve` or `connect`, and the error. A timeout has none.
     async fn fault(
         dial: &HostConnector,
         host: &str,

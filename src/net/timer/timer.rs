@@ -30,11 +30,11 @@ pub(crate) trait Timer {
 pub(crate) enum TimerSlot {
     /// A read, and in a client the wait for a response.
     Read,
-    /// A write. Where nothing is written: in a client the wait for `100 Continue`, in a server that stops the silence of a
-    /// peer that lingers.
+    /// A write. Without one: in a client the wait for `100 Continue`, in a stopping server the silence of a lingering
+    /// peer.
     Write,
-    /// The handler of a request, a whole exchange, a body that is drained, a peer that lingers, or in a server that stops
-    /// the grace of an idle connection.
+    /// The handler of a request, a whole exchange, a drained body, a lingering peer, or in a stopping server the grace
+    /// of an idle connection.
     Other,
 }
 

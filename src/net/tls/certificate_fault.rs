@@ -12,7 +12,7 @@ use std::time::SystemTime;
 pub enum CertificateFault {
     /// `ServerTls::replace_identities` has refused new certificates, for this reason. The earlier ones stay.
     Refused(String),
-    /// A certificate expires soon: in 14 days, or in a sixth of its whole time if that is less. Its renewal is late.
+    /// A certificate expires soon: in 14 days or a sixth of its whole time, whichever is less. Its renewal is late.
     ExpiresSoon {
         /// The host names that it is for.
         names: Vec<String>,

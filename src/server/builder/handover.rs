@@ -16,9 +16,9 @@ impl Server {
     /// predecessor is stopped during the start of its successor, the successor still gets the place. One successor starts at a time, and
     /// another one fails after 10 s. A successor fails after 300 s without listening. Its predecessor then goes on.
     ///
-    /// The sockets are never closed, so no connection is refused or reset (unlike with [`Server::reuse_port`]).
-    /// Addresses are matched as they are written, and a core of the successor gets a socket of its own. Addresses that
-    /// only the predecessor has are closed.
+    /// The sockets are never closed, so no connection is refused or reset (unlike with [`Server::reuse_port`]). Addresses are
+    /// matched as they are written. A core of the successor gets a socket of its own. Addresses that only the predecessor has
+    /// are closed.
     ///
     /// A process that may connect to `path` gets the sockets and can stop the server. The mode of the path is 0600. Its
     /// directory must be writable by this user alone.

@@ -80,9 +80,9 @@ impl Server {
     /// - an open listener of the standard library
     /// - a [`MemoryListener`](crate::net::MemoryListener)
     ///
-    /// [`Address`] describes each, such as who can connect to a Unix socket.
+    /// [`Address`] describes each, including the access to a Unix socket.
     ///
-    /// A TCP port that is in use is an error, unless both servers [share it](Server::reuse_port).
+    /// A TCP port in use is an error, unless both servers [share it](Server::reuse_port).
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
@@ -261,8 +261,8 @@ impl Server {
     ///   [`CrossOriginProtection`](crate::middleware::CrossOriginProtection)
     /// - `Origins` of WebSockets, and `Tracing`
     ///
-    /// The address in a PROXY header is the [`Context::peer_addr`](crate::Context::peer_addr). The fields of the
-    /// request are believed only if that is the address of a proxy.
+    /// The address in a PROXY header is the [`Context::peer_addr`](crate::Context::peer_addr). The fields of the request
+    /// are believed only if this is the address of a proxy.
     ///
     /// # Examples
     ///

@@ -21,7 +21,7 @@ use crate::server::opening::Opening;
 /// `Service` of tower or hyper.
 ///
 /// Made by [`Server::service`](crate::Server::service). Clones are cheap and share their memory, but cannot leave their
-/// thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
+/// thread. Deadlines are tokio timers here. So the runtime must have its time driver enabled, as under
 /// `#[tokio::main]`. Handlers that call `tokio::task::spawn_local` also need a `tokio::task::LocalSet`, or
 /// [`block_on`](crate::block_on).
 ///
@@ -126,7 +126,7 @@ impl<H: Handler + 'static> Service<H> {
     /// closed at once. The others are closed after the response in progress, which carries `connection: close`.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done. Dropping its future
-    /// cuts the connection. A connection that is served after this call gets one response, and is closed.
+    /// cuts the connection. A connection served after this call gets one response, and is closed.
     pub fn stop(&self) {
         self.per_core.core.connections.stop();
     }

@@ -53,22 +53,22 @@ impl Server {
 }
 
 impl OpenedConnection<'_> {
-    /// Returns the TLS session of the connection, if that is secure.
+    /// Returns the TLS session if the connection is secure.
     pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.conn.transport.tls_session()
     }
 }
 
 impl Context {
-    /// Returns the TLS session of the connection, if that is secure. `None` after an upgrade. The first call on a
-    /// connection assembles the session, which later ones share.
+    /// Returns the TLS session if the connection is secure. `None` after an upgrade. The first call on a connection
+    /// assembles the session, which later ones share.
     pub fn tls(&self) -> Option<Arc<tls::Session>> {
         self.exchange.conn.tls_session()
     }
 }
 
 impl ExchangeReport<'_> {
-    /// Returns the TLS session of the connection, if that is secure, even after an upgrade.
+    /// Returns the TLS session if the connection is secure, even after an upgrade.
     ///
     /// # Examples
     ///

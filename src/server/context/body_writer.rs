@@ -88,7 +88,7 @@ impl<'a> BodyWriter<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, for data beyond the `content-length` of the response, if the peer does not read,
+    /// Fails if the connection fails or the peer does not read, for data beyond the `content-length` of the response,
     /// or after an earlier failure.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.try_buffer(data) {
@@ -106,7 +106,7 @@ impl<'a> BodyWriter<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or if the peer does not read.
+    /// Fails if the connection fails or the peer does not read.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush_or_discard(cx)).await
     }

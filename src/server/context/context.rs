@@ -149,7 +149,7 @@ impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// The part that the handler leaves unread is discarded after it, or during the writes of the response. Beyond
+    /// The unread part is discarded after the handler, or during the writes of the response. Beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
     ///
     /// # Examples
@@ -181,8 +181,8 @@ impl Context {
         BodyReader::new(request, incoming.get_mut(), conn, extensions.get_mut())
     }
 
-    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
-    /// into `ctx.request.trailers`. A body that has already been received stays as it is. See
+    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers into
+    /// `ctx.request.trailers`. A body that has already been received is not changed. See
     /// [`middleware`](crate::middleware#guards-that-wait) for a guard that decides before the body is received.
     ///
     /// # Errors
@@ -276,7 +276,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::body_writer`], or if the connection fails.
+    /// Fails as [`Context::body_writer`] does. Also fails if the connection fails.
     pub async fn duplex(&mut self) -> io::Result<(BodyReader<'_>, BodyWriter<'_>)> {
         let incoming = self.exchange.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
@@ -504,12 +504,13 @@ impl Context {
 
     /// Returns the IP address of the client, even behind your own proxies.
     ///
-    /// A peer that is [no proxy](crate::Server::trusted_proxies) is the client. Behind a proxy, the client is the last
-    /// address in the request's `x-forwarded-for` fields that is not a proxy's. Each proxy appends the address of its
-    /// own peer, and anything before that may be made up. If all of the addresses are proxies', the first one is the
-    /// client's. Without the field, the peer is the client. So let your proxies append to that field, as nginx does
-    /// with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::headers`]), which has the same rules.
-    /// `None` if the client is not known, as for a peer without an address, or behind a proxy that hides the client.
+    /// A peer counts as a proxy only if [`Server::trusted_proxies`](crate::Server::trusted_proxies) names its address. Any
+    /// other peer is the client. Behind a proxy, the client is the last address in the request's `x-forwarded-for` fields
+    /// that is not a proxy's. Each proxy appends the address of its own peer, and anything before that may be made up. If
+    /// all of the addresses are proxies', the first one is the client's. Without the field, the peer is the client. So let
+    /// your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Or let them append to `forwarded`
+    /// ([`TrustedProxies::headers`]), which has the same rules. `None` for an unknown client, such as a peer without an
+    /// address, or a client hidden by a proxy.
     ///
     /// # Examples
     ///

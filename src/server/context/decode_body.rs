@@ -24,8 +24,8 @@ impl Context {
     /// - content beyond [`Limits::body_max`](crate::Limits::body_max) when decoded (413)
     /// - an unknown coding (415, with the known ones in `accept-encoding`)
     ///
-    /// Such an error, or a drop of the future, leaves the body as it was received. Fails as [`Context::buffer_body`]
-    /// does if the body has yet to be received.
+    /// Such an error, or a drop of the future, leaves the received body unchanged. Fails as [`Context::buffer_body`] does if
+    /// the body has yet to be received.
     ///
     /// # Examples
     ///

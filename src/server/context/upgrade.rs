@@ -95,7 +95,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does. Fails with a [`RespondError`] after a response, or if there is no connection.
+    /// Fails if the connection does. Fails with a [`RespondError`] after a response or without a connection.
     ///
     /// # Examples
     ///

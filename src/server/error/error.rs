@@ -26,7 +26,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///
 /// - 400 for a truncated body, a path or a body in another encoding than UTF-8, a malformed form, malformed parameters
 ///   of a field, or a path out of its directory;
-/// - 408 for a body that is too slow, and 413 for one that is too large;
+/// - 408 for too slow a body, and 413 for too large a body;
 /// - 499 for a peer that is gone, as in the logs of nginx, without a response;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for;
 /// - 501 for a request at the end of its `max-forwards`, and 508 for a loop back to its gateway.
@@ -331,7 +331,7 @@ impl<E: IntoError> From<E> for Error {
     }
 }
 
-/// A cause that `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
+/// A cause that `?` converts into an [`Error`]: any [`Send`], [`Sync`] and `'static` [`std::error::Error`].
 ///
 /// The trait exists for its diagnostic. For any other type, the compiler prints the conversion to write.
 #[diagnostic::on_unimplemented(

@@ -178,8 +178,7 @@ impl ErrorReport<'_> {
     ///
     /// # Examples
     ///
-    /// Details that name the exchange, as the log does, and all faults of the peer, even those found by the
-    /// application:
+    /// Details with the exchange as in the log, and with all faults of the peer, even those found by the application:
     ///
     /// ```
     /// use corehttp::{Context, Request, Server};

@@ -19,7 +19,7 @@ pub struct Forwarded<'r> {
     pub client: Option<IpAddr>,
     /// `http` or `https`.
     pub scheme: Option<&'static str>,
-    /// The host, with its port unless that is the scheme's, as in the field `host`.
+    /// The host, as in the field `host`. Its port follows unless the scheme implies it.
     pub authority: Option<&'r str>,
 }
 

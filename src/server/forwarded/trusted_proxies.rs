@@ -14,9 +14,9 @@ use crate::net::PeerAddr;
 /// counts as a proxy, too, as a process of this machine. Only the [default](TrustedProxies::default) trusts none at
 /// all.
 ///
-/// Name only fields that each of the proxies sets, appends to or removes. Many proxies pass on the others as the client
-/// has sent them. nginx, for example, passes on each field that its configuration does not set. A peer that is taken
-/// for a proxy can claim any address. So let the networks contain no address that others can use.
+/// Name only fields that each of the proxies sets, appends to or removes. Many proxies pass on the others unchanged. For
+/// example, nginx passes on each field that its configuration does not set. A peer that is taken for a proxy can claim any
+/// address. So let the networks contain no address that others can use.
 ///
 /// # Examples
 ///

@@ -48,7 +48,7 @@ pub enum BodyPlan {
     /// The request is answered with this status, unless middleware around the handler answers otherwise.
     /// [`Server::on_error`](crate::Server::on_error) is called. For a plan with an error of its own, use
     /// [`Context::refuse`](crate::Context::refuse). The body is discarded. The connection is closed after a CONNECT,
-    /// for a peer that waits for `100 Continue`, and after a body that is too slow or beyond
+    /// for a peer that waits for `100 Continue`, and after a body too slow or beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max).
     Refuse(Status),
     /// A CONNECT request is passed to the handler, which may open a

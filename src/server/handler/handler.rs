@@ -354,8 +354,8 @@ impl IntoResult for Result {
 
 /// A handler of any type in a box, for a map or a field with handlers of different types.
 ///
-/// Each request costs a call that is not inlined, and an allocation for the future of a handler that is `async`.
-/// Handlers of a single type, or an enum of handlers, need no box.
+/// Each request costs a call that is not inlined. An `async` handler also costs an allocation for its future. Handlers of a
+/// single type, or an enum of handlers, need no box.
 ///
 /// The cores can share a boxed handler, which must be [`Send`] and [`Sync`]. Its future need not be. A `BoxHandler` is
 /// a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a `Box<dyn Handler>` for

@@ -13,8 +13,8 @@ use crate::server::error::Result;
 ///
 /// - a smart pointer, and the function takes a reference to its target: an [`Arc`](std::sync::Arc) for all cores, or an
 ///   [`Rc`](std::rc::Rc) for [one core](crate::Server::run_per_core);
-/// - any other handle that is cheap to clone, such as a [`Client`](crate::Client) or a pool of connections to a database,
-///   and the function takes a reference to it: `&Client`, `&PgPool`;
+/// - any other handle with cheap clones, such as a [`Client`](crate::Client) or a pool of connections to a database, and
+///   the function takes a reference to it: `&Client`, `&PgPool`;
 /// - an `Arc<dyn Trait>`, and the function takes `&Arc<dyn Trait>` or `&(dyn Trait + 'static)`. A bare `&dyn Trait` is
 ///   short for `&'a (dyn Trait + 'a)`, which is another type.
 ///
@@ -183,7 +183,7 @@ where
     }
 }
 
-/// State that a function takes as it is, and not what it points to.
+/// State that a function takes itself, not its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Handle<S>(S);
 

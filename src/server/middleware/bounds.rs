@@ -8,8 +8,13 @@ use crate::wire::Limits;
 
 /// Changes the limits of exchanges, such as those of a single route.
 ///
-/// The function gets the limits of the server, with the changes of middleware around this one. Only those of bodies,
-/// chunks, trailers and responses that a gateway keeps can still count: see [`Context::set_limits`].
+/// The function gets the limits of the server, with the changes of middleware around this one. Only its changes
+/// of these limits count (see [`Context::set_limits`]):
+///
+/// - [`Limits::body_max`]. A larger body is answered with 413.
+/// - [`Limits::drain_max`]
+/// - [`Limits::chunk_extensions_total_max`], [`Limits::trailers_max`] and [`Limits::trailer_fields_max`]
+/// - [`Limits::forward_buffer_max`] and [`Limits::forward_buffers_per_core_max`]
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
-//! Middleware, which surrounds handlers: one trait, one handler that is made of it, and values for bounds and guards.
+//! Middleware around handlers: one trait, one handler made of it, and values for bounds and guards.
 //!
-//! In reading order: the trait; the handler beneath, as functions have it; a handler with middleware around it; the values;
+//! In reading order: the trait, the handler beneath in a function's form, a handler with middleware around it, the values,
 //! and lists of middleware.
 
 mod middleware;

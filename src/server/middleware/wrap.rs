@@ -6,9 +6,9 @@ use crate::server::{Handler, IntoHandler};
 
 /// Puts middleware around a handler: one, or several in a tuple, in the order in which requests pass through them.
 ///
-/// The handler may be a closure, a function, a router, `Files`, or one that is wrapped already, and the result is a handler
-/// for a route or for a server as a whole. [`Router::wrap`](crate::Router::wrap) puts middleware around the routes of a
-/// router, and a group of [`routes!`](crate::routes) around some of them.
+/// The handler may be a closure, a function, a router, `Files`, or one already wrapped. The result is a handler for a route
+/// or for a server as a whole. [`Router::wrap`](crate::Router::wrap) puts middleware around the routes of a router, and a
+/// group of [`routes!`](crate::routes) around some of them.
 ///
 /// # Examples
 ///
@@ -113,8 +113,8 @@ lists!(A KindA, B KindB, C KindC, D KindD, E KindE, F KindF, G KindG, I KindI, J
 
 /// The middleware of a group of routes, which is cloned for each of them.
 ///
-/// A group keeps how that is done. So a type that is not `Clone` is one error, where the group is made, and not another one
-/// for each route.
+/// A group keeps the function to clone it. A type without `Clone` is thus a single error, in the making of the group, and
+/// not one for each route.
 #[derive(Debug)]
 pub struct Group<M> {
     middleware: M,

@@ -94,27 +94,27 @@ impl fmt::Debug for ConnectionReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
-    /// It never opened, for this reason.
+    /// The connection never opened, for this reason.
     Unopened(Unopened),
-    /// [`Server::on_connect`](crate::Server::on_connect) has refused it, or has panicked.
+    /// [`Server::on_connect`](crate::Server::on_connect) has refused the connection or panicked.
     Refused,
-    /// The peer has closed it between two requests, or before the first, or it has failed there.
+    /// The peer closed the connection between two requests or before the first, or the connection failed there.
     Peer,
     /// No request came in time ([`Timeouts::idle`](crate::Timeouts::idle), and
     /// [`Timeouts::head`](crate::Timeouts::head) for the first), or before the server ran out of descriptors.
     Idle,
-    /// It has reached its age ([`Timeouts::connection_age`](crate::Timeouts::connection_age)).
+    /// The connection has reached its age ([`Timeouts::connection_age`](crate::Timeouts::connection_age)).
     Age,
-    /// It has carried its last response, as the request, the response or a limit had it.
+    /// The connection has carried its last response, by order of the request, the response or a limit.
     Last,
     /// A request was refused or cut off, or an exchange has failed. [`Server::on_error`](crate::Server::on_error) gets
     /// the cause, unless the peer is to blame for a reset.
     Failed,
-    /// It was dropped after its handler had upgraded it or taken it over.
+    /// The connection was dropped after its handler had upgraded it or taken it over.
     Upgraded,
     /// The server stops. The connection was idle, or has carried its last response.
     Stop,
-    /// The grace period of a stop was over, or its task was dropped.
+    /// The grace period of a stop was over, or the connection's task was dropped.
     Aborted,
 }
 
@@ -122,13 +122,13 @@ pub enum ConnectionEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unopened {
-    /// The server or the peer had too many ([`Limits::connections_max`](crate::Limits::connections_max),
+    /// The server or the peer had too many connections ([`Limits::connections_max`](crate::Limits::connections_max),
     /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max)).
     Overload,
-    /// Its PROXY header or its TLS handshake has failed, or took too long.
+    /// The PROXY header or the TLS handshake has failed, or took too long.
     Handshake,
-    /// It was closed before the end of its PROXY header and its TLS handshake, by the peer or by a stop. Some peers
-    /// only probe the port.
+    /// The connection was closed before the end of its PROXY header and its TLS handshake, by the peer or by a stop.
+    /// Some peers only probe the port.
     Closed,
 }
 

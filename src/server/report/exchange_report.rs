@@ -40,8 +40,8 @@ use crate::server::opening::{ProxyHeader, RareConnectionState};
 /// ```
 #[non_exhaustive]
 pub struct ExchangeReport<'a> {
-    /// The method, as it was received. `None` if the request line is cut before the end of its target, is none at all, or
-    /// was refused for its method. A head that was refused later has one.
+    /// The method, as it was received. `None` for a request line cut before the end of its target, for a line that is none, and
+    /// for a refused method. A head that was refused later has one.
     pub method: Option<Method>,
     /// The target, as it was received, perhaps with a query. Empty if it is not known. In a refused request line, the
     /// target ends before the fault, and may be invalid.

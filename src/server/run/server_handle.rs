@@ -119,8 +119,8 @@ impl ServerHandle {
     /// `connection: close`.
     ///
     /// Arrived requests are answered. Silent connections are closed at once. A connection has a tenth of a second after
-    /// a response for the next request of a busy client. A new one has a second from its opening. A request that
-    /// arrives on a closed connection is not answered. Clients such as [`Client`](crate::Client) send it again if that
+    /// a response for the next request of a busy client. A new one has a second from its opening. A request that arrives
+    /// on a closed connection is not answered. Clients such as [`Client`](crate::Client) send it again if a repetition
     /// is safe (RFC 9112 §9.3.1). Otherwise, as with a POST, they report an error.
     ///
     /// The server does not wait for tasks that handlers have started. They are dropped when no core has connections

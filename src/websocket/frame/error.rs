@@ -44,9 +44,8 @@ pub enum Error {
     FrameTooLarge(usize),
     /// A message has more frames than [`Options::fragments_max`](crate::websocket::Options::fragments_max).
     TooManyFragments(u32),
-    /// Control frames came faster than
-    /// [`Options::control_rate_max`](crate::websocket::Options::control_rate_max) allows, which is this many a
-    /// second on average.
+    /// Control frames came faster than [`Options::control_rate_max`](crate::websocket::Options::control_rate_max)
+    /// allows. The number is this bound, in frames a second on average.
     TooManyControls(u32),
     /// There is no memory for a message within [`Limits::memory_max`](crate::Limits::memory_max), because other peers
     /// of the server hold it.

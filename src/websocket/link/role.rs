@@ -39,7 +39,7 @@ pub(crate) mod private {
         type Guard;
 
         const SIDE: Side;
-        /// The code of the close frame that is sent when both halves are dropped (§7.4.1).
+        /// The code of the close frame after both halves are dropped (§7.4.1).
         const DROPPED: CloseCode;
 
         /// Whether the server stops, after the delay of the stop. A client never does.

@@ -180,12 +180,11 @@ impl ServerTls {
     /// [replacement](ServerTls::replace_identities). Default: yes. A certificate that has expired or is not valid yet
     /// is then an error, with its name and the time. Clients would refuse it.
     ///
-    /// Without the check, a server uses any certificate and reports none. That is for a machine with a wrong clock at
-    /// its start, or for a server that needs no trust. A certificate that expires later stays in use. From 14 days
-    /// before its end, or a sixth of its whole time if that is less, it is reported
-    /// ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)). [`ServerTls::not_after`] returns the
-    /// time. Certificates between that of the server and a root are not checked. Some expire on purpose, and clients
-    /// find another way.
+    /// Without the check, a server uses any certificate and reports none. That suits a machine with a wrong clock at
+    /// its start, or a server without need of trust. A certificate that expires later stays in use. It is reported
+    /// ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)) from 14 days before its end, or from a
+    /// sixth of its whole time, whichever is less. [`ServerTls::not_after`] returns the time. Certificates between that
+    /// of the server and a root are not checked. Some expire on purpose, and clients find another way.
     pub fn check_dates(self, check: bool) -> ServerTls {
         self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
     }
@@ -272,7 +271,7 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// Fails with [`ConfigError::NoCertificate`] if there are none, and with [`ConfigError::Expired`] or
+    /// Fails with [`ConfigError::NoCertificate`] if there are none. Fails with [`ConfigError::Expired`] or
     /// [`ConfigError::NotYetValid`] if one is not valid now. [`ServerTls::check_dates`] turns that off. Nothing is then
     /// replaced. Running servers report the error as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
     pub fn replace_identities(
