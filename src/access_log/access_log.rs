@@ -20,6 +20,8 @@ use crate::server::{CoreEvents, Observer};
 ///
 /// # Examples
 ///
+/// A log in the format of Apache. [`Format::Json`](crate::access_log::Format::Json) makes each line a JSON object.
+///
 /// ```no_run
 /// use corehttp::{Context, Server, TrustedProxies};
 /// use corehttp::access_log::{self, AccessLog};

@@ -37,7 +37,7 @@ enum State {
     Body(Framing),
     /// The same as under [`Framing::Chunked`], for content of known length, of which this many bytes remain.
     ChunkedWithLength(u64),
-    /// A write has failed with an error of this kind, and the bytes that it did not write are missing.
+    /// A write has failed with an error of this kind. The bytes that it did not write are missing.
     Failed(io::ErrorKind),
     /// The end of the body has been written.
     Finished,

@@ -73,13 +73,13 @@ use crate::server::{
 /// # Other spellings
 ///
 /// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone, the
-/// normal form (RFC 3986 §6.2.2). It has all necessary escapes, also those of `|` and `[`, which user agents send without. It
-/// has no needless escapes, no empty segments, no `.` and `..`.
+/// normal form (RFC 3986 §6.2.2). It has all necessary escapes, also those of `|` and `[`, which user agents leave out. It has
+/// no needless escapes, no empty segments, no `.` and `..`.
 ///
 /// If the normal form matches a route, a path in another form is redirected (308) to it. There is no redirect if both forms
-/// match the same route. So `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` unchanged. Middleware
-/// around a route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the text of a
-/// pattern, and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
+/// match the same route. So `/files/a//b` and `/files/%7Ejoe` reach the handler of `/files/{*path}` unchanged. Either way,
+/// middleware around a route sees all requests for it. Middleware in front of the router may compare [`Request::path`] with the
+/// text of a pattern, and misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
 /// [`Router::redirect_slashes`] is on.
 ///
 /// # Middleware, plans, limits

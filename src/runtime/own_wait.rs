@@ -1,7 +1,7 @@
 //! [`own_wait`]: waits for work of this crate, as opposed to waits of the application.
 //!
-//! A peer that has closed its sending half has perhaps left, so a handler that waits is dropped. One that waits only for a
-//! disk, for a thread that compresses, or for its turn among the tasks of a core is not: its response is about to come.
+//! A peer that has closed its sending half has perhaps left. So a waiting handler is dropped. It stays if it waits only for a
+//! disk, for a compressing thread, or for its turn among the tasks of a core. Its response is then about to come.
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -74,7 +74,7 @@ pub struct EventSource {
 enum SourceState {
     /// There is none before this moment.
     Waiting(Instant),
-    /// One is being opened. Kept, since callers drop their futures while they wait for something else as well.
+    /// One is being opened. Kept, because callers may drop their futures meanwhile.
     Opening(Opening),
     Open(Box<EventReader<ResponseReader>>),
     /// The server wants no other connection.
