@@ -113,8 +113,8 @@ lists!(A KindA, B KindB, C KindC, D KindD, E KindE, F KindF, G KindG, I KindI, J
 
 /// The middleware of a group of routes, which is cloned for each of them.
 ///
-/// A group keeps the function to clone it. A type without `Clone` is thus a single error, in the making of the group, and
-/// not one for each route.
+/// A group keeps the function that clones the middleware. A type without `Clone` is thus a single error, in the making of the
+/// group, and not one for each route.
 #[derive(Debug)]
 pub struct Group<M> {
     middleware: M,
