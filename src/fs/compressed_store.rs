@@ -41,7 +41,7 @@ impl<N> Files<N> {
     ///
     /// # Errors
     ///
-    /// Fails if the directory does not exist, or is below a served one.
+    /// Fails if the directory does not exist. Also fails if it is below a served one.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = DiskRoot::new(copies.into())?;
         let path = root.current_dir()?.path.clone();

@@ -58,11 +58,11 @@ pub enum Claim {
 /// A response as an [`IdempotencyStore`] keeps it.
 #[derive(Clone, Debug)]
 pub struct StoredResponse {
-    /// The status.
+    /// The status of the response.
     pub status: Status,
-    /// The fields.
+    /// The header fields of the response.
     pub headers: Headers,
-    /// The content.
+    /// The content of the response.
     pub content: Bytes,
 }
 

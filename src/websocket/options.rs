@@ -36,7 +36,7 @@ pub struct Options {
     pub fragments_max: u32,
     /// How many bytes may wait to be sent. They come from [`Writer::feed`](crate::websocket::Writer::feed), from a
     /// [`Broadcast`](crate::websocket::Broadcast), or were held back by
-    /// [`Writer::send`](crate::websocket::Writer::send). Beyond that, the sender waits until all are sent. Default: 64
+    /// [`Writer::send`](crate::websocket::Writer::send). Beyond that, the sender waits for all to be sent. Default: 64
     /// KiB. A message may exceed the bound by its own size.
     pub buffer_max: usize,
     /// How many control frames may come in a second, on average. Beyond that, the WebSocket is closed with 1008.

@@ -79,8 +79,7 @@ impl<R: Role> Reader<R> {
     /// Waits for the next message. The message stays until the next call. `None` once the WebSocket is closed, by
     /// either end: see [`Reader::close_reason`]. If the future is dropped, nothing is lost.
     ///
-    /// This method first sends all messages still to be sent. While it waits, it answers pings and sends pings of its
-    /// own.
+    /// Before a wait, this method sends all messages still to be sent. While it waits, it answers pings and sends some.
     ///
     /// At a stop of the server, an incomplete message is received to its end, and may be answered.
     /// [`Options::close_timeout`](crate::websocket::Options::close_timeout) limits the time for that. Then all messages
@@ -91,7 +90,7 @@ impl<R: Role> Reader<R> {
     ///
     /// # Errors
     ///
-    /// Fails with the connection, or if the peer is silent or takes nothing for too long.
+    /// Fails if the connection does. Also fails if the peer is silent or takes nothing for too long.
     ///
     /// Fails with [`ExchangeError::NoCloseFrame`](crate::error::ExchangeError::NoCloseFrame) if the connection ends
     /// without a close frame. That is code 1006 (RFC 6455 §7.1.5).

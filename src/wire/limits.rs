@@ -87,7 +87,7 @@ pub struct Limits {
     /// A body of more than 16 KiB takes its memory before it is received. Others wait in turn meanwhile. A quarter is
     /// for bodies of up to 256 KiB alone, which do not wait behind large ones. A body that can never fit into the rest
     /// is refused at once (413). After a wait of [`Timeouts::body`](crate::Timeouts::body), a body is refused with 503
-    /// and `retry-after`. A body in chunks may have outgrown the quarter. It waits for up to a second, and for longer
+    /// and `retry-after`. A body in chunks may outgrow the quarter. It then waits for up to a second, and for longer
     /// only while no other wants the quarter. Bodies of unknown length may come to hold all that they wait for. Then
     /// the last of them are refused with 503, and the others go on. While others wait, a body with memory has
     /// [`Timeouts::body`](crate::Timeouts::body) to arrive (408). The same goes for its parts and the window of its

@@ -79,8 +79,8 @@ pub trait FileSource: Send + Sync + 'static {
     fn find(&self, path: &str) -> impl Future<Output = io::Result<Option<SourceEntry>>> + Send;
 
     /// Reads `range` of the file at `path`. The range is never empty, excludes its end, and is within the length in
-    /// `found`, the metadata from [`find`](FileSource::find) just before. The method should fail if the file has
-    /// changed since.
+    /// `found`, the metadata from [`find`](FileSource::find) just before. A read of a file that has changed since
+    /// should fail.
     ///
     /// The content is bytes, a stream, or a range of a file on disk ([`Body::set_file`](crate::Body::set_file)). A
     /// stream may leave its length open. If a range of known length is longer or shorter than `range`, the response has

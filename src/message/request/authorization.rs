@@ -56,7 +56,7 @@ impl Request {
     }
 
     /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the
-    /// URL. `None` if both are missing, and for a field that is malformed, not UTF-8 or repeated. Then answer with a
+    /// URL. `None` without either, and for a field that is malformed, not UTF-8 or repeated. Then answer with a
     /// challenge.
     ///
     /// # Examples

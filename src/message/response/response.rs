@@ -404,8 +404,8 @@ impl Response {
     /// Evaluates the `range` of `request` for content of `len` bytes. Returns the range of the content to send. Also
     /// sets `accept-ranges` (RFC 9110 §14).
     ///
-    /// For a part of the content, this becomes a 206 with `content-range`. Without any of the requested bytes, it
-    /// becomes a whole 416, and `None` is returned.
+    /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it
+    /// becomes a whole 416. The range is then `None`.
     ///
     /// The range is that of the whole content, with the status unchanged, if:
     ///

@@ -23,7 +23,7 @@ impl CloseCode {
     pub const AWAY: CloseCode = CloseCode(1001);
     /// 1002: the peer broke RFC 6455.
     pub const PROTOCOL_ERROR: CloseCode = CloseCode(1002);
-    /// 1003: a message of a kind that is not accepted, such as binary.
+    /// 1003: a message of an unaccepted kind, such as binary.
     pub const UNSUPPORTED: CloseCode = CloseCode(1003);
     /// 1005: the close frame has no code, and no reason. The number itself is never sent: to close with it sends an empty
     /// frame.

@@ -34,7 +34,7 @@ impl Context {
     ///
     /// - 426 if the request does not ask for the upgrade or for version 13.
     /// - 405 if its method is not GET.
-    /// - 400 if it has content, or a missing or malformed key.
+    /// - 400 for content, or for a missing or malformed key.
     /// - 403 if a page of another origin asks.
     ///
     /// Fails with a `RespondError` of status 500 if a response has been sent or there is no connection. Also fails if

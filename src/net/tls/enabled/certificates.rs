@@ -167,7 +167,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Fails for text other than PEM, for a missing or unusable certificate or key, and if both do not match.
+    /// Fails for text other than PEM, for a missing or unusable certificate or key, and for a key that does not match.
     pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<Identity, ConfigError> {
         Identity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
     }
@@ -191,7 +191,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Fails for a missing or unusable certificate or key, and if both do not match.
+    /// Fails for a missing or unusable certificate or key, and for a key that does not match.
     pub fn from_der(chain: impl IntoIterator<Item = Vec<u8>>, key: Vec<u8>) -> Result<Identity, ConfigError> {
         let key = PrivateKeyDer::try_from(key).map_err(|_| ConfigError::NoKey)?;
         Identity::new(chain.into_iter().map(CertificateDer::from).collect(), key)

@@ -182,9 +182,9 @@ impl ServerTls {
     ///
     /// Without the check, a server uses any certificate and reports none. That suits a machine with a wrong clock at
     /// its start, or a server without need of trust. A certificate that expires later stays in use. It is reported
-    /// ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)) from 14 days before its end, or from a
-    /// sixth of its whole time, whichever is less. [`ServerTls::not_after`] returns the time. Certificates between that
-    /// of the server and a root are not checked. Some expire on purpose, and clients find another way.
+    /// ([`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate)) from 14 days or a sixth of its whole time
+    /// before its end, whichever is less. [`ServerTls::not_after`] returns the time. Certificates between that of the
+    /// server and a root are not checked. Some expire on purpose, and clients find another way.
     pub fn check_dates(self, check: bool) -> ServerTls {
         self.with(|settings| settings.dates = if check { Dates::Checked } else { Dates::Ignored })
     }
