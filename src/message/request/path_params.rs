@@ -119,8 +119,8 @@ impl<'a> PathParams<'a> {
         T::from_text(&self.get(name)?).ok_or_else(|| ValueError::param_type::<T>(name))
     }
 
-    /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
-    /// one.
+    /// Returns a parameter as it was sent, not decoded. If routers inside each other give two parameters the same name,
+    /// the inner one is returned.
     #[inline]
     pub fn get_raw(self, name: &str) -> Option<&'a str> {
         match self.request.matched_route().value(name) {
