@@ -13,7 +13,8 @@
 //! }
 //! ```
 //!
-//! An observer is no middleware, and has no place in its order. It sees each exchange, also one that reaches no handler.
+//! [`Format::Json`] makes each line a JSON object. An observer is no middleware, and has no place in its order. It sees each
+//! exchange, also one that reaches no handler.
 //!
 //! [`AccessLog::from_writer`] writes elsewhere, such as to `std::io::stdout()` in a container.
 

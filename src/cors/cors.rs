@@ -55,8 +55,8 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// | read responses, and send no cookies | [`Cors::allow_origin`], [`Cors::allow_origin_if`], [`Cors::allow_any_origin`] |
 /// | do so with credentials of the user, such as cookies | [`Cors::trust_origin`], [`Cors::trust_origin_if`] |
 ///
-/// The standard forbids credentials for all origins alike, so there is no method for it. An origin of both kinds is trusted. A
-/// page needs no trust for a token that its script sends in `authorization`.
+/// The standard forbids credentials for all origins alike, so no method allows them. An origin of both kinds is trusted. A page
+/// needs no trust for a token that its script sends in `authorization`.
 ///
 /// CORS refuses nothing. A request of another origin is answered, and the browser hides the response. Guards have [lists of
 /// their own](crate::middleware::CrossOriginProtection#pages-of-other-origins) of trusted origins. Name a trusted origin there,

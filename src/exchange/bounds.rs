@@ -195,8 +195,8 @@ pub struct Timeouts {
     /// peer's writes and can take the response away (RFC 9112 §9.6). [`Limits::drain_max`](crate::Limits::drain_max) bounds
     /// only the input that is read to keep a connection.
     pub linger: Duration,
-    /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's
-    /// `lingering_timeout`; at most 250 ms while the server stops.
+    /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's `lingering_timeout`.
+    /// While the server stops, at most 250 ms.
     pub linger_idle: Duration,
 }
 

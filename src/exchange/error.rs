@@ -29,7 +29,7 @@ pub enum ExchangeError {
     Io(io::Error),
     /// A [`Phase`] took longer than its time limit.
     TimedOut(Phase, TimeLimit),
-    /// The peer broke RFC 9112, or a limit; with the field or the limit, where there is one.
+    /// The peer broke RFC 9112, or a limit. With the field or the limit, if there is one.
     Wire(WireError, Option<Box<WireDetail>>),
     /// Other peers hold the memory ([`Limits::memory_max`](crate::Limits::memory_max)), and a wait for it is over or
     /// impossible. The memory is for a large response, a message to a slow WebSocket, or a body beyond 256 KiB.

@@ -154,7 +154,7 @@ pub struct MultipartLimits {
     pub parts_max: usize,
     /// Fields in the head of a part. Beyond: 431. Default: 64.
     pub fields_max: usize,
-    /// Bytes of the head of a part, allocated from the start. Beyond: 431. Default: 16 KiB; at most 1 MiB.
+    /// Bytes of the head of a part, allocated from the start. Beyond: 431. Default: 16 KiB. Maximum: 1 MiB.
     pub head_max: usize,
     /// Bytes of the content of a part, whether it is read, saved or skipped. Beyond: 413. Default: 32 MiB.
     pub part_max: u64,

@@ -14,8 +14,8 @@ use std::io;
 ///
 /// | signal | who sends it | what happens |
 /// |---|---|---|
-/// | SIGINT, SIGTERM | Ctrl-C; `systemctl stop`, `docker stop` | the server stops; without `shutdown_signal` the process ends at once |
-/// | SIGHUP | a closing terminal; `systemctl reload` and logrotate, by their settings | the process ends at once |
+/// | SIGINT, SIGTERM | Ctrl-C, `systemctl stop`, `docker stop` | the server stops. Without `shutdown_signal` the process ends at once |
+/// | SIGHUP | a closing terminal, also `systemctl reload` and logrotate, by their settings | the process ends at once |
 /// | SIGQUIT, SIGUSR1, SIGUSR2 | people and programs | the process ends at once |
 /// | SIGPIPE | writes to a connection that is closed | nothing: Rust ignores it, and the write fails |
 ///

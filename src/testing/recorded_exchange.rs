@@ -2,8 +2,8 @@
 //!
 //! A file is text. Each message follows a line that begins with `=== `: its head without the fields of the connection and with
 //! the URL for the target, an empty line, and its content, up to the next such line or the end of the file. The final line
-//! break is not part of the content. In base64 (RFC 4648 §4) is content that would not survive as text. Its `=== ` line has a
-//! note then. Octets of a field value that are not UTF-8, and a backslash before an `x`, are written as `\xHH`.
+//! break is not part of the content. Content that text cannot carry is in base64 (RFC 4648 §4). Its `=== ` line has a note
+//! then. Octets of a field value that are not UTF-8, and a backslash before an `x`, are written as `\xHH`.
 
 use std::io;
 
