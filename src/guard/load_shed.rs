@@ -8,7 +8,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 
 /// Refuses requests that have waited too long for a busy core.
 ///
-/// Under more requests than its cores can handle, a server lets them wait. In the end hardly any response is in time, and the
+/// A server with more requests than its cores can handle lets them wait. In the end hardly any response is in time, and the
 /// peers of many requests may have given up. After a wait beyond the bound, this guard answers a request with 503 and
 /// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are not
 /// late yet. A refusal takes about 7 us of it, most of them in the operating system. At five times the load that a core can

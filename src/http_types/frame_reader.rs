@@ -15,7 +15,7 @@ use crate::message::Body;
 impl Body {
     /// Sets the content to that of `body`, a [body](http_body::Body) of the crate `http-body`.
     ///
-    /// `body` is polled a single time. If it is whole then, with an exact length, it is not copied. Most bodies are. Any other
+    /// If `body` has an exact length, it is polled a single time. A body that is whole then is not copied. Most are. Any other
     /// becomes a [stream](Body::is_stream), of the length that it states, if any. Trailers are left out, because they come
     /// after the content.
     ///
