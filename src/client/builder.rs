@@ -190,8 +190,7 @@ impl ClientBuilder {
     /// | fault | is read as |
     /// |---|---|
     /// | a line of a head, of trailers or around a chunk that ends with LF alone (RFC 9112 §2.2, §7.1) | CRLF |
-    /// | a line other than a field: a space in the name or after it, a control character, no colon (§5.1, RFC 9110 §5.5) |
-    /// nothing |
+    /// | a line other than a field: a space in the name or after it, a control character, no colon (§5.1, RFC 9110 §5.5) | nothing |
     /// | several lengths that are equal (RFC 9110 §8.6) | one |
     /// | blanks after the size of a chunk (§7.1) | nothing |
     /// | octets after the end of `gzip`, if content is [decoded](ClientBuilder::decode_up_to) | nothing |

@@ -640,6 +640,28 @@ mod tests {
         check(&budget, 0, 0);
     }
 
+    /// A share that has waited before is the oldest, and may yet stand behind one that has nothing to give.
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_gives_way_behind_one_that_holds_nothing() {
+        let budget = budget(12);
+        let mut other = large(&budget, 12).await;
+        let mut oldest = MemoryShare::default();
+        let freed = async {
+            sleep(Duration::from_millis(10)).await;
+            other.clear();
+        };
+        tokio::join!(biased; async { grow(&mut oldest, &budget, 5).await.unwrap() }, freed);
+        let start = now();
+        let waits = tokio::join!(
+            biased;
+            upload(MemoryShare::default(), &budget, 10, Duration::ZERO),
+            upload(oldest, &budget, 12, LIMIT),
+        );
+        assert_eq!((waits.0.is_ok(), waits.1), (true, Err(MemoryError::NoneLeft)));
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        check(&budget, 0, 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn as_many_give_way_as_the_first_needs() {
         for (most, refused) in [(6, 1), (8, 2), (14, 3)] {

@@ -1,6 +1,7 @@
 //! [`MemoryQueue`]: which of the shares that wait for more memory gives way to those before it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,18 +107,27 @@ impl MemoryQueue {
 }
 
 impl Waits {
-    /// Has the last shares with pages of this size give way, until the first that can use such pages gets all it waits for.
-    fn make_way(&mut self, size: ShareSize) {
+    /// Has the last shares with pages of this size give way, until the first that can use such pages gets all it waits for. In a
+    /// standstill without another that has some, the first gives way itself: it stands behind one that has nothing to give.
+    fn make_way(&mut self, size: ShareSize, is_standstill: bool) {
         let first = self.by_age.iter().find_map(|(age, share)| Some((*age, share.wanted(size)?)));
         let Some((first, mut missing)) = first else { return };
-        for (age, share) in self.by_age.iter_mut().rev() {
-            if *age == first || missing == 0 {
+        let mut is_made = false;
+        for (_, share) in self.by_age.range_mut((Excluded(first), Unbounded)).rev() {
+            if missing == 0 {
                 return;
             }
             if let Some(held) = share.held_of(size) {
                 share.gives_way = true;
+                is_made = true;
                 missing = missing.saturating_sub(held);
             }
+        }
+        if !is_made
+            && is_standstill
+            && let Some(share) = self.by_age.get_mut(&first).filter(|share| share.held_of(size).is_some())
+        {
+            share.gives_way = true;
         }
     }
 
@@ -165,7 +175,7 @@ impl QueuePlace {
                 still = if has_ended || !queue.is_standstill(held) { 0 } else { still + 1 };
                 if still >= STILL_MIN || quiet >= QUIET_MIN {
                     queue.note_end(held);
-                    queue.waits().make_way(held);
+                    queue.waits().make_way(held, still >= STILL_MIN);
                 }
                 if queue.waits().gives_way(age) {
                     return;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corehttp::client::{Balancer, BalancerBuilder, ClientTimeouts};
 use corehttp::net::Dialer;
-use corehttp::{Client, ClientError, Request, Response};
+use corehttp::{Client, ClientBuilder, ClientError, Request, Response};
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -48,9 +48,14 @@ impl Hosts {
     }
 
     fn balance(&self) -> BalancerBuilder {
+        self.balance_by(|client| client)
+    }
+
+    fn balance_by(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> BalancerBuilder {
         let second = Duration::from_secs(1);
         let timeouts = ClientTimeouts { wait: second, receive: second, ..ClientTimeouts::default() };
-        Client::builder().dialer(self.clone()).timeouts(timeouts).build().balance(HOSTS).unwrap()
+        let client = Client::builder().dialer(self.clone()).timeouts(timeouts);
+        set(client).build().balance(HOSTS).unwrap()
     }
 
     async fn serve(self, mut peer: Peer<DuplexStream>, host: String) -> io::Result<()> {
@@ -151,6 +156,23 @@ fn a_host_whose_bodies_break_off_costs_as_few_streams() {
             assert_eq!((counts[0].failed, counts[0].pending), (failed, 0), "{behavior:?}, {is_call}");
         });
     }
+}
+
+/// A caller that reads too late, or has too little room, has a healthy host.
+#[test]
+fn a_host_is_not_blamed_for_the_bounds_of_its_caller() {
+    paused(async {
+        let balancer = Hosts::new(Behavior::Well).balance_by(|client| client.timeout(Duration::from_secs(1)));
+        let balancer = balancer.build();
+        for _ in 0..40 {
+            let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+            let mut reader = balancer.open_response(&request, &mut response).await.unwrap();
+            sleep(Duration::from_secs(2)).await;
+            assert!(reader.chunk().await.is_err_and(|error| error.is_timeout()));
+        }
+        let counts = balancer.counts();
+        assert!(counts.iter().all(|host| host.failed == 0 && host.ejections == 0), "{counts:?}");
+    });
 }
 
 /// Reads the body of a response as a stream.

@@ -366,8 +366,8 @@ impl Balancer {
         if outcome.is_err_and(is_callers_fault) {
             return false;
         }
-        round.assignment.failures_before = round.assignment.member.failures_in_a_row();
-        self.inner.record(&round.assignment.member, round.assignment.is_trial, outcome);
+        let Assignment { member, is_trial, .. } = &round.assignment;
+        round.assignment.head = self.inner.record_head(member, *is_trial, outcome);
         self.assign_next(round, outcome)
     }
 
@@ -562,7 +562,9 @@ mod tests {
             Absence::Down => absent.member.set_up(&inner.health, Some(DOWN)),
             Absence::Penalized => {
                 let refusal = Response { status: Status::SERVICE_UNAVAILABLE, ..Response::new() };
-                (0..100).for_each(|_| inner.record(&absent.member, false, Ok(&refusal)));
+                (0..100).for_each(|_| {
+                    inner.record(&absent.member, false, Ok(&refusal));
+                });
             }
             Absence::Slow => held.extend((0..100).map(|_| absent.member.begin_request(&inner.turns))),
             Absence::Removed => assert!(balancer.remove(&url)),

@@ -242,10 +242,11 @@ impl BalancedName {
 
     /// Notes the end of a look-up, once its hosts are in the list. Returns whether it is the first failure since one succeeded.
     pub(super) fn note_look_up(&self, failure: Option<io::Error>) -> bool {
-        self.is_looked_up.store(true, Ordering::Release);
         let failure = failure.map(|error| self.look_up_error(ClientCause::Io(error)));
         let has_failed = failure.is_some();
-        std::mem::replace(&mut *lock(&self.failure), failure).is_none() && has_failed
+        let is_first = std::mem::replace(&mut *lock(&self.failure), failure).is_none();
+        self.is_looked_up.store(true, Ordering::Release);
+        is_first && has_failed
     }
 
     /// Why the name leads to no host: its last look-up has failed, or has not ended in time. `None` if it has succeeded.

@@ -7,7 +7,7 @@ use super::ejection::{Ejection, EjectionCause, WINDOW, outliers};
 use super::health::{HealthPolicy, PanicThreshold};
 use super::host_list::HostList;
 use super::member::{Member, Turns};
-use super::round::{Assignment, RetryWait, not_assigned};
+use super::round::{Assignment, HeadRecord, RetryWait, not_assigned};
 use super::tasks::start_checks;
 use crate::client::call::{BalancedOutcome, OutcomeProgress};
 use crate::client::error::{ClientCause, ClientError, ClientPhase};
@@ -153,14 +153,19 @@ impl BalancerInner {
     }
 
     /// Records the outcome of a request, brings its host back if it was a trial, and ejects hosts that have failed too often.
-    pub(super) fn record(&self, member: &Arc<Member>, is_trial: bool, outcome: Outcome<'_>) {
-        if member.record(&self.health, outcome) {
-            if is_trial {
-                member.end_trial(&self.health);
-            }
-            return;
+    /// Returns whether it is one of a healthy host.
+    pub(super) fn record(&self, member: &Arc<Member>, is_trial: bool, outcome: Outcome<'_>) -> bool {
+        let is_healthy = member.record(&self.health, outcome);
+        if is_healthy && is_trial {
+            member.end_trial(&self.health);
+        } else if !is_healthy && let Some(ejection) = &self.health.ejection {
+            self.eject_after_failure(member, is_trial, ejection);
         }
-        let Some(ejection) = &self.health.ejection else { return };
+        is_healthy
+    }
+
+    /// Ejects a host that has just failed if that is due, and others that fail much more often than the rest.
+    fn eject_after_failure(&self, member: &Arc<Member>, is_trial: bool, ejection: &Ejection) {
         let now = runtime::now();
         // Locked, so that no more are ejected at once than may be.
         let mut window_end = lock(&self.window_end);
@@ -216,21 +221,42 @@ impl BalancerInner {
         assignment: Assignment,
         progress: OutcomeProgress,
     ) -> BalancedOutcome {
-        let Assignment { member, in_flight, is_trial, mut failures_before, .. } = assignment;
-        let mut is_answered = progress == OutcomeProgress::Answered;
+        let Assignment { member, in_flight, is_trial, head, .. } = assignment;
+        let mut head = (progress == OutcomeProgress::Answered).then_some(head);
         BalancedOutcome::new(progress, move |outcome| {
             let _counted_until_dropped = &in_flight;
-            if outcome.is_err_and(is_callers_fault) {
-                return;
+            match (outcome, head) {
+                (Err(error), _) if is_callers_fault(error) => {}
+                (Err(error), Some(head)) => self.record_broken_body(&member, head, error),
+                (outcome, _) => head = Some(self.record_head(&member, is_trial, outcome)),
             }
-            if is_answered {
-                // The head alone has ended the row of failures.
-                member.resume_failures(failures_before);
-            }
-            failures_before = member.failures_in_a_row();
-            self.record(&member, is_trial && !is_answered, outcome);
-            is_answered = true;
         })
+    }
+
+    /// Records the head of a response, or the error instead, as [`BalancerInner::record`] does.
+    pub(super) fn record_head(
+        &self,
+        member: &Arc<Member>,
+        is_trial: bool,
+        outcome: Outcome<'_>,
+    ) -> HeadRecord {
+        let failures = member.failures_in_a_row();
+        let ended_row = (failures > 0).then(|| (failures, runtime::now()));
+        let is_failure = !self.record(member, is_trial, outcome);
+        HeadRecord { is_failure, ended_row }
+    }
+
+    /// Records an error of the body after `head`, unless that was a failure. A bound of the caller is none of the host: a slow
+    /// reader may have exceeded it.
+    fn record_broken_body(&self, member: &Arc<Member>, head: HeadRecord, error: &ClientError) {
+        if head.is_failure || error.exceeds_callers_bound() {
+            return;
+        }
+        // The head has ended a row of failures that goes on.
+        if let Some((failures, _)) = head.ended_row.filter(|(_, since)| since.elapsed() < WINDOW) {
+            member.resume_failures(failures);
+        }
+        self.record(member, false, Err(error));
     }
 
     /// Assigns a request, which had this outcome, to another host if the first one certainly has not processed it.

@@ -67,14 +67,21 @@ pub(super) struct Assignment {
     pub(super) is_second: bool,
     /// Whether it decides what becomes of a host that was ejected.
     pub(super) is_trial: bool,
-    /// How many requests of the host in a row had failed before this one had an outcome.
-    pub(super) failures_before: u32,
+    /// The record of the head of its response.
+    pub(super) head: HeadRecord,
 }
 
 impl Assignment {
     /// A first attempt, which `in_flight` counts, and which is no trial.
     pub(super) fn new(member: Arc<Member>, in_flight: InFlightGuard) -> Assignment {
-        Assignment { member, host: None, in_flight, is_second: false, is_trial: false, failures_before: 0 }
+        Assignment {
+            member,
+            host: None,
+            in_flight,
+            is_second: false,
+            is_trial: false,
+            head: HeadRecord::default(),
+        }
     }
 
     /// Uses the connections of `sender`, if there is one.
@@ -99,6 +106,14 @@ impl Assignment {
     pub(super) fn host(&self) -> &Host {
         self.host.as_ref().unwrap_or(&self.member.host)
     }
+}
+
+/// The record of the head of a response, whose body may still break off.
+#[derive(Clone, Copy, Default)]
+pub(super) struct HeadRecord {
+    pub(super) is_failure: bool,
+    /// The row of failures that the head has ended, and when.
+    pub(super) ended_row: Option<(u32, Instant)>,
 }
 
 /// The error of a request for which there is no host.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use super::retry_report::{RetryLog, RetryReport, RetryStop};
+use crate::coding::CodingError;
 use crate::error_text::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{MessageError, Response, Status};
@@ -160,6 +161,12 @@ impl ClientError {
             self.0.detail = Some(Detail::TotalLimit(total.into()));
         }
         self
+    }
+
+    /// Whether it is the time limit of the whole exchange or the bound for decoded content that was exceeded.
+    pub(in crate::client) fn exceeds_callers_bound(&self) -> bool {
+        let is_total = matches!(self.0.detail, Some(Detail::TotalLimit(_)));
+        is_total || matches!(self.0.cause, ClientCause::Coding(CodingError::TooLarge(_)))
     }
 
     /// Adds the time limit of the phase, if one was exceeded and none was added before.

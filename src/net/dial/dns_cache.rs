@@ -269,8 +269,8 @@ async fn while_awaited<T, A>(
     loop {
         match timeout(UNAWAITED_MAX, &mut answered).await {
             Ok(answer) => return answer,
-            Err(_) if look_up.is_awaited() => {}
-            Err(_) => return None,
+            Err(_) if look_up.leave() => return None,
+            Err(_) => {}
         }
     }
 }

@@ -133,9 +133,21 @@ impl<K: Eq + Hash + Clone, A> LookUp<K, A> {
         self.answer.send_replace(Some(result));
     }
 
-    /// Whether a caller waits for the answer.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.answer.receiver_count() > 0
+    /// Leaves the place to another look-up of the same key, unless a caller waits for the answer. Returns whether it has left.
+    pub(super) fn leave(&self) -> bool {
+        let mut by_key = lock(&self.under_way.by_key);
+        // Under the lock, so that no caller finds this look-up any more.
+        let has_left = self.answer.receiver_count() == 0;
+        if has_left {
+            self.remove_from(&mut by_key);
+        }
+        has_left
+    }
+
+    fn remove_from(&self, by_key: &mut HashMap<K, Arc<AnswerSender<A>>>) {
+        if by_key.get(&self.key).is_some_and(|answer| Arc::ptr_eq(answer, &self.answer)) {
+            by_key.remove(&self.key);
+        }
     }
 
     /// Ready once no caller waits for the answer while others find no permit.
@@ -145,7 +157,7 @@ impl<K: Eq + Hash + Clone, A> LookUp<K, A> {
             wanted.await;
             // Made before the look, so that no caller leaves unnoticed.
             wanted = self.under_way.wanted.notified();
-            if !self.is_awaited() {
+            if self.leave() {
                 return;
             }
         }
@@ -154,7 +166,7 @@ impl<K: Eq + Hash + Clone, A> LookUp<K, A> {
 
 impl<K: Eq + Hash + Clone, A> Drop for LookUp<K, A> {
     fn drop(&mut self) {
-        lock(&self.under_way.by_key).remove(&self.key);
+        self.remove_from(&mut lock(&self.under_way.by_key));
     }
 }
 
