@@ -22,6 +22,8 @@ mod layers;
 mod middleware;
 #[cfg(feature = "multipart")]
 mod multipart;
+#[cfg(all(feature = "compress", feature = "fs", feature = "multipart"))]
+mod own_work;
 mod problems;
 mod promised_statuses;
 mod refusals;
