@@ -27,8 +27,9 @@ use crate::wire::WireError;
 /// client is always ready. A request waits for a connection in its future, which is [`Send`].
 ///
 /// The URI has a scheme and a host. The body of the request is converted as by
-/// [`Body::set_http_body`](crate::Body::set_http_body). A body in one piece is sent again after a redirect or after a stale
-/// connection. Any other is a stream, which is sent once. Trailers of the request are left out, as are its extensions.
+/// [`Body::set_http_body`](crate::Body::set_http_body). A body that is whole at once, and has an exact length, is sent
+/// again after a redirect or after a stale connection. Any other is a stream, which is sent once. Trailers of the
+/// request are left out, as are its extensions.
 ///
 /// # Examples
 ///

@@ -55,8 +55,8 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// | read responses, and send no cookies | [`Cors::allow_origin`], [`Cors::allow_origin_if`], [`Cors::allow_any_origin`] |
 /// | do so with credentials of the user, such as cookies | [`Cors::trust_origin`], [`Cors::trust_origin_if`] |
 ///
-/// The standard forbids credentials for all origins alike, so no method allows them. An origin of both kinds is trusted. A page
-/// needs no trust for a token that its script sends in `authorization`.
+/// No setting allows credentials for any origin whatever, because the standard forbids that. An origin of both kinds is
+/// trusted. A page needs no trust for a token that its script sends in `authorization`.
 ///
 /// CORS refuses nothing. A request of another origin is answered, and the browser hides the response. Guards have [lists of
 /// their own](crate::middleware::CrossOriginProtection#pages-of-other-origins) of trusted origins. Name a trusted origin there,
@@ -76,7 +76,7 @@ use crate::server::{BodyPlan, Context, Handler, HeadFields, Middleware, Result};
 /// browser shows the reason of a refusal only if it has these fields. A preflight has neither cookies nor `authorization`, so a
 /// guard around this one would refuse it. Of several that are nested, only the outermost one counts.
 ///
-/// For a part of the paths, it goes around the mounted handler, with all middleware beneath it:
+/// For a part of the paths, `Cors` goes around the mounted handler. The guards and sessions beneath it go along:
 ///
 /// ```
 /// # use corehttp::middleware::{Cors, CrossOriginProtection, wrap};

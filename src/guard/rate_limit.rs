@@ -36,9 +36,10 @@ use crate::server::{
 ///
 /// # Memory
 ///
-/// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may send as
-/// many requests as a new one need no room. If more send requests at the same time than fit, the clients with the fewest recent
-/// requests are forgotten first. A forgotten client may send more than its bound. No client is refused because of others.
+/// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may
+/// send as many requests as a new one need no room. If more clients than fit send requests at the same time, the ones
+/// with the fewest recent requests are forgotten first. A forgotten client may send more than its bound. No client is
+/// refused because of others.
 ///
 /// # Examples
 ///

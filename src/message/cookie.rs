@@ -231,7 +231,7 @@ impl<'a> SetCookie<'a> {
     /// Parses a `Set-Cookie` field as browsers do (RFC 6265bis §5.6). Unknown attributes are ignored, and of a repeated
     /// one the last counts.
     ///
-    /// Returns `None` like [`RawSetCookie::parse`], and for a name or a value that is not UTF-8.
+    /// Returns `None` where [`RawSetCookie::parse`] does, and for a name or a value that is not UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let RawSetCookie { name, value, attributes } = RawSetCookie::parse(field)?;
         Some(SetCookie { name: str::from_utf8(name).ok()?, value: str::from_utf8(value).ok()?, ..attributes })

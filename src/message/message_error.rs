@@ -208,7 +208,8 @@ pub enum TargetError {
     Authority,
     /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
     Idna,
-    /// The URL has a user and a password that cannot be sent (RFC 7617 §2). An origin must not have any.
+    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or that have no place there, as in an
+    /// origin.
     Userinfo,
     /// The path contains a `..`, which could lead out of its base: see
     /// [`Request::forwarded_to`](crate::Request::forwarded_to).

@@ -49,10 +49,10 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, RespondError,
 ///
 /// # Responses
 ///
-/// A body in one piece, as most are, is sent with its length and not copied. Any other is sent piece by piece, with its length
-/// if known, and else in chunks. It is flushed whenever it pauses. Both bodies may flow at the same time. Trailers are sent
-/// after chunks. So a response of known length must announce trailers in its field `trailer`. Fields that are already set in
-/// `ctx.response` are added to those of the response.
+/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
+/// with its length if known, and else in chunks. It is flushed whenever it pauses. Both bodies may flow at the same
+/// time. Trailers are sent after chunks. So a response of known length must announce trailers in its field `trailer`.
+/// Fields that are already set in `ctx.response` are added to those of the response.
 ///
 /// Service and body are dropped if a write to the peer fails. The same goes for a reset of the connection, while the service
 /// works or its body pauses. A peer that closes its sending half is still answered. With

@@ -11,8 +11,8 @@ use crate::message::{MessageError, Request, Response, Status, TargetError, Targe
 
 /// How a [`Balancer`](super::Balancer) checks its hosts.
 ///
-/// A down host gets no requests while there are others. It goes down after several failed checks in a row, and up again after
-/// several passed ones. Meanwhile checks come sooner.
+/// A down host gets no requests while there are others. A host goes down after several failed checks in a row, and up
+/// again after several passed ones. Meanwhile checks come sooner.
 ///
 /// # Examples
 ///

@@ -206,8 +206,9 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500. The body may be another
-    /// server's. For the content of a request, use [`Request::text`](crate::Request::text), whose error becomes 400.
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, because the body may be
+    /// another server's. For the content of a request, use [`Request::text`](crate::Request::text), whose error becomes
+    /// 400.
     pub fn text(&self) -> Result<&str, ContentError> {
         match self.is_stream() {
             true => Err(ContentFault::Unread.into()),

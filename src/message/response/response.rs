@@ -139,8 +139,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500. The peer is not at fault.
-    /// For text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is a stream or not UTF-8. In a handler, `?` turns that into 500, because the peer is not at
+    /// fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///

@@ -504,13 +504,13 @@ impl Context {
 
     /// Returns the IP address of the client, even behind your own proxies.
     ///
-    /// A peer counts as a proxy only if [`Server::trusted_proxies`](crate::Server::trusted_proxies) names its address. Any
-    /// other peer is the client. Behind a proxy, the client is the last address in the request's `x-forwarded-for` fields
-    /// that is not a proxy's. Each proxy appends the address of its own peer, and anything before that may be made up. If
-    /// all of the addresses are proxies', the first one is the client's. Without the field, the peer is the client. So let
-    /// your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Or let them append to `forwarded`
-    /// ([`TrustedProxies::headers`]), which has the same rules. `None` for an unknown client, such as a peer without an
-    /// address, or a client hidden by a proxy.
+    /// Only a peer that [`Server::trusted_proxies`](crate::Server::trusted_proxies) covers counts as a proxy, by its
+    /// address or on a Unix socket. Any other peer is the client. Behind a proxy, the client is the last address in the
+    /// request's `x-forwarded-for` fields that is not a proxy's. Each proxy appends the address of its own peer, and
+    /// anything before that may be made up. If all of the addresses are proxies', the first one is the client's.
+    /// Without the field, the peer is the client. So let your proxies append to that field, as nginx does with
+    /// `$proxy_add_x_forwarded_for`. Or let them append to `forwarded` ([`TrustedProxies::headers`]), which has the
+    /// same rules. `None` for an unknown client, such as a peer without an address, or a client hidden by a proxy.
     ///
     /// # Examples
     ///

@@ -272,8 +272,9 @@ impl ServerTls {
     /// # Errors
     ///
     /// Fails with [`ConfigError::NoCertificate`] if there are none. Fails with [`ConfigError::Expired`] or
-    /// [`ConfigError::NotYetValid`] if one is not valid now. [`ServerTls::check_dates`] turns that off. Nothing is then
-    /// replaced. Running servers report the error as [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
+    /// [`ConfigError::NotYetValid`] if one is not valid now. [`ServerTls::check_dates`] turns the second check off.
+    /// After an error, nothing is replaced. Running servers report the error as
+    /// [`ErrorCause::Certificate`](crate::server::ErrorCause::Certificate).
     pub fn replace_identities(
         &self,
         identities: impl IntoIterator<Item = Identity>,
