@@ -50,7 +50,7 @@ impl AccessLog {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be opened or no thread can be started.
+    /// Fails if the operating system cannot open the file or start a thread.
     pub fn open(path: impl AsRef<Path>, format: Format) -> io::Result<AccessLog> {
         AccessLog::from_target(LineTarget::from_path(path.as_ref())?, format)
     }

@@ -51,7 +51,7 @@ impl RequestBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a step has failed before, such as one with a malformed URL, or no response arrives: see [`ClientError`]. In a
+    /// Fails after a failed step, such as one with a malformed URL, or if no response arrives. See [`ClientError`]. In a
     /// runtime, the cause is [`ClientCause::InRuntime`](crate::client::ClientCause::InRuntime). A status of 4xx or 5xx is no
     /// error, unless [`Response::error_for_status`] makes it one.
     pub fn send(self) -> Result<Response, ClientError> {

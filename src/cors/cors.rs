@@ -132,7 +132,7 @@ impl Cors {
         Ok(self)
     }
 
-    /// Allows the origins for which `is_allowed` returns true, as [`Cors::allow_origin`] does. The function is given the
+    /// Allows the origins for which `is_allowed` returns true, like [`Cors::allow_origin`]. The function is given the
     /// origin as the browser sent it, and the request, and may be called twice for one request.
     pub fn allow_origin_if(
         mut self,
@@ -153,7 +153,7 @@ impl Cors {
     /// passwords of the browser, and certificates of the client. Such pages can do all that the user can. The origin is written
     /// as for [`Cors::allow_origin`].
     ///
-    /// A cookie needs `SameSite=None` if the page is one of another site: see [`SetCookie`](crate::SetCookie).
+    /// For a page of another site, a cookie needs `SameSite=None`: see [`SetCookie`](crate::SetCookie).
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Cors {
         Ok(self)
     }
 
-    /// Trusts the origins for which `is_trusted` returns true, as [`Cors::trust_origin`] does. A function that compares a
+    /// Trusts the origins for which `is_trusted` returns true, like [`Cors::trust_origin`]. A function that compares a
     /// part of the text, as by `ends_with`, also finds it in origins of others.
     pub fn trust_origin_if(
         mut self,

@@ -177,7 +177,7 @@ pub struct Timeouts {
     /// The handler, with all its waits. Default: no limit. Then: its future is dropped, 503, close. A response that has begun
     /// is cut.
     ///
-    /// The handler's own sleep counts, as does a peer that sends or reads all the time. Middleware around the handler gets an
+    /// The handler's own sleep counts. So does a peer that sends or reads all the time. Middleware around the handler gets an
     /// error, and has as long again to finish.
     ///
     /// The time ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`).

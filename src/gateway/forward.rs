@@ -20,7 +20,7 @@ impl Context {
     /// Both bodies flow at the same time, piece by piece, and may be of any size. The server behind may answer while it reads.
     /// Once it reads no more, the rest of the request's body is not forwarded. Trailers are forwarded, except under the name of
     /// a field that this server has set in the forwarded request or in `ctx.response`. Interim responses, such as 103, are sent
-    /// as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0. Fields that are already set in `ctx.response` are
+    /// as they arrive (RFC 9110 §15.2), but not to a peer with HTTP/1.0. Fields that are already set in `ctx.response` are
     /// added to those of the response.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
@@ -33,8 +33,8 @@ impl Context {
     /// A WebSocket passes by itself. Both connections are joined once the server behind has agreed. When this server stops, the
     /// peer is sent a close frame with code 1001 between two frames of the server behind. That server gets the peer's answer. A
     /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever. A peer that
-    /// takes no bytes for [`Timeouts::write`](crate::Timeouts::write) ends both connections, as does a server behind for
-    /// [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
+    /// takes no bytes for [`Timeouts::write`](crate::Timeouts::write) ends both connections. So does a server behind that takes
+    /// none for [`ClientTimeouts::send`](crate::client::ClientTimeouts::send).
     ///
     /// Other upgrades are not forwarded, nor is that of a request with content. The latter may be answered with 426, whose
     /// `upgrade` is passed on (RFC 9110 §15.5.22).
@@ -142,7 +142,7 @@ impl Context {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Forwards as [`Context::forward_with`] does, unless `choose` returns a value for the head of the response.
+    /// Forwards like [`Context::forward_with`], unless `choose` returns a value for the head of the response.
     ///
     /// With a value, nothing is sent and the value is returned. `ctx.response` is as the handler has left it, without a field
     /// of the server behind. A small content of the response behind that comes soon is discarded. Then the connection can be

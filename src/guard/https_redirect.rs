@@ -5,7 +5,7 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 
 /// Answers requests without TLS with 308 and the same URL with `https`, before a body is received.
 ///
-/// A request that names no host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the request,
+/// A request without a host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the request,
 /// which they have already sent in the clear. So a page with a form should be secure itself. Behind
 /// [proxies](crate::Server::trusted_proxies), the scheme and the host count that the client has used.
 ///

@@ -9,16 +9,16 @@ use crate::server::{BodyPlan, Context, Error, GuardKind, Handler, Middleware, Re
 /// Refuses requests that have waited too long for a busy core.
 ///
 /// A server with more requests than its cores can handle lets them wait. In the end hardly any response is in time, and
-/// the peers of many requests may have given up. A request that has waited beyond the bound is answered by this guard
-/// with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for
-/// requests that are not late yet. A refusal takes about 7 us of it, most of them in the operating system. At five
-/// times the load that a core can handle, refusals take a tenth of its time with requests of 300 us, and a quarter with
-/// requests of 100 us.
+/// the peers of many requests may have given up. After a wait beyond the bound, this guard answers a request with 503
+/// and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests
+/// that are not late yet. A refusal takes about 7 us of it, most of them in the operating system. At five times the
+/// load that a core can handle, refusals take a tenth of its time with requests of 300 us, and a quarter with requests
+/// of 100 us.
 ///
 /// The wait is that of the connection's task in the queue of its core. It begins when the core sees new bytes or a new
 /// connection. A busy core looks for bytes once in 61 tasks. Only the time counts in which the task was surely in the queue. So
 /// the true wait is longer: up to about twice the bound, and more with most requests refused. A core that keeps up refuses
-/// nothing, however fast requests come.
+/// nothing, at any rate of requests.
 ///
 /// The guard sees handlers that compute, not waits. A slow database or a slow server does not make requests wait for the core.
 /// For those, use a [`ConcurrencyLimit`](crate::middleware::ConcurrencyLimit). Handlers that must be called in any case, such

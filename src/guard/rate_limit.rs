@@ -37,9 +37,9 @@ use crate::server::{
 /// # Memory
 ///
 /// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may
-/// send as many requests as a new one need no room. If more clients than fit send requests at the same time, the ones
-/// with the fewest recent requests are forgotten first. A forgotten client may send more than its bound. No client is
-/// refused because of others.
+/// send as many requests as a new one need no room. Without room for all clients that send requests at the same time,
+/// the ones with the fewest recent requests are forgotten first. A forgotten client may send more than its bound. No
+/// client is refused because of others.
 ///
 /// # Examples
 ///
@@ -96,7 +96,7 @@ impl RateLimit {
     /// without one counts for its client.
     ///
     /// Put the bound beneath the middleware that finds the user. `key` is called with the head, and once more before the
-    /// handler. A request that has no key by its head is decided about after its body has been received.
+    /// handler. A request without a key by its head is decided about after its body has been received.
     ///
     /// # Examples
     ///
@@ -119,7 +119,7 @@ impl RateLimit {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The key of attempts to sign in is the user in the body, so it is found only after the body has been received. A
+    /// The key of attempts to sign in is the user in the body, and is found only after the body has been received. A
     /// malformed body names no user and counts for its client. Attempts that succeed count as well:
     ///
     /// ```

@@ -131,8 +131,8 @@
 //!
 //! # Refusals
 //!
-//! Middleware also gets the refusals of what is beneath it, as the error that `next` returns. Fields such as those of CORS,
-//! logs and sessions hold for them as well. Only a panic undoes the additions of tower's layers:
+//! Middleware also gets the refusals of what is beneath it, as the error of `next`. Fields such as those of CORS, logs and
+//! sessions hold for them as well. Only a panic undoes the additions of tower's layers:
 //!
 //! | refused is | its status | its [cause](crate::server::ErrorCause) |
 //! |---|---|---|
@@ -150,7 +150,7 @@
 //! Middleware does not see:
 //!
 //! - a request that never reaches a handler, such as one with a malformed head or an unknown expectation (417)
-//! - a peer that leaves before its request is complete
+//! - a peer that leaves before the end of its request
 //! - the arrival of a response that is not streamed
 //!
 //! [`Server::on_exchange`](crate::Server::on_exchange) sees all of them.
@@ -158,8 +158,8 @@
 //!
 //! # Guards that wait
 //!
-//! A guard that decides at once does so by the head, as [`guard`] does. A guard that has to wait leaves the body for later, so
-//! it receives none in vain. [`guard`] makes such a guard of an `async` function. A type does the same with [`defer_body`] and
+//! A guard that decides at once does so by the head, like [`guard`]. A guard that has to wait leaves the body for later, and
+//! receives none in vain. [`guard`] makes such a guard of an `async` function. A type does the same with [`defer_body`] and
 //! [`handle_deferred`]. The handler beneath then makes its plan once more, which may depend on results of the guard.
 //!
 //! ```

@@ -24,7 +24,7 @@ impl Context {
     /// - content beyond [`Limits::body_max`](crate::Limits::body_max) when decoded (413)
     /// - an unknown coding (415, with the known ones in `accept-encoding`)
     ///
-    /// Such an error, or a drop of the future, leaves the received body unchanged. Fails as [`Context::buffer_body`] does if
+    /// Such an error, or a drop of the future, leaves the received body unchanged. Fails like [`Context::buffer_body`] if
     /// the body has yet to be received.
     ///
     /// # Examples
